@@ -1,0 +1,57 @@
+"""Packaging; see BUILD.md."""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "(.+)"', (HERE / "tfagents_batch/__init__.py").read_text(), re.M
+)[1]
+
+EXTRAS = {
+    "gym": ["gym==0.26.2"],  # the last release; its step needs our adapter with numpy 2
+    "atari": ["ale-py>=0.11", "opencv-python-headless>=4.8"],
+    "mujoco": ["mujoco>=3.3"],
+    "box2d": ["gymnasium[box2d]"],
+    "envpool": ["envpool>=1.2"],
+    "dm": ["dm-env>=1.6"],
+    "video": ["moviepy>=2.1", "pygame>=2.1.3"],
+    "plot": ["matplotlib>=3.8"],
+    "wandb": ["wandb>=0.17"],
+    "mlflow": ["mlflow>=2.14"],
+    "bench": [],
+}
+TOOLS = [
+    "hypothesis>=6.100",
+    "psutil>=5.9",
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "pytest-xdist>=3.5",
+    "ruff>=0.12",
+]
+IN_DEV = ("gym", "atari", "mujoco", "box2d", "envpool", "dm", "video", "plot")
+EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
+
+setup(
+    name="tfagents_batch",
+    version=VERSION,
+    description="Batched reinforcement learning inside the TensorFlow graph",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
+    python_requires=">=3.11,<3.14",
+    install_requires=[
+        "tensorflow>=2.21,<2.23",
+        "keras>=3.13.2",  # older ones execute code when a model file is loaded
+        "gymnasium>=1.2,<2",
+        "numpy>=1.26",
+        "cloudpickle>=3",
+        "absl-py>=2.1",
+        "rich>=13",
+        "tensorboard>=2.19",  # TensorFlow 2.21 no longer brings it
+    ],
+    extras_require=EXTRAS,
+)

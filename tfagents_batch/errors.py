@@ -1,0 +1,77 @@
+"""Exceptions that users meet, each with what they need to act on it."""
+
+from __future__ import annotations
+
+
+class UserError(ValueError):
+    """Input that cannot be used: a flag, a name, a space, a network, a folder.
+
+    The message is one line that says what was wrong, what was expected and what
+    to do. Scripts print it without a traceback and exit with status 64.
+    """
+
+
+class RemoteError(Exception):
+    """What an environment raised in its worker process; it crossed as text only.
+
+    Attributes:
+      type_name: qualified name of the original exception class.
+      text: its message.
+      traceback_text: its formatted traceback.
+    """
+
+    def __init__(self, type_name: str, text: str, traceback_text: str):
+        super().__init__(f"{type_name}: {text}\n\n{traceback_text}".rstrip())
+        self.type_name = type_name
+        self.text = text
+        self.traceback_text = traceback_text
+
+
+class EnvError(RuntimeError):
+    """An environment failed.
+
+    Attributes (None where unknown):
+      env: index of the environment in the batch.
+      worker: index of its worker process; None for in-process environments.
+      seed: seed the environment was reset with.
+      episode, step: counts at the failure, both from 0.
+      action: the last action sent, as text.
+      phase: "construct", "reset", "step" or "close".
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        env: int | None = None,
+        worker: int | None = None,
+        seed: int | None = None,
+        episode: int | None = None,
+        step: int | None = None,
+        action: str | None = None,
+        phase: str | None = None,
+    ):
+        super().__init__(message)
+        self.env = env
+        self.worker = worker
+        self.seed = seed
+        self.episode = episode
+        self.step = step
+        self.action = action
+        self.phase = phase
+
+
+class WorkerCrashed(EnvError):
+    """A worker process ended without a word: killed, exited or out of memory."""
+
+
+class WorkerTimeout(EnvError):
+    """An environment did not answer before its deadline."""
+
+
+class ProtocolError(EnvError):
+    """A worker sent what this version does not understand."""
+
+
+class Stopped(Exception):
+    """Stepping ended because the process was asked to stop; not an error."""

@@ -1,0 +1,144 @@
+"""The protocols the parts meet through, with their contracts.
+
+``algorithm.update(source(seed), seed)`` is the framework. A ``seed`` is an int or an
+int32 scalar tensor; ``seeds.py`` derives the keys of stateless ops from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import tensorflow as tf
+
+from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+
+State = Any
+Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
+
+
+@runtime_checkable
+class Env(Protocol):
+    """A batch of environments as ops, functional: state goes in and comes out.
+
+    A state is used once: process-backed environments keep theirs behind an int32
+    token that orders the calls, and a stale token is refused.
+    """
+
+    spec: EnvSpec
+
+    def init(self, seed) -> tuple[State, TimeStep]:
+        """Start every environment. Row i depends on ``(seed, i)`` only.
+
+        Args:
+          seed: int or int32 scalar tensor.
+        """
+
+    def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
+        """Step every row; a row that was last ignores its action and restarts.
+
+        Never aborts a program: a failed row comes back first and truncated at once
+        (not ``valid``), with its last observation and reward 0.
+
+        Args:
+          state: from the previous ``init`` or ``step``.
+          action: nest of ``[B, ...]``; Box actions are clipped to finite bounds.
+        """
+
+    def ok(self, state: State) -> tf.Tensor:
+        """bool ``[]``: false after a stop, or a fault that voids the iteration."""
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """A batch of distributions over actions; see ``ops/distributions.py``."""
+
+    @property
+    def params(self) -> dict[str, tf.Tensor]:
+        """The tensors that define it, ``[..., n]`` each; what behavior records."""
+
+    def with_params(self, params: dict[str, tf.Tensor]) -> Distribution:
+        """The same family with other parameters."""
+
+    def noise(self, shape, seed) -> tf.Tensor:
+        """Draw what ``sample`` consumes for leading axes ``shape``, in one op."""
+
+    def sample(self, noise: tf.Tensor) -> tf.Tensor: ...
+
+    def mode(self) -> tf.Tensor: ...
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor: ...
+
+    def entropy(self) -> tf.Tensor: ...
+
+    def kl(self, other: Distribution) -> tf.Tensor:
+        """KL(self || other), closed form."""
+
+
+class ActorCriticHeads(NamedTuple):
+    """What an actor-critic network says of a batch of states.
+
+    Attributes:
+      policy: Distribution over ``[...]`` rows.
+      value: f32 ``[...]``.
+    """
+
+    policy: Distribution
+    value: tf.Tensor
+
+
+class Network(Protocol):
+    """A keras.Model over observations that keeps recurrent state outside itself."""
+
+    def initial_state(self, batch: int) -> Nest:
+        """State of ``batch`` rows before their first step; ``()`` if feed-forward."""
+
+    def __call__(self, timestep: TimeStep, state: Nest) -> tuple[Any, Nest]:
+        """Heads of one step ``[B, ...]`` and the next state."""
+
+    def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
+        """Heads of ``[T, B, ...]`` steps; the state is reset where ``first``."""
+
+
+@runtime_checkable
+class Actor(Protocol):
+    """What a rollout needs to act."""
+
+    def initial_state(self, batch: int) -> Nest:
+        """Acting state of ``batch`` rows: recurrent state, running returns, ..."""
+
+    def noise(self, shape, seed) -> Nest:
+        """All exploration noise for leading axes ``shape``, drawn in one op."""
+
+    def act(
+        self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool
+    ) -> tuple[Nest, dict[str, Nest], Nest]:
+        """Choose actions for ``[B, ...]`` steps.
+
+        Returns:
+          action ``[B, ...]``, behavior ``{name: [B, ...]}``, next acting state.
+        """
+
+
+@runtime_checkable
+class Algorithm(Actor, Protocol):
+    """A tf.Module that learns from trajectories; final, never subclassed."""
+
+    config: Any
+
+    def update(self, trajectory: Trajectory, seed) -> Metrics:
+        """Do all gradient work of one trajectory; means are over its mask."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A tf.Module that makes trajectories; its variables hold where it stands."""
+
+    compilable: bool  # may it run under XLA?
+
+    def collect(self, seed) -> Metrics:
+        """Called once a program, before the sampling; a no-op for on-policy sources."""
+
+    def __call__(self, seed) -> Trajectory: ...
+
+    def feedback(self, metrics: Metrics) -> Metrics:
+        """Take what the source wants from an update's metrics; return the rest."""

@@ -1,0 +1,96 @@
+"""Nested tensors: fold and unfold leading axes, select, join, describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import gymnasium
+import tensorflow as tf
+
+from tfagents_batch import spaces
+from tfagents_batch.types import Nest
+
+flatten = tf.nest.flatten
+map = tf.nest.map_structure
+
+
+def fold(nest: Nest) -> Nest:
+    """``[T, B, ...]`` leaves to ``[T * B, ...]``."""
+    return map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), nest)
+
+
+def unfold(nest: Nest, time: int, batch: int) -> Nest:
+    """``[T * B, ...]`` leaves to ``[T, B, ...]``."""
+    return map(lambda x: tf.reshape(x, [time, batch, *x.shape[1:]]), nest)
+
+
+def batch_apply(function: Callable[..., Nest], *nests: Nest) -> Nest:
+    """Apply a function of ``[N, ...]`` rows to ``[T, B, ...]`` nests, N = T * B."""
+    time, batch = flatten(nests)[0].shape[:2]
+    return unfold(function(*fold(nests)), time, batch)
+
+
+def where(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
+    """Leaf by leaf ``x`` where the row's condition holds, else ``y``.
+
+    Args:
+      condition: bool, any prefix of the leaves' shape (so also a scalar).
+    """
+
+    def select(x, y):
+        extra = len(x.shape) - len(condition.shape)
+        shaped = tf.reshape(condition, [*condition.shape, *[1] * extra])
+        return tf.where(shaped, x, y)
+
+    return map(select, x, y)
+
+
+def concat(nests: Sequence[Nest], axis: int = 0) -> Nest:
+    """Join equal structures along an axis."""
+    return map(lambda *xs: tf.concat(xs, axis), *nests)
+
+
+def gather(nest: Nest, index: tf.Tensor) -> Nest:
+    """Rows ``index`` of every leaf's first axis."""
+    return map(lambda x: tf.gather(x, index), nest)
+
+
+def assert_prefix(nest: Nest, prefix: Sequence[int], name: str) -> None:
+    """Check statically that every leaf's shape starts with ``prefix``.
+
+    Raises:
+      ValueError: naming the leaf, its shape and the prefix it should have.
+    """
+    prefix = tuple(prefix)
+    for path, leaf in _with_paths(nest):
+        if tuple(leaf.shape[: len(prefix)]) != prefix:
+            raise ValueError(
+                f"{name}{path} has shape {tuple(leaf.shape)}; expected it to start "
+                f"with {prefix}"
+            )
+
+
+def _with_paths(nest: Nest, path: str = "") -> list[tuple[str, tf.Tensor]]:
+    if isinstance(nest, dict):
+        items = [(f"[{key!r}]", nest[key]) for key in sorted(nest)]
+    elif hasattr(nest, "_fields"):
+        items = [(f".{key}", getattr(nest, key)) for key in nest._fields]
+    elif isinstance(nest, (tuple, list)):
+        items = [(f"[{index}]", child) for index, child in enumerate(nest)]
+    else:
+        return [(path, nest)]
+    return [pair for key, child in items for pair in _with_paths(child, path + key)]
+
+
+def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
+    """Nest of ``tf.TensorSpec`` of a space's values as they are in the graph.
+
+    Args:
+      space: any supported gymnasium space.
+      leading: axes in front, for example ``(B,)``.
+    """
+    leaves = [
+        tf.TensorSpec([*leading, *leaf.shape], tf.as_dtype(leaf.dtype), name=leaf.name)
+        for leaf in spaces.leaves(space)
+    ]
+    return spaces.pack(space, leaves)

@@ -1,0 +1,174 @@
+"""Gymnasium spaces as flat leaves and as canonical JSON; no TensorFlow here.
+
+Worker processes and graph-side code agree on shapes and dtypes through this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch.errors import UserError
+
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+# Wider types are declared narrower, once, here: XLA and networks work in 32 bits.
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
+
+
+class Leaf(NamedTuple):
+    """One array of a (possibly nested) space.
+
+    Attributes:
+      path: keys from the root, () for a plain space.
+      shape: of one value, without batch axis.
+      dtype: numpy dtype name in shared memory and in the graph.
+      space: the gymnasium space of this leaf.
+    """
+
+    path: tuple[str | int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    space: gymnasium.Space
+
+    @property
+    def name(self) -> str:
+        return "/".join(str(key) for key in self.path) or "value"
+
+
+def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Leaf]:
+    """The arrays of a space, depth first, Dict keys sorted.
+
+    Raises:
+      UserError: for a space that is not supported, naming it.
+    """
+    if isinstance(space, gs.Dict):
+        children = [(key, space.spaces[key]) for key in sorted(space.spaces)]
+    elif isinstance(space, gs.Tuple):
+        children = list(enumerate(space.spaces))
+    elif isinstance(space, (gs.Box, gs.MultiBinary)):
+        dtype = np.dtype(space.dtype).name
+        shape = tuple(int(size) for size in space.shape)
+        return [Leaf(path, shape, _NARROW.get(dtype, dtype), space)]
+    elif isinstance(space, gs.MultiDiscrete):
+        return [Leaf(path, tuple(int(s) for s in space.shape), "int32", space)]
+    elif isinstance(space, gs.Discrete):
+        return [Leaf(path, (), "int32", space)]
+    else:
+        where = f" at {'/'.join(map(str, path))}" if path else ""
+        raise UserError(
+            f"space {type(space).__name__}{where} is not supported; use {SUPPORTED}, "
+            "or a gymnasium wrapper that converts it"
+        )
+    return [leaf for key, child in children for leaf in leaves(child, (*path, key))]
+
+
+def flatten(space: gymnasium.Space, value: Any) -> list[Any]:
+    """The leaves of one value, in the order of ``leaves``.
+
+    Raises:
+      KeyError, IndexError, TypeError: if the value is not nested as the space is.
+    """
+    if isinstance(space, gs.Dict):
+        keys = sorted(space.spaces)
+        return [x for key in keys for x in flatten(space.spaces[key], value[key])]
+    if isinstance(space, gs.Tuple):
+        pairs = enumerate(space.spaces)
+        return [x for index, child in pairs for x in flatten(child, value[index])]
+    return [value]
+
+
+def pack(space: gymnasium.Space, flat: Sequence[Any]) -> Any:
+    """Nest leaves, in the order of ``leaves``, as plain dicts and tuples."""
+    queue = list(flat)
+
+    def build(space):
+        if isinstance(space, gs.Dict):
+            return {key: build(space.spaces[key]) for key in sorted(space.spaces)}
+        if isinstance(space, gs.Tuple):
+            return tuple(build(child) for child in space.spaces)
+        return queue.pop(0)
+
+    nest = build(space)
+    if queue:
+        raise ValueError(f"{len(queue)} leaves too many for {space}")
+    return nest
+
+
+def to_json(space: gymnasium.Space) -> dict:
+    """Canonical description: equal spaces give equal JSON."""
+    if isinstance(space, gs.Dict):
+        children = {key: to_json(space.spaces[key]) for key in sorted(space.spaces)}
+        return {"type": "Dict", "spaces": children}
+    if isinstance(space, gs.Tuple):
+        return {"type": "Tuple", "spaces": [to_json(child) for child in space.spaces]}
+    leaves(space)  # refuses what is not supported
+    if isinstance(space, gs.Box):
+        return {
+            "type": "Box",
+            "shape": [int(size) for size in space.shape],
+            "dtype": np.dtype(space.dtype).name,
+            "low": _bounds_to_json(space.low),
+            "high": _bounds_to_json(space.high),
+        }
+    if isinstance(space, gs.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, gs.MultiDiscrete):
+        return {
+            "type": "MultiDiscrete",
+            "nvec": np.asarray(space.nvec).tolist(),
+            "start": np.asarray(space.start).tolist(),
+        }
+    n = space.n if isinstance(space.n, (int, np.integer)) else list(space.n)
+    return {"type": "MultiBinary", "n": np.asarray(n).tolist()}
+
+
+def from_json(data: dict) -> gymnasium.Space:
+    """The space that ``to_json`` described."""
+    kind = data["type"]
+    if kind == "Dict":
+        return gs.Dict({key: from_json(child) for key, child in data["spaces"].items()})
+    if kind == "Tuple":
+        return gs.Tuple([from_json(child) for child in data["spaces"]])
+    if kind == "Box":
+        shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+        low = _bounds_from_json(data["low"], shape, dtype)
+        high = _bounds_from_json(data["high"], shape, dtype)
+        return gs.Box(low, high, shape, dtype.type)
+    if kind == "Discrete":
+        return gs.Discrete(data["n"], start=data["start"])
+    if kind == "MultiDiscrete":
+        return gs.MultiDiscrete(np.array(data["nvec"]), start=np.array(data["start"]))
+    if kind == "MultiBinary":
+        return gs.MultiBinary(data["n"])
+    raise ValueError(f"unknown space type {kind!r}")
+
+
+def fingerprint(space: gymnasium.Space) -> str:
+    """Short hash by which spaces are compared across processes."""
+    text = json.dumps(to_json(space), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _bounds_to_json(bound: np.ndarray) -> Any:
+    """One number where all are equal, else the nested list; infinities as text."""
+    first = bound.flat[0] if bound.size else 0
+    if bound.size and bool(np.all(bound == first)):
+        return _number_to_json(first)
+    return [_number_to_json(x) for x in bound.ravel()]
+
+
+def _number_to_json(x: Any) -> Any:
+    x = x.item() if hasattr(x, "item") else x
+    return x if np.isfinite(x) else str(float(x))  # "inf", "-inf", "nan": legal JSON
+
+
+def _bounds_from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    values = data if isinstance(data, list) else [data]
+    array = np.array([float(x) if isinstance(x, str) else x for x in values], dtype)
+    return np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)

@@ -1,0 +1,103 @@
+"""The data that everything passes around: TimeStep, Trajectory, EnvSpec.
+
+Axes: ``T`` actions of a trajectory, ``B`` streams (environments). Everything is
+time-major.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import tensorflow as tf
+
+Nest = Any
+
+
+class TimeStep(NamedTuple):
+    """What a batch of environments says; ``[B, ...]`` live, ``[T+1, B, ...]`` stored.
+
+    A row whose episode ended restarts on the next step: that step's action is
+    ignored, its row has ``first`` set and reward 0 (dm_env's step after LAST,
+    Gymnasium's NEXT_STEP).
+
+    Attributes:
+      observation: nest of ``[B, ...]``, s_t.
+      reward: f32 ``[B]``, r_t earned by a_{t-1}; 0 where first.
+      first: bool ``[B]``, s_t opens an episode.
+      terminated: bool ``[B]``, s_t is terminal: its value is 0.
+      truncated: bool ``[B]``, s_t was cut off: bootstrap from its value.
+      info: ``{name: [B]}``, the columns declared in ``EnvSpec.info``; always
+        ``episode_return`` f32 and ``episode_length`` i32, of raw rewards, to be
+        read where ``last & valid``.
+    """
+
+    observation: Nest
+    reward: tf.Tensor
+    first: tf.Tensor
+    terminated: tf.Tensor
+    truncated: tf.Tensor
+    info: dict[str, tf.Tensor]
+
+    @property
+    def last(self) -> tf.Tensor:
+        """bool ``[..., B]``: s_t ends its episode."""
+        return self.terminated | self.truncated
+
+    @property
+    def valid(self) -> tf.Tensor:
+        """bool ``[..., B]``: false for a failed row: first and last at once."""
+        return ~(self.first & self.last)
+
+
+class Trajectory(NamedTuple):
+    """``T+1`` steps and the ``T`` actions between them, over ``B`` streams.
+
+    Attributes:
+      steps: TimeStep of ``[T+1, B, ...]``.
+      action: nest of ``[T, B, ...]``; ``action[t]`` leads from step t to t+1.
+      behavior: ``{name: [T, B, ...]}``, what acting recorded.
+      state: nest of ``[B, ...]``, acting state before s_0.
+      weight: f32 ``[B]`` importance weights, or ``()``.
+    """
+
+    steps: TimeStep
+    action: Nest
+    behavior: dict[str, Nest]
+    state: Nest = ()
+    weight: Nest = ()
+
+    @property
+    def reward(self) -> tf.Tensor:
+        """f32 ``[T, B]``: r_{t+1}, earned by a_t."""
+        return self.steps.reward[1:]
+
+    def discount(self, gamma: float | tf.Tensor) -> tf.Tensor:
+        """f32 ``[T, B]``: gamma where s_{t+1} has a value, 0 where it is terminal."""
+        return gamma * tf.cast(~self.steps.terminated[1:], tf.float32)
+
+    @property
+    def mask(self) -> tf.Tensor:
+        """bool ``[T, B]``: true where a_t led from s_t to s_{t+1}.
+
+        False for ignored actions (restart rows), padding, and transitions into or
+        out of failed rows.
+        """
+        return ~(self.steps.last[:-1] | self.steps.first[1:])
+
+
+class EnvSpec(NamedTuple):
+    """What a batch of environments takes and gives.
+
+    Attributes:
+      num_envs: B.
+      observation_space, action_space: of one environment.
+      info: ``{name: numpy dtype name}`` of the numeric info columns.
+      max_episode_steps: the environments' own time limit, None if unknown.
+    """
+
+    num_envs: int
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    info: dict[str, str]
+    max_episode_steps: int | None = None
