@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from absl import flags
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Constant, Linear, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    hidden: tuple[int, ...] | None = option(None, "units of each layer")
+    activation: str = option("tanh", "of the hidden layers")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    epochs: int = option(10, "passes over a trajectory")
+    gamma: float = option(0.99, "discount a step")
+    learning_rate: Schedule = option(Constant(3e-4), "step size")
+    clip: float | None = option(0.5, "largest norm")
+    normalize: bool = option(True, "by streaming moments")
+    objective: Literal["clip", "kl"] = option("clip", "what bounds the update")
+    sizes: tuple[int, ...] = option((64, 64), "of things")
+    network: Network = option(Network(), "shape of the network")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    algorithm: str = option("ppo", "name of the algorithm")
+    steps: int = option(1_000_000, "environment steps")
+    workers: int | None = option(None, "processes")
+    env_kwargs: dict = option({}, "JSON object")
+    debug: bool = option(False, "show tracebacks")
+    settings: Any = option(None, "has no flag")
+
+
+def parse(*argv):
+    values = flags.FlagValues()
+    config.define_flags(values, Experiment)
+    config.define_flags(values, Settings, "algorithm")
+    assert config.parse_argv(argv, values) is None
+    run = config.replace(Experiment(), config.overrides(values, Experiment))
+    given = config.overrides(values, Settings, "algorithm")
+    return run, config.replace(Settings(), given)
+
+
+# ---- flags
+
+
+def test_without_flags_every_setting_keeps_its_default():
+    assert parse() == (Experiment(), Settings())
+
+
+@pytest.mark.parametrize(
+    "argument, changed",
+    [
+        ("--algorithm.epochs=3", {"epochs": 3}),
+        ("--algorithm.epochs=1e6", {"epochs": 1_000_000}),
+        ("--algorithm.epochs=1_000_000", {"epochs": 1_000_000}),
+        ("--algorithm.epochs=2.50e1", {"epochs": 25}),
+        ("--algorithm.epochs=-3", {"epochs": -3}),
+        ("--algorithm.gamma=1", {"gamma": 1.0}),
+        ("--algorithm.gamma=1e-3", {"gamma": 0.001}),
+        ("--algorithm.learning_rate=1e-3", {"learning_rate": Constant(1e-3)}),
+        ("--algorithm.learning_rate=linear(1, 0)", {"learning_rate": Linear(1, 0)}),
+        ("--algorithm.clip=none", {"clip": None}),
+        ("--algorithm.clip=2", {"clip": 2.0}),
+        ("--algorithm.normalize", {"normalize": True}),
+        ("--algorithm.normalize=false", {"normalize": False}),
+        ("--noalgorithm.normalize", {"normalize": False}),
+        ("--algorithm.objective=kl", {"objective": "kl"}),
+        ("--algorithm.sizes=8", {"sizes": (8,)}),
+        ("--algorithm.sizes=8, 16", {"sizes": (8, 16)}),
+        ("--algorithm.sizes=", {"sizes": ()}),
+        ("--algorithm.network.hidden=8,8", {"network.hidden": (8, 8)}),
+        ("--algorithm.network.activation=--x=y", {"network.activation": "--x=y"}),
+    ],
+)
+def test_a_flag_changes_its_setting_and_nothing_else(argument, changed):
+    run, settings = parse(argument)
+    assert run == Experiment()
+    assert settings == config.replace(Settings(), changed)
+
+
+def test_plain_and_dotted_flags_of_one_name_live_side_by_side():
+    run, settings = parse("--algorithm", "dqn", "--algorithm.epochs", "2")
+    assert (run.algorithm, settings.epochs) == ("dqn", 2)
+
+
+def test_values_may_follow_their_flag_and_may_be_negative():
+    run, _ = parse("--steps", "-5", "--workers", "2", "--debug")
+    assert (run.steps, run.workers, run.debug) == (-5, 2, True)
+
+
+def test_environment_arguments_are_json():
+    run, _ = parse('--env_kwargs={"a": [1, 2.5], "b": {"c": null}}')
+    assert run.env_kwargs == {"a": [1, 2.5], "b": {"c": None}}
+
+
+def test_only_flags_that_were_given_override():
+    values = flags.FlagValues()
+    preset = dataclasses.replace(Experiment(), steps=7)
+    config.define_flags(values, preset)
+    config.parse_argv(["--workers=1"], values)
+    assert config.overrides(values, preset) == {"workers": 1}
+    assert values["steps"].value == 7
+
+
+REFUSED = {
+    "--algorithm.epochs=2.5": "--algorithm.epochs=2.5: expected a whole number",
+    "--algorithm.epochs=ten": "--algorithm.epochs=ten: expected a whole number",
+    "--algorithm.epochs=": "--algorithm.epochs=: expected a whole number",
+    "--algorithm.epochs=1e99": "expected a whole number",
+    "--algorithm.epochs=0x10": "expected a whole number",
+    "--algorithm.epochs=\u0661": "expected a whole number",
+    "--algorithm.epochs=nan": "expected a whole number",
+    "--algorithm.epochs=none": "expected a whole number",
+    "--algorithm.gamma=nan": "--algorithm.gamma=nan: expected a number",
+    "--algorithm.gamma=high": "--algorithm.gamma=high: expected a number",
+    "--algorithm.learning_rate=linear(1)": "linear(start, end, steps)",
+    "--algorithm.clip=some": "expected a number, or none",
+    "--algorithm.normalize=maybe": "normalize=maybe: expected true or false",
+    "--algorithm.objective=cilp": "objective=cilp: expected clip or kl",
+    "--algorithm.sizes=8,x": "a comma-separated list, each a whole number",
+    "--algorithm.sizes=8,,8": "a comma-separated list, each a whole number",
+    "--env_kwargs=[1]": "--env_kwargs=[1]: expected a JSON object",
+    "--env_kwargs={a: 1}": "expected a JSON object (Expecting",
+    '--env_kwargs={"a": NaN}': "cannot be written as JSON",
+    '--env_kwargs={"a": 1, "a": 2}': "a key is given twice",
+    "--noalgorithm.normalize=true": "write --algorithm.normalize=true",
+    "--algorithm.epoch=3": "unknown flag --algorithm.epoch; did you mean "
+    "--algorithm.epochs?",
+    "--epochs=3": "did you mean --algorithm.epochs?",
+    "--learning_rate=3": "did you mean --algorithm.learning_rate?",
+    "--noepochs": "unknown flag --noepochs",
+    "--noalgorithm.epochs": "unknown flag --noalgorithm.epochs",
+    "--xyzzy": "unknown flag --xyzzy; --help lists all flags",
+    "--settings=1": "unknown flag --settings",
+    "--flagfile=x": "--flagfile is not supported; write the flags out",
+    "--undefok=xyzzy": "--undefok is not supported; unknown flags",
+    "train": "stray argument 'train'; flags are written --name=value",
+    "-": "stray argument '-'",
+    "--": "stray argument '--'",
+    "--=3": "stray argument '--=3'",
+    "-steps=3": "-steps=3: flags have two dashes; write --steps=3",
+    "--steps": "--steps needs a value; write --steps=<value>",
+}
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_what_is_wrong_is_refused_by_name(argument):
+    with pytest.raises(UserError, match=re.escape(REFUSED[argument])) as caught:
+        parse(argument)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--steps=1", "--steps=1"], "--steps is given twice"),
+        (["--debug", "--nodebug"], "--debug is given twice"),
+        (["--debug", "false"], "a switch takes its value as --name=false"),
+        (["--steps", "--debug"], "--steps needs a value"),
+        (["--steps=1", "--", "--xyzzy"], "stray argument '--'"),
+        (["x", "--xyzzy"], "stray argument 'x'"),
+    ],
+)
+def test_what_absl_would_let_pass_is_refused(argv, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse(*argv)
+
+
+def test_log_dir_is_told_from_logdir():
+    @dataclasses.dataclass(frozen=True)
+    class Command:
+        logdir: str = option("logs", "folder of the runs")
+
+    values = flags.FlagValues()
+    config.define_flags(values, Command)
+    with pytest.raises(UserError, match="unknown flag --log_dir; did you mean --logd"):
+        config.parse_argv(["--log_dir=x"], values)
+
+
+def test_flags_of_absl_itself_are_parsed_and_validated_too():
+    values = flags.FlagValues()
+    flags.DEFINE_integer("port", 80, "of a server", flag_values=values)
+    flags.register_validator("port", lambda port: port > 0, flag_values=values)
+    config.parse_argv(["--port=81"], values)
+    assert values.port == 81
+    for bad in ("--port=x", "--port=-1"):
+        values.unparse_flags()
+        with pytest.raises(UserError, match="port"):
+            config.parse_argv([bad], values)
+
+
+def test_the_global_flags_are_not_touched():
+    before = set(flags.FLAGS)
+    parse("--steps=3")
+    assert set(flags.FLAGS) == before
+
+
+@pytest.mark.parametrize(
+    "argv, expected",
+    [
+        ([], None),
+        (["--config=a"], "a"),
+        (["--x", "--config", "a"], "a"),
+        (["--config="], ""),
+        (["--config.x=1", "--configs=2"], None),
+        (["--config=a=b"], "a=b"),
+    ],
+)
+def test_peek_finds_one_flag_before_the_others_are_known(argv, expected):
+    assert config.peek(argv, "config") == expected
+
+
+@pytest.mark.parametrize("argv", [["--config"], ["--config", "--steps=3"]])
+def test_peek_refuses_a_flag_without_value(argv):
+    with pytest.raises(UserError, match="--config needs a value"):
+        config.peek(argv, "config")
+
+
+def test_help_lists_every_flag_with_its_default_in_groups():
+    values = flags.FlagValues()
+    config.define_flags(values, Experiment)
+    config.define_flags(values, Settings, "algorithm")
+    text = config.parse_argv(["--steps=x", "--help"], values)
+    general, algorithm, network = text.split("\n\n")
+    assert general.startswith(
+        "general flags, with their defaults:\n  --algorithm=ppo\n"
+    )
+    assert "  --steps=1000000\n      environment steps (a whole number" in general
+    normalize = (
+        "  --algorithm.normalize=true\n      by streaming moments (true or false)"
+    )
+    assert normalize in algorithm
+    assert "  --algorithm.learning_rate=0.0003\n" in algorithm
+    assert "  --algorithm.sizes=64,64\n" in algorithm
+    assert "  --algorithm.network.hidden=none\n" in network
+    assert max(map(len, text.splitlines())) <= 88
+    for name in values:
+        assert f"  --{name}=" in text
+
+
+# ---- replace
+
+
+def test_replace_takes_dotted_names_nested_dicts_and_configs():
+    expected = Settings(network=Network(hidden=(8,)), epochs=2)
+    for change in (
+        {"network.hidden": [8], "epochs": 2},
+        {"network": {"hidden": (8,)}, "epochs": 2.0},
+        {"network": Network(hidden=(8,)), "epochs": np.int32(2)},
+    ):
+        assert config.replace(Settings(), change) == expected
+
+
+def test_several_dotted_names_of_one_nested_config_add_up():
+    changes = {"network.hidden": (8,), "network.activation": "relu"}
+    assert config.replace(Settings(), changes).network == Network((8,), "relu")
+
+
+def test_numbers_become_schedules():
+    assert config.replace(Settings(), {"learning_rate": 1}).learning_rate == Constant(1)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"epoch": 3}, "unknown setting 'epoch'; did you mean 'epochs'?"),
+        ({"network.hiden": 3}, "'network.hiden'; did you mean 'network.hidden'?"),
+        ({"hidden": 3}, "unknown setting 'hidden'; did you mean 'network.hidden'?"),
+        ({"epochs.x": 3}, "unknown setting 'epochs.x'"),
+        ({"epochs": "3"}, "epochs is '3'; expected a whole number"),
+        ({"epochs": True}, "epochs is True; expected a whole number"),
+        ({"epochs": 2.5}, "epochs is 2.5; expected a whole number"),
+        ({"epochs": None}, "epochs is None; expected a whole number"),
+        ({"gamma": float("nan")}, "gamma is nan; expected a number"),
+        ({"normalize": 1}, "normalize is 1; expected true or false"),
+        ({"objective": "both"}, "objective is 'both'; expected clip or kl"),
+        ({"sizes": 8}, "sizes is 8; expected a comma-separated list"),
+        ({"sizes": "8"}, "sizes is '8'; expected a comma-separated list"),
+        ({"network": 8}, "network is 8; expected an object of settings"),
+        ({"network": {"hidden": "8"}}, "network.hidden is '8'; expected a comma"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; 'fast' is no schedule"),
+    ],
+)
+def test_replace_names_what_is_wrong(changes, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        config.replace(Settings(), changes)
+
+
+def test_environment_arguments_that_json_cannot_hold_are_refused():
+    with pytest.raises(UserError, match=r"env_kwargs is .*cannot be written as JSON"):
+        config.replace(Experiment(), {"env_kwargs": {"f": print}})
+    kept = config.replace(Experiment(), {"env_kwargs": {"x": np.float32(0.5)}})
+    assert kept.env_kwargs == {"x": 0.5}
+
+
+def test_configs_do_not_share_mutable_defaults():
+    Experiment().env_kwargs["x"] = 1
+    assert Experiment().env_kwargs == {}
+
+
+def test_a_field_of_an_unsupported_type_is_an_error_of_the_program():
+    @dataclasses.dataclass(frozen=True)
+    class Bad:
+        x: set = option(frozenset(), "of things")
+
+    with pytest.raises(TypeError, match="cannot have a field of type"):
+        config.define_flags(flags.FlagValues(), Bad)
+
+
+# ---- JSON
+
+
+CHANGED = Settings(
+    learning_rate=Linear(1e-3, 0, 500),
+    clip=None,
+    sizes=(),
+    network=Network(hidden=(3, 4)),
+)
+
+
+@pytest.mark.parametrize("settings", [Settings(), CHANGED])
+def test_json_gives_back_the_config(settings):
+    assert config.from_json(Settings, config.to_json(settings)) == settings
+
+
+def test_json_is_plain_readable_and_in_order():
+    data = config.to_dict(CHANGED)
+    assert list(data) == [field.name for field in dataclasses.fields(Settings)]
+    assert data["learning_rate"] == "linear(0.001, 0, 500)"
+    assert data["network"] == {"hidden": [3, 4], "activation": "tanh"}
+    assert config.to_dict(Settings())["learning_rate"] == 3e-4
+    text = config.to_json(CHANGED)
+    assert json.loads(text) == data and text.startswith('{\n  "epochs": 10,\n')
+
+
+def test_settings_missing_from_json_have_their_defaults():
+    assert config.from_json(Settings, '{"epochs": 3}') == Settings(epochs=3)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", "the config is not JSON"),
+        ("[]", "the config is []; expected an object of settings"),
+        ('{"epoch": 3}', "unknown setting 'epoch'; did you mean 'epochs'?"),
+        ('{"network": {"x": 3}}', "unknown setting 'network.x'"),
+        ('{"network": [3]}', "network is [3]; expected an object of settings"),
+        ('{"epochs": "3"}', "epochs is '3'; expected a whole number"),
+        ('{"gamma": NaN}', "gamma is nan; expected a number"),
+    ],
+)
+def test_json_is_read_strictly(text, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        config.from_json(Settings, text)
+
+
+def test_unknown_names_the_closest_or_all():
+    assert config.unknown("config", "cartpol", ["cartpole", "pendulum"]) == (
+        "unknown config 'cartpol'; did you mean 'cartpole'?"
+    )
+    assert config.unknown("config", "xyzzy", ["b", "a"]) == (
+        "unknown config 'xyzzy'; known: a, b"
+    )
+
+
+def test_configs_need_no_tensorflow():
+    code = "import sys, tfagents_batch.config; print('tensorflow' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.stdout == "False\n", result.stderr

@@ -1,0 +1,123 @@
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfagents_batch import nest
+
+TIME, BATCH = 3, 2
+
+
+class Pair(NamedTuple):
+    x: tf.Tensor
+    y: tf.Tensor
+
+
+def tensors(*leading):
+    """A nest of distinct numbers, ``[*leading, ...]``."""
+
+    def leaf(*shape):
+        size = int(np.prod([*leading, *shape]))
+        return tf.reshape(tf.range(size), [*leading, *shape])
+
+    return {"a": leaf(), "b": (leaf(4), Pair(leaf(2, 3), leaf(1)))}
+
+
+def assert_equal(found, expected):
+    tf.nest.assert_same_structure(found, expected)
+    for x, y in zip(nest.flatten(found), nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_unfold_undoes_fold(time, batch):
+    values = tensors(time, batch)
+    folded = nest.fold(values)
+    assert nest.flatten(folded)[0].shape == [time * batch]
+    assert_equal(nest.unfold(folded, time, batch), values)
+
+
+def test_fold_puts_the_rows_of_one_time_beside_each_other():
+    folded = nest.fold(tensors(TIME, BATCH))
+    np.testing.assert_array_equal(folded["a"], np.arange(TIME * BATCH))
+
+
+def test_batch_apply_works_row_by_row():
+    values = tensors(TIME, BATCH)
+    result = nest.batch_apply(
+        lambda x, y: {"sum": x["b"][0] + y["b"][0]}, values, values
+    )
+    assert_equal(result, {"sum": 2 * values["b"][0]})
+
+
+@pytest.mark.parametrize(
+    "condition", [True, [True, False, True], [[True, False]] * TIME]
+)
+def test_where_selects_by_any_prefix_of_the_axes(condition):
+    ones = nest.map(tf.ones_like, tensors(TIME, BATCH))
+    zeros = nest.map(tf.zeros_like, ones)
+    found = nest.where(tf.constant(condition), ones, zeros)
+    condition = np.array(condition)
+    for x in nest.flatten(found):
+        shape = [*condition.shape, *[1] * (len(x.shape) - condition.ndim)]
+        expected = np.broadcast_to(condition.reshape(shape), x.shape)
+        np.testing.assert_array_equal(x, expected)
+
+
+def test_concat_joins_along_an_axis():
+    values = tensors(TIME, BATCH)
+    for axis in (0, 1):
+        found = nest.concat([values, values], axis)
+        expected = nest.map(lambda x, axis=axis: tf.concat([x, x], axis), values)
+        assert_equal(found, expected)
+
+
+def test_gather_takes_rows_of_every_leaf():
+    values = tensors(TIME)
+    found = nest.gather(values, tf.constant([2, 0, 2]))
+    assert_equal(found, nest.map(lambda x: x.numpy()[[2, 0, 2]], values))
+
+
+def test_functions_are_the_same_compiled():
+    values = tensors(TIME, BATCH)
+    condition = tf.constant([True, False, True])
+
+    def program(values):
+        twice = nest.batch_apply(lambda x: nest.map(lambda y: y * 2, x), values)
+        return nest.gather(nest.where(condition, values, twice), tf.constant([1, 0]))
+
+    assert_equal(tf.function(program, jit_compile=True)(values), program(values))
+
+
+def test_a_leaf_without_the_prefix_is_named():
+    values = tensors(TIME, BATCH)
+    nest.assert_prefix(values, (TIME, BATCH), "batch")
+    wrong = {**values, "b": (values["b"][0], Pair(tf.zeros([5]), values["b"][1].y))}
+    with pytest.raises(ValueError, match=r"batch\['b'\]\[1\]\.x has shape \(5,\).*\(3"):
+        nest.assert_prefix(wrong, (TIME, BATCH), "batch")
+    with pytest.raises(ValueError, match=r"^x has shape \(\); expected .* \(3,\)"):
+        nest.assert_prefix(tf.zeros([]), (TIME,), "x")
+
+
+def test_specs_describe_the_values_of_a_space():
+    space = gs.Dict(
+        {
+            "image": gs.Box(0, 255, (4, 4, 3), np.uint8),
+            "pose": gs.Tuple([gs.Box(-1, 1, (2,), np.float64), gs.Discrete(3)]),
+        }
+    )
+    expected = {
+        "image": tf.TensorSpec([7, 4, 4, 3], tf.uint8, "image"),
+        "pose": (
+            tf.TensorSpec([7, 2], tf.float32, "pose/0"),
+            tf.TensorSpec([7], tf.int32, "pose/1"),
+        ),
+    }
+    assert nest.specs(space, [7]) == expected
+    assert nest.specs(gs.Discrete(2), [None, 3]) == tf.TensorSpec(
+        [None, 3], tf.int32, "value"
+    )

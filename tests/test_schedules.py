@@ -1,0 +1,245 @@
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfagents_batch import schedules
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import (
+    Constant,
+    Every,
+    EverySeconds,
+    Linear,
+    Once,
+    Piecewise,
+    Ratio,
+    Schedule,
+)
+
+SCHEDULES = [
+    Constant(3e-4),
+    Linear(3e-4, 0, 200_000),
+    Linear(0.1, 1.0, 7),
+    Piecewise(((0, 1e-3), (100_000, 1e-4), (2**40, 1e-5))),
+    Piecewise(((0, 0.5),)),
+]
+STEPS = [0, 1, 6, 7, 8, 99_999, 100_000, 200_000, 10**9]
+
+value = st.floats(allow_nan=False, allow_infinity=False, width=64)
+step = st.integers(0, 10**12)
+schedule = st.one_of(
+    st.builds(Constant, value),
+    st.builds(Linear, value, value, st.one_of(st.none(), st.integers(1, 10**12))),
+    st.builds(
+        lambda points: Piecewise(((0, 1.0), *sorted(points.items()))),
+        st.dictionaries(st.integers(1, 10**12), value, max_size=4),
+    ),
+)
+
+
+def reference(schedule, step):
+    if isinstance(schedule, Constant):
+        return schedule.value
+    if isinstance(schedule, Linear):
+        part = min(step / schedule.steps, 1.0)
+        return schedule.start + part * (schedule.end - schedule.start)
+    return [value for start, value in schedule.points if start <= step][-1]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("jit_compile", [None, False, True])
+def test_values_agree_with_plain_python_eagerly_in_graphs_and_compiled(
+    schedule, jit_compile
+):
+    call = schedule
+    if jit_compile is not None:
+        call = tf.function(schedule, jit_compile=jit_compile)
+    for step in STEPS:
+        result = call(tf.constant(step, tf.int64))
+        assert result.dtype == tf.float32 and result.shape == []
+        np.testing.assert_allclose(result, reference(schedule, step), 1e-5)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_steps_are_python_numbers_or_tensors_of_either_width(schedule):
+    expected = schedule(tf.constant(6, tf.int64))
+    for step in (6, np.int64(6), tf.constant(6, tf.int32), tf.Variable(6)):
+        assert schedule(step) == expected
+
+
+def test_a_linear_schedule_reaches_its_ends_exactly():
+    schedule = Linear(0.1, 0.3, 10)
+    assert schedule(0).numpy() == np.float32(0.1)
+    assert schedule(10).numpy() == schedule(11).numpy() == np.float32(0.3)
+
+
+@given(schedule)
+def test_text_reads_back_as_the_same_schedule(schedule):
+    assert schedules.parse(str(schedule)) == schedule
+    assert hash(schedules.parse(str(schedule))) == hash(schedule)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("3e-4", Constant(0.0003)),
+        (" 1 ", Constant(1.0)),
+        (0.5, Constant(0.5)),
+        (2, Constant(2.0)),
+        (np.float32(0.5), Constant(0.5)),
+        ("linear(3e-4, 0)", Linear(3e-4, 0.0)),
+        ("linear(3e-4,0,2e5)", Linear(3e-4, 0.0, 200_000)),
+        ("piecewise(0: 1e-3, 1e5: 1e-4)", Piecewise(((0, 1e-3), (100_000, 1e-4)))),
+        (Linear(1, 0), Linear(1.0, 0.0)),
+    ],
+)
+def test_text_and_numbers_are_read(text, expected):
+    assert schedules.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        ("", "no schedule"),
+        ("fast", "'fast' is no schedule; expected a number, linear"),
+        ("linear(1)", "expected a number, linear"),
+        ("linear(1, 2, 3, 4)", "expected a number, linear"),
+        ("linear(1, x)", "expected a number, linear"),
+        ("linear(1, 0, 0)", "steps is 0; expected a whole number of at least 1"),
+        ("linear(1, 0, 2.5)", "steps is 2.5; expected a whole number"),
+        ("cosine(1, 0)", "no schedule"),
+        ("piecewise(1: 2)", "expected 0, then rising"),
+        ("piecewise(0: 1, 5: 2, 5: 3)", "expected 0, then rising"),
+        ("piecewise(0, 1)", "no schedule"),
+        ("nan", "expected a finite number"),
+        (float("inf"), "expected a finite number"),
+        (True, "no schedule"),
+        (None, "no schedule"),
+        ([1], "no schedule"),
+    ],
+)
+def test_what_is_no_schedule_is_refused_with_what_is(bad, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        schedules.parse(bad)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    rate: Schedule = Linear(1.0, 0.0)  # noqa: RUF009
+    fixed: Schedule = Linear(1.0, 0.0, 5)  # noqa: RUF009
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    number: Schedule = 0.5
+    optional: Schedule | None = None
+    plain: float = 0.5
+    inner: Inner = Inner()
+
+
+def test_resolve_gives_every_schedule_the_length_of_the_run():
+    resolved = schedules.resolve(Outer(), 1000)
+    assert resolved.inner.rate == Linear(1.0, 0.0, 1000)
+    assert resolved.inner.fixed == Linear(1.0, 0.0, 5)
+    assert resolved.number == Constant(0.5)
+    assert resolved.optional is None
+    assert resolved.plain == 0.5
+    optional = dataclasses.replace(Outer(), optional=Linear(0, 1))
+    assert schedules.resolve(optional, 7).optional == Linear(0, 1, 7)
+
+
+def test_a_linear_schedule_of_unknown_length_says_how_to_resolve_it():
+    with pytest.raises(UserError, match=r"linear\(1, 0\).*schedules.resolve"):
+        Linear(1, 0)(3)
+
+
+@given(st.integers(0, 50), st.lists(st.integers(1, 40), max_size=40), st.booleans())
+def test_every_fires_when_n_steps_have_passed_since_it_last_fired(n, jumps, first):
+    clock, step, last = Every(n, first), 0, None if first else 0
+    for jump in jumps:
+        step += jump
+        due = n > 0 and (last is None or step - last >= n)
+        assert clock(step) == due
+        last = step if due else last
+
+
+def test_every_fires_although_steps_jump_over_multiples():
+    clock = Every(10)
+    assert [clock(step) for step in (0, 9, 23, 29, 33, 34)] == [
+        *(False, False, True, False, True, False)
+    ]
+
+
+def test_every_zero_never_fires():
+    assert not any(Every(0, first=True)(step) for step in range(100))
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, "3", True])
+def test_every_refuses_what_is_no_count(n):
+    with pytest.raises(UserError, match="n is "):
+        Every(n)
+
+
+def test_seconds_count_from_the_last_firing():
+    now = [100.0]
+    clock = EverySeconds(60, clock=lambda: now[0])
+    fired = []
+    for now[0] in (100.0, 159.0, 161.0, 219.0, 221.0, 500.0, 501.0):
+        fired.append(clock())
+    assert fired == [False, False, True, False, True, True, False]
+    now[0] = 10**6
+    assert not EverySeconds(0, clock=lambda: now[0])()
+
+
+@given(st.floats(0, 10), st.lists(st.integers(0, 1000), max_size=30))
+def test_ratio_owes_nothing_and_gives_nothing_twice(ratio, jumps):
+    clock, step, done = Ratio(ratio), 0, 0
+    for jump in jumps:
+        step += jump
+        done += clock(step)
+        assert done == int(step * ratio)
+
+
+def test_once_is_true_once():
+    clock = Once()
+    assert [clock(), clock(), clock()] == [True, False, False]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=20), st.data())
+def test_clocks_go_on_where_their_state_was_saved(jumps, data):
+    cut = data.draw(st.integers(0, len(jumps)))
+    now = [0.0]
+    kinds = [
+        lambda: Every(25),
+        lambda: Every(25, first=True),
+        lambda: Ratio(0.3),
+        lambda: _WithoutStep(EverySeconds(25, lambda: now[0])),
+        lambda: _WithoutStep(Once()),
+    ]
+    for make in kinds:
+        whole, first, second = make(), make(), make()
+        steps = np.cumsum(jumps).tolist()
+        expected, found = [], []
+        for index, step in enumerate(steps):
+            now[0] = float(step)
+            if index == cut:
+                second.restore(json.loads(json.dumps(first.state())))
+            expected.append(whole(step))
+            found.append((first if index < cut else second)(step))
+        assert found == expected
+        now[0] = 0.0
+
+
+class _WithoutStep:
+    def __init__(self, clock):
+        self.clock = clock
+        self.state, self.restore = clock.state, clock.restore
+
+    def __call__(self, step):
+        return self.clock()

@@ -1,0 +1,144 @@
+"""Trajectory views against episodes that are simulated one environment at a time."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfagents_batch.types import TimeStep, Trajectory
+
+# What a step does: nothing special, or how it ends the episode, or that it fails.
+EVENTS = st.sampled_from(["on", "on", "on", "terminate", "truncate", "both", "fail"])
+
+
+def simulate(events):
+    """One environment with restart rows, in plain Python.
+
+    Returns:
+      rows ``(reward, first, terminated, truncated)``, one more than events, and for
+      each action whether it led from one state to the next.
+    """
+    rows, counted = [(0.0, True, False, False)], []
+    over = failed = False
+    for t, event in enumerate(events):
+        if event == "fail":
+            rows.append((0.0, True, False, True))
+            counted.append(False)
+            over = failed = True
+        elif over:  # the restart: the action is ignored
+            rows.append((0.0, True, False, False))
+            counted.append(False)
+            over = failed = False
+        else:
+            terminated = event in ("terminate", "both")
+            truncated = event in ("truncate", "both")
+            rows.append((float(t + 1), False, terminated, truncated))
+            counted.append(not failed)
+            over = terminated or truncated
+    return rows, counted
+
+
+def trajectory(rows):
+    """``[B]`` lists of ``[T+1]`` rows as a Trajectory of ``[T+1, B]`` tensors."""
+    reward, first, terminated, truncated = np.transpose(np.array(rows), (2, 1, 0))
+    steps = TimeStep(
+        tf.zeros([*reward.shape, 2]),
+        tf.constant(reward, tf.float32),
+        *(tf.constant(x, tf.bool) for x in (first, terminated, truncated)),
+        info={},
+    )
+    return Trajectory(steps, action=tf.zeros(reward[1:].shape), behavior={})
+
+
+@st.composite
+def batches(draw):
+    size, time = draw(st.integers(1, 4)), draw(st.integers(1, 25))
+    events = st.lists(EVENTS, min_size=time, max_size=time)
+    return [simulate(draw(events)) for _ in range(size)]
+
+
+@given(batches())
+def test_the_mask_is_true_where_an_action_led_to_the_next_state(batch):
+    mask = trajectory([rows for rows, _ in batch]).mask
+    assert mask.dtype == tf.bool
+    np.testing.assert_array_equal(mask, np.transpose([counted for _, counted in batch]))
+
+
+@given(batches(), st.floats(0.125, 1, width=32))
+def test_the_discount_is_zero_only_where_the_next_state_is_terminal(batch, gamma):
+    discount = trajectory([rows for rows, _ in batch]).discount(gamma)
+    terminal = [[row[2] for row in rows[1:]] for rows, _ in batch]
+    assert discount.dtype == tf.float32
+    expected = np.where(np.transpose(terminal), 0, gamma).astype(np.float32)
+    np.testing.assert_array_equal(discount, expected)
+
+
+@given(batches())
+def test_a_reward_stands_beside_the_action_that_earned_it(batch):
+    reward = trajectory([rows for rows, _ in batch]).reward
+    earned = [[row[0] for row in rows[1:]] for rows, _ in batch]
+    np.testing.assert_array_equal(reward, np.transpose(earned))
+
+
+@given(batches())
+def test_only_failed_rows_are_not_valid(batch):
+    steps = trajectory([rows for rows, _ in batch]).steps
+    failed = [[row == (0.0, True, False, True) for row in rows] for rows, _ in batch]
+    np.testing.assert_array_equal(~steps.valid, np.transpose(failed))
+    np.testing.assert_array_equal(steps.last, steps.terminated | steps.truncated)
+
+
+@given(batches())
+def test_counted_returns_are_those_of_episodes(batch):
+    """Summing masked rewards loses nothing: ignored rows earn nothing."""
+    views = trajectory([rows for rows, _ in batch])
+    total = tf.reduce_sum(tf.where(views.mask, views.reward, 0.0))
+    expected = sum(
+        row[0]
+        for rows, counted in batch
+        for row, count in zip(rows[1:], counted, strict=True)
+        if count
+    )
+    assert total == expected
+    assert tf.reduce_sum(views.reward) == total
+
+
+@given(batches(), st.integers(1, 8))
+def test_padding_by_the_last_row_is_masked_once_the_episode_is_over(batch, padding):
+    rows = [rows + rows[-1:] * padding for rows, _ in batch]
+    mask = trajectory(rows).mask.numpy()
+    ended = [row[-1][2] or row[-1][3] or row[-1][1] for row, _ in batch]
+    assert not mask[-padding:, ended].any()
+
+
+def test_the_views_of_a_worked_example():
+    """s0 -a-> s1 -a-> s2 terminal, restart s0', -a-> s1' truncated, restart s0''."""
+    rows, counted = simulate(["on", "terminate", "on", "truncate", "on"])
+    views = trajectory([rows])
+    assert counted == [True, True, False, True, False]
+    np.testing.assert_array_equal(views.mask[:, 0], counted)
+    np.testing.assert_array_equal(views.reward[:, 0], [1, 2, 0, 4, 0])
+    np.testing.assert_array_equal(views.discount(0.5)[:, 0], [0.5, 0, 0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_views_are_the_same_in_graphs(jit_compile):
+    rows, _ = simulate(["on", "terminate", "on", "fail", "on", "truncate"])
+    views = trajectory([rows, rows])
+
+    @tf.function(jit_compile=jit_compile)
+    def graph(views):
+        return views.mask, views.reward, views.discount(0.9)
+
+    for found, expected in zip(
+        graph(views), (views.mask, views.reward, views.discount(0.9)), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_discounts_may_be_tensors():
+    rows, _ = simulate(["on", "terminate"])
+    np.testing.assert_array_equal(
+        trajectory([rows]).discount(tf.constant(0.5))[:, 0], [0.5, 0]
+    )
