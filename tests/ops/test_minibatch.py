@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfagents_batch.ops import minibatch
+
+
+def visits(mask, *, epochs=1, minibatch_size=4, seed=0, run=lambda f: f()):
+    """What was visited: (updates, [epochs, n, size] row numbers or -1, sizes)."""
+    size, width = len(mask), min(minibatch_size, len(mask))
+    most = max(1, epochs * -(-size // width))
+    rows = {"id": tf.range(size), "pair": tf.stack([tf.range(size)] * 2, 1)}
+
+    def step(rows, valid, carry):
+        count, log = carry
+        same = tf.reduce_all(rows["pair"] == rows["id"][:, None])  # rows stay whole
+        seen = tf.where(valid & same, rows["id"], -1)
+        log = tf.where((tf.range(most) == count)[:, None], seen, log)
+        return count + 1, log
+
+    def whole():
+        return minibatch.loop(
+            step,
+            (0, tf.fill([most, width], -1)),
+            rows,
+            tf.constant(mask),
+            epochs=epochs,
+            minibatch_size=minibatch_size,
+            seed=seed,
+        )
+
+    count, log = run(whole)
+    return int(count), log.numpy()[: int(count)]
+
+
+def compile_and_run(function):
+    return tf.function(function, jit_compile=True, autograph=False)()
+
+
+def by_epoch(count, log, epochs):
+    """The row numbers of each epoch in the order of their visits."""
+    return [part[part >= 0] for part in np.split(log, epochs)] if count else []
+
+
+MASKS = st.lists(st.booleans(), min_size=1, max_size=24)
+
+
+@settings(max_examples=30, deadline=None)
+@given(MASKS, st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**31 - 1))
+def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
+    mask, minibatch_size, epochs, seed
+):
+    count, log = visits(mask, epochs=epochs, minibatch_size=minibatch_size, seed=seed)
+    valid = np.flatnonzero(mask)
+    width = min(minibatch_size, len(mask))
+    assert count == epochs * -(-len(valid) // width)
+    for order in by_epoch(count, log, epochs):
+        np.testing.assert_array_equal(np.sort(order), valid)
+    sizes = (log >= 0).sum(1)
+    assert count == 0 or (sizes.max() - sizes.min() <= 1 and sizes.min() >= 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(MASKS, st.integers(0, 9))
+def test_appending_masked_rows_changes_neither_visits_nor_updates(mask, extra):
+    short, long = (
+        visits(m, epochs=2, minibatch_size=1) for m in (mask, mask + [False] * extra)
+    )
+    assert short[0] == long[0]
+    np.testing.assert_array_equal(np.sort(short[1], None), np.sort(long[1], None))
+
+
+def test_without_valid_rows_nothing_is_visited():
+    assert visits([False] * 7, epochs=3)[0] == 0
+    assert visits([False] * 7, epochs=3, run=compile_and_run)[0] == 0
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    mask = [True] * 40
+    first, second = by_epoch(*visits(mask, epochs=2), 2)
+    other = by_epoch(*visits(mask, seed=1), 1)[0]
+    again = by_epoch(*visits(mask), 1)[0]
+    assert (first != second).any() and (first != other).any()
+    assert (first != np.arange(40)).any()
+    np.testing.assert_array_equal(first, again)
+
+
+def test_every_row_comes_first_equally_often():
+    mask = [True, True, False, True, True]
+    count, log = visits(mask, epochs=2000, minibatch_size=5, run=compile_and_run)
+    assert count == 2000
+    share = np.bincount(log[:, 0], minlength=5) / count
+    np.testing.assert_allclose(share, [0.25, 0.25, 0, 0.25, 0.25], atol=0.04)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_compiled_and_graph_visit_what_eager_does(jit):
+    mask = np.random.default_rng(0).random(33) < 0.8
+    eager = visits(mask, epochs=3, minibatch_size=8)
+    graph = visits(
+        mask,
+        epochs=3,
+        minibatch_size=8,
+        run=lambda f: tf.function(f, jit_compile=jit, autograph=False)(),
+    )
+    assert eager[0] == graph[0]
+    np.testing.assert_array_equal(eager[1], graph[1])
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_stop_flag_skips_all_that_remains(jit):
+    def loop():
+        return minibatch.loop(
+            lambda rows, mask, carry: (carry[0] + 1, carry[0] + 1 >= 3),
+            (0, False),
+            tf.zeros([10, 2]),
+            tf.fill([10], True),
+            epochs=4,
+            minibatch_size=5,  # two an epoch: stops in the second
+            seed=0,
+            stop=lambda carry: carry[1],
+        )
+
+    count, stopped = tf.function(loop, jit_compile=jit, autograph=False)()
+    assert int(count) == 3 and bool(stopped)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_steps_train_variables_one_after_the_other(jit):
+    weight = tf.Variable(0.0)
+    target = tf.constant(np.arange(12), tf.float32)
+
+    def step(rows, mask, carry):
+        with tf.GradientTape() as tape:
+            errors = tf.where(mask, tf.square(rows - weight), 0.0)
+            loss = tf.reduce_sum(errors)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return carry + loss
+
+    def loop(seed):
+        return minibatch.loop(
+            step,
+            0.0,
+            target,
+            tf.fill([12], True),
+            epochs=60,
+            minibatch_size=4,
+            seed=seed,
+        )
+
+    loop = tf.function(loop, jit_compile=jit)
+    loop(tf.constant(3))
+    assert float(weight) == pytest.approx(5.5, abs=0.6)

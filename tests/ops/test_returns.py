@@ -1,0 +1,231 @@
+"""Oracles are loops over single streams, written from the definitions."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfagents_batch.ops import returns
+
+NAN = float("nan")
+FREE = {"rho_bar": np.inf, "c_bar": np.inf, "pg_rho_bar": np.inf}
+
+
+def block(seed, time=None, batch=3):
+    """Random rewards, discounts, values and masks with ends and restarts."""
+    rng = np.random.default_rng(seed)
+    time = time or int(rng.integers(1, 14))
+    terminated = rng.random((time, batch)) < 0.15
+    truncated = rng.random((time, batch)) < 0.15
+    mask = np.ones((time, batch), bool)
+    for t in range(1, time):
+        ended = (terminated | truncated)[t - 1] & mask[t - 1]
+        mask[t] = ~ended
+        terminated[t] &= mask[t]
+    reward = np.where(mask, rng.normal(size=(time, batch)), 0)
+    discount = 0.9 * ~terminated
+    value = rng.normal(size=(time + 1, batch))
+    return (*(x.astype(np.float32) for x in (reward, discount, value)), mask)
+
+
+def recursion(reward, discount, value, mask, lambda_):
+    """G_t = V(s_t) at a restart, else one reward and a blend of what follows."""
+    result = np.array(value, np.float64)
+    for t in reversed(range(len(reward))):
+        follow = (1 - lambda_) * value[t + 1] + lambda_ * result[t + 1]
+        result[t] = np.where(mask[t], reward[t] + discount[t] * follow, value[t])
+    return result[:-1]
+
+
+def slow_n_step(reward, discount, value, n, mask):
+    time, batch = reward.shape
+    result = np.zeros((time, batch))
+    for start in range(time):
+        for b in range(batch):
+            t, weight = start, 1.0
+            while t < min(start + n, time) and mask[t, b]:
+                result[start, b] += weight * reward[t, b]
+                weight *= discount[t, b]
+                t += 1
+            result[start, b] += weight * value[t, b]
+    return result
+
+
+def slow_vtrace(log_rhos, reward, discount, value, mask, rho_bar, c_bar, pg_rho_bar):
+    """Espeholt et al. 2018, eq. 1: an explicit sum over k of products of c."""
+    time, batch = reward.shape
+    rho = np.exp(log_rhos.astype(np.float64))
+    target = np.array(value, np.float64)
+    for s in range(time):
+        for b in range(batch):
+            weight = 1.0
+            for t in range(s, time):
+                if not mask[t, b]:
+                    break
+                delta = reward[t, b] + discount[t, b] * value[t + 1, b] - value[t, b]
+                target[s, b] += weight * min(rho_bar, rho[t, b]) * delta
+                weight *= discount[t, b] * min(c_bar, rho[t, b])
+    advantage = reward + discount * target[1:] - value[:-1]
+    return target[:-1], mask * np.minimum(pg_rho_bar, rho) * advantage
+
+
+def tensors(*arrays):
+    return [tf.constant(array) for array in arrays]
+
+
+def test_gae_of_three_steps_by_hand():
+    reward, discount, value, mask = tensors(
+        [[1.0], [2.0], [3.0]],
+        [[0.5], [0.5], [0.0]],
+        [[10.0], [20.0], [30.0], [NAN]],  # the value of a terminal state is unread
+        [[True], [True], [True]],
+    )
+    # deltas: 1 + 10 - 10 = 1; 2 + 15 - 20 = -3; 3 + 0 - 30 = -27
+    result = returns.gae(reward, discount, value, 0.5, mask)
+    np.testing.assert_allclose(result[:, 0], [1 - 0.25 * 9.75, -9.75, -27])
+
+
+def test_truncation_bootstraps_the_last_state_and_nothing_behind_it():
+    reward, discount, value, mask = tensors(
+        [[1.0], [1.0], [0.0], [100.0]],
+        [[0.5], [0.5], [0.5], [0.5]],
+        [[7.0], [7.0], [8.0], [1000.0], [1000.0]],
+        [[True], [True], [False], [True]],  # s_2 was cut off; a_2 restarts
+    )
+    result = returns.discounted(reward, discount, value, mask)
+    np.testing.assert_allclose(result[:3, 0], [1 + 0.5 * 5, 1 + 0.5 * 8, 8])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_lambda_returns_gae_and_discounted_returns_follow_the_recursion(seed, lambda_):
+    reward, discount, value, mask = data = block(seed)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    expected = recursion(*data, lambda_)
+    target = returns.lambda_return(*tensors(reward, discount, value), lambda_, mask)
+    np.testing.assert_allclose(target, expected, **close)
+    advantage = returns.gae(*tensors(reward, discount, value), lambda_, mask)
+    np.testing.assert_allclose(advantage, mask * (expected - value[:-1]), **close)
+    total = returns.discounted(*tensors(*data))
+    np.testing.assert_allclose(total, recursion(*data, 1.0), **close)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 20))
+def test_n_step_returns_are_explicit_windows(seed, n):
+    reward, discount, value, mask = block(seed)
+    result = returns.n_step(*tensors(reward, discount, value), n, tf.constant(mask))
+    expected = slow_n_step(reward, discount, value, n, mask)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_empty_window_is_refused():
+    with pytest.raises(ValueError, match="n=0"):
+        returns.n_step(*tensors(*block(0)[:3]), 0, tf.constant(block(0)[3]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.1, 2), st.floats(0.1, 2), st.floats(0.1, 2))
+def test_vtrace_is_the_sum_of_the_paper(seed, rho_bar, c_bar, pg_rho_bar):
+    reward, discount, value, mask = block(seed)
+    log_rhos = np.random.default_rng(seed).normal(size=mask.shape).astype(np.float32)
+    bars = {"rho_bar": rho_bar, "c_bar": c_bar, "pg_rho_bar": pg_rho_bar}
+    data = (reward, discount, value, mask)
+    target, advantage = returns.vtrace(*tensors(log_rhos, *data), lambda_=1.0, **bars)
+    expected = slow_vtrace(log_rhos, *data, **bars)
+    np.testing.assert_allclose(target, expected[0], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(advantage, expected[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
+def test_vtrace_at_ratio_1_is_the_lambda_return(lambda_):
+    reward, discount, value, mask = tensors(*block(5, 12))
+    log_rhos = tf.zeros_like(reward)
+    target, _ = returns.vtrace(
+        log_rhos, reward, discount, value, mask, lambda_=lambda_, **FREE
+    )
+    expected = returns.lambda_return(reward, discount, value, lambda_, mask)
+    np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_splitting_a_block_at_an_end_changes_nothing():
+    reward, discount, value, mask = block(8, 12)
+    mask[6], reward[6] = False, 0  # every stream restarts there
+    whole = returns.gae(*tensors(reward, discount, value), 0.9, mask)
+    head = returns.gae(*tensors(reward[:6], discount[:6], value[:7]), 0.9, mask[:6])
+    tail = returns.gae(*tensors(reward[7:], discount[7:], value[7:]), 0.9, mask[7:])
+    np.testing.assert_allclose(whole[:6], head, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(whole[7:], tail, rtol=1e-5, atol=1e-6)
+
+
+def everything(reward, discount, value, mask, log_rhos):
+    return [
+        returns.discounted(reward, discount, value, mask),
+        returns.n_step(reward, discount, value, 3, mask),
+        returns.lambda_return(reward, discount, value, 0.9, mask),
+        returns.gae(reward, discount, value, 0.9, mask),
+        *returns.vtrace(
+            log_rhos,
+            reward,
+            discount,
+            value,
+            mask,
+            lambda_=0.95,
+            rho_bar=1.0,
+            c_bar=1.0,
+            pg_rho_bar=1.0,
+        ),
+    ]
+
+
+def test_padding_and_poison_behind_an_end_change_nothing():
+    reward, discount, value, mask = block(3, 9)
+    log_rhos = np.full_like(reward, 0.3)
+    mask[8] = False
+    clean = everything(*tensors(reward, discount, value, mask, log_rhos))
+    pad = ((0, 4), (0, 0))
+    mask = np.pad(mask, pad)
+    poisoned = everything(
+        *tensors(
+            np.pad(reward, pad, constant_values=NAN),
+            np.pad(discount, pad, constant_values=NAN),
+            np.pad(value, pad, constant_values=NAN),
+            mask,
+            np.pad(log_rhos, pad, constant_values=NAN),
+        )
+    )
+    for x, y in zip(clean, poisoned, strict=True):
+        np.testing.assert_allclose(y[:8], x[:8], rtol=1e-6, atol=1e-6)
+
+
+def test_no_gradient_flows_through_any_result():
+    inputs = tensors(*block(4, 6), np.full((6, 3), 0.1, np.float32))
+    with tf.GradientTape(persistent=True) as tape:
+        watched = [inputs[0], inputs[1], inputs[2], inputs[4]]
+        tape.watch(watched)
+        results = everything(*inputs)
+    for result in results:
+        assert tape.gradient(result, watched) == [None] * 4
+
+
+def test_compiled_graph_and_eager_agree():
+    inputs = tensors(*block(6, 21, 4), np.full((21, 4), 0.2, np.float32))
+    eager = everything(*inputs)
+    for jit in (False, True):
+        function = tf.function(everything, jit_compile=jit)
+        for x, y in zip(eager, function(*inputs), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("time", [1, 2, 127, 128, 1000])
+def test_long_undiscounted_sums_keep_their_precision(time):
+    rng = np.random.default_rng(0)
+    reward = (1 + rng.random((time, 2))).astype(np.float32)
+    ones, value = np.ones_like(reward), np.ones((time + 1, 2), np.float32)
+    mask = np.ones((time, 2), bool)
+    total = returns.discounted(*tensors(reward, ones, value, mask))
+    exact = np.cumsum(reward[::-1].astype(np.float64), 0)[::-1] + 1
+    np.testing.assert_allclose(total, exact, rtol=1e-4)
+    advantage = returns.gae(*tensors(reward, ones, value), 1.0, mask)
+    np.testing.assert_allclose(advantage, exact - 1, rtol=1e-4)

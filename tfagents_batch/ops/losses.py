@@ -1,0 +1,208 @@
+"""Losses of actor-critic methods: scalars, each mean over the valid entries only.
+
+``mask`` is bool ``[...]``, all other arguments f32 ``[...]`` of the same shape unless
+said otherwise. Advantages, targets and whatever the behavior policy recorded are
+constants: no gradient flows into them. NaN where masked out has no effect.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch.ops import masked
+
+# Ratios stay within e^-20 .. e^20, so that one absurd row cannot overflow the loss
+# or the gradient norm; beyond, its gradient is 0.
+_LOG_RATIO_LIMIT = 20.0
+
+
+class Surrogate(NamedTuple):
+    """Clipped surrogate loss, f32 ``[]``, and the share of rows outside the clip."""
+
+    loss: tf.Tensor
+    clip_fraction: tf.Tensor
+
+
+class KLPenalty(NamedTuple):
+    """Penalty, shaped as the divergence, and 1 where the cutoff is active, else 0."""
+
+    loss: tf.Tensor
+    cutoff: tf.Tensor
+
+
+def policy_gradient(
+    log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """-mean(log pi(a|s) A), whose gradient is the policy gradient (Williams 1992)."""
+    log_prob = masked.safe(log_prob, mask)
+    return -masked.mean(log_prob * tf.stop_gradient(advantage), mask)
+
+
+def importance_surrogate(
+    log_prob: tf.Tensor,
+    behavior_log_prob: tf.Tensor,
+    advantage: tf.Tensor,
+    mask: tf.Tensor,
+) -> tf.Tensor:
+    """-mean(r A), r = pi(a|s) / mu(a|s) (Schulman et al. 2017, eq. 6).
+
+    Unclipped: it wants a bound on the divergence beside it (``kl_penalty``).
+    """
+    ratio = tf.exp(_log_ratio(log_prob, behavior_log_prob, mask))
+    return -masked.mean(ratio * tf.stop_gradient(advantage), mask)
+
+
+def clipped_surrogate(
+    log_prob: tf.Tensor,
+    behavior_log_prob: tf.Tensor,
+    advantage: tf.Tensor,
+    clip_ratio: float | tf.Tensor,
+    mask: tf.Tensor,
+) -> Surrogate:
+    """-mean(min(r A, clip(r, 1 - e, 1 + e) A)), r = pi(a|s) / mu(a|s).
+
+    Schulman et al. 2017 (arXiv:1707.06347), eq. 7. The gradient is 0 where leaving
+    the clip range any further would pay.
+
+    Args:
+      log_prob, behavior_log_prob, advantage, mask: see the module.
+      clip_ratio: e.
+    """
+    advantage = tf.stop_gradient(advantage)
+    ratio = tf.exp(_log_ratio(log_prob, behavior_log_prob, mask))
+    clipped = tf.clip_by_value(ratio, 1 - clip_ratio, 1 + clip_ratio)
+    outside = tf.cast(tf.abs(ratio - 1) > clip_ratio, ratio.dtype)
+    loss = -masked.mean(tf.minimum(ratio * advantage, clipped * advantage), mask)
+    return Surrogate(loss, tf.stop_gradient(masked.mean(outside, mask)))
+
+
+def kl_penalty(
+    kl: tf.Tensor,
+    penalty: float | tf.Tensor,
+    *,
+    target: float | tf.Tensor,
+    cutoff_factor: float,
+    cutoff_coef: float,
+) -> KLPenalty:
+    """beta K + c 1[K > f tau] (K - f tau)^2.
+
+    Adaptive penalty of Schulman et al. 2017, eq. 8, with the cutoff that batch PPO
+    (Hafner et al. 2017, arXiv:1709.02878) adds against single large steps.
+
+    Args:
+      kl: f32 ``[...]``, K: the masked mean of KL(behavior || current), of the batch
+        or of each sequence.
+      penalty: beta.
+      target: tau.
+      cutoff_factor: f.
+      cutoff_coef: c.
+    """
+    excess = tf.nn.relu(kl - cutoff_factor * target)
+    loss = penalty * kl + cutoff_coef * tf.square(excess)
+    return KLPenalty(loss, tf.stop_gradient(tf.cast(excess > 0, kl.dtype)))
+
+
+def adapt_penalty(
+    penalty: tf.Tensor,
+    kl: tf.Tensor,
+    *,
+    target: float | tf.Tensor,
+    low: float,
+    high: float,
+    factor: float,
+    minimum: float,
+    maximum: float,
+) -> tf.Tensor:
+    """The next beta: times ``factor`` where K > high tau, divided where K < low tau.
+
+    Between the two, at the limits and where K is NaN it stays (Schulman et al. 2017,
+    section 4, has 2 for the factor and 1.5 for both limits).
+
+    Args:
+      penalty: f32 ``[]``, beta.
+      kl: f32 ``[]``, K after the update.
+      target: tau.
+      low, high: limits in units of tau.
+      factor: greater than 1.
+      minimum, maximum: bounds of beta.
+
+    Returns:
+      f32 ``[]``.
+    """
+    raised = tf.where(kl > high * target, penalty * factor, penalty)
+    adapted = tf.where(kl < low * target, raised / factor, raised)
+    return tf.stop_gradient(tf.clip_by_value(adapted, minimum, maximum))
+
+
+def value(
+    value: tf.Tensor,
+    target: tf.Tensor,
+    mask: tf.Tensor,
+    old_value: tf.Tensor | None = None,
+    clip: float | tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Half the mean squared error, 1/2 mean((V - G)^2).
+
+    With ``clip``, the larger of this error and that of the value kept within
+    ``clip`` of the old one: 1/2 mean(max((V - G)^2, (V_clip - G)^2)), an addition of
+    OpenAI Baselines' PPO2 that is not in the paper.
+
+    Args:
+      value: V(s), the prediction.
+      target: G.
+      mask: see the module.
+      old_value: V(s) when the rollout was made; read only with ``clip``.
+      clip: greatest useful change, in units of the value; None for no clipping.
+    """
+    target = tf.stop_gradient(target)
+    value = masked.safe(value, mask)
+    error = tf.square(value - target)
+    if clip is not None:
+        if old_value is None:
+            raise ValueError("losses.value got clip without old_value; pass both")
+        old_value = tf.stop_gradient(old_value)
+        kept = old_value + tf.clip_by_value(value - old_value, -clip, clip)
+        error = tf.maximum(error, tf.square(kept - target))
+    return 0.5 * masked.mean(error, mask)
+
+
+def entropy_bonus(
+    entropy: tf.Tensor, scale: float | tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """-scale mean(H): added to a loss, it keeps the policy from narrowing."""
+    return -scale * masked.mean(entropy, mask)
+
+
+def approx_kl(
+    log_prob: tf.Tensor, behavior_log_prob: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """Estimate KL(mu || pi) from actions of mu: mean((r - 1) - log r), r = pi / mu.
+
+    Unbiased, never negative and of low variance (k3 in J. Schulman, "Approximating
+    KL divergence", 2020). A metric: no gradient flows through it.
+    """
+    log_ratio = _log_ratio(log_prob, behavior_log_prob, mask)
+    estimate = tf.math.expm1(log_ratio) - log_ratio
+    return tf.stop_gradient(masked.mean(estimate, mask))
+
+
+def explained_variance(
+    prediction: tf.Tensor, target: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """1 - Var(G - V) / Var(G): 1 is perfect, 0 no better than a constant.
+
+    A metric: no gradient flows through it. 0 where the target does not vary.
+    """
+    _, unexplained = masked.moments(target - prediction, mask)
+    _, variance = masked.moments(target, mask)
+    share = tf.math.divide_no_nan(variance - unexplained, variance)
+    return tf.stop_gradient(share)
+
+
+def _log_ratio(log_prob, behavior_log_prob, mask):
+    """log pi - log mu, 0 where masked out, within a range that ``exp`` survives."""
+    difference = log_prob - tf.stop_gradient(behavior_log_prob)
+    log_ratio = masked.safe(difference, mask)
+    return tf.clip_by_value(log_ratio, -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)

@@ -1,0 +1,91 @@
+"""Epochs of shuffled minibatches as a loop inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds
+from tfagents_batch.types import Nest
+
+Step = Callable[[Nest, tf.Tensor, Nest], Nest]
+
+
+def loop(
+    step: Step,
+    carry: Nest,
+    rows: Nest,
+    mask: tf.Tensor,
+    *,
+    epochs: int,
+    minibatch_size: int,
+    seed: int | tf.Tensor,
+    stop: Callable[[Nest], tf.Tensor] | None = None,
+) -> Nest:
+    """Visit every valid row once an epoch, in a fresh order, and thread a carry.
+
+    With V valid rows an epoch has n = ceil(V / minibatch_size) minibatches, none
+    where V is 0, however many rows are masked out. They are dealt evenly: sizes
+    differ by at most one, so no minibatch is a small remainder.
+
+    Everything has a static shape: a minibatch has ``minibatch_size`` rows (``N`` if
+    that is less) and a mask; what stands in its masked rows is arbitrary.
+
+    Args:
+      step: called as ``step(minibatch, minibatch_mask, carry)``, returns the next
+        carry: the same structure, shapes and dtypes. It may assign variables.
+      carry: nest of tensors or numbers: metric sums, counts, a stop flag...
+      rows: nest of ``[N, ...]``.
+      mask: bool ``[N]``.
+      epochs: passes over the rows.
+      minibatch_size: rows.
+      seed: int or int32 scalar; the orders depend on it and on ``N``.
+      stop: reads bool ``[]`` off the carry. Once it is true nothing more is visited,
+        neither in this epoch nor in a later one. None never stops.
+
+    Returns:
+      The last carry.
+    """
+    size = mask.shape[0]
+    width = min(minibatch_size, size)
+    most = -(-size // width)  # minibatches if all rows were valid
+    valid = tf.reduce_sum(tf.cast(mask, tf.int32))
+    count = (valid + width - 1) // width
+    key = seeds.key(seed, "minibatch")
+    stop = stop or _never
+
+    # Minibatch m takes positions m, m + n, m + 2n, ... of the shuffled valid rows.
+    minibatch = tf.range(most)[:, tf.newaxis]
+    position = minibatch + count * tf.range(width)
+    taken = position < valid
+    position = tf.minimum(position, size - 1)
+
+    def epoch(index, carry):
+        order = _shuffle(mask, seeds.fold(key, index))
+        shuffled = nest.gather(rows, tf.gather(order, position))  # the only big copy
+
+        def visit(m, carry):
+            return m + 1, step(nest.gather(shuffled, m), taken[m], carry)
+
+        def go_on(m, carry):
+            return (m < count) & ~stop(carry)
+
+        _, carry = tf.while_loop(go_on, visit, (0, carry), parallel_iterations=1)
+        return index + 1, carry
+
+    def go_on(index, carry):
+        return (index < epochs) & (count > 0) & ~stop(carry)
+
+    carry = nest.map(tf.convert_to_tensor, carry)
+    return tf.while_loop(go_on, epoch, (0, carry), parallel_iterations=1)[1]
+
+
+def _never(carry: Nest) -> tf.Tensor:
+    return tf.constant(False)
+
+
+def _shuffle(mask: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """int32 ``[N]``: a random order of the valid rows, then the others."""
+    invalid = 2 * tf.cast(~mask, tf.float32)  # behind every draw from [0, 1)
+    return tf.argsort(seeds.uniform(mask.shape, key) + invalid)

@@ -1,0 +1,217 @@
+"""Returns, targets and advantages of ``[T, B]`` blocks of transitions.
+
+Every function takes, time-major:
+
+- ``reward``: f32 ``[T, B]``, r_{t+1} after a_t;
+- ``discount``: f32 ``[T, B]``, gamma where s_{t+1} has a value, 0 where terminal;
+- ``value``: f32 ``[T+1, B]``, V(s_0) .. V(s_T);
+- ``mask``: bool ``[T, B]``, true where a_t led from s_t to s_{t+1}.
+
+An episode that ends at s_{t+1} is followed by a transition with mask 0, whose return
+*is* the value of s_{t+1}. So a truncated episode bootstraps from its last state, and
+nothing leaks from one episode into another; where a discount is 0, the value behind
+it is not even read.
+
+Results are f32 ``[T, B]``, and no gradient flows through them; where the mask is 0 an
+advantage is 0 and a return the state's value. ``T`` must be known statically.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch.ops import masked
+
+
+class VTrace(NamedTuple):
+    """What V-trace makes of a block of transitions.
+
+    Attributes:
+      target: f32 ``[T, B]``, v_t, what the value of s_t should be.
+      advantage: f32 ``[T, B]``, of a_t, for the policy gradient; 0 where masked.
+    """
+
+    target: tf.Tensor
+    advantage: tf.Tensor
+
+
+def discounted(
+    reward: tf.Tensor, discount: tf.Tensor, bootstrap: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """G_t = r_{t+1} + discount_t G_{t+1}, to the end of the episode or block.
+
+    Args:
+      reward, discount, mask: see the module.
+      bootstrap: f32 ``[T+1, B]``, stands for the rest of the return at a truncated
+        episode's last state and at the end of the block; zeros for plain sums.
+
+    Returns:
+      f32 ``[T, B]``.
+    """
+    return n_step(reward, discount, bootstrap, reward.shape[0], mask)
+
+
+def n_step(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    value: tf.Tensor,
+    n: int,
+    mask: tf.Tensor,
+) -> tf.Tensor:
+    """Up to ``n`` rewards, then the value of the state they lead to.
+
+    G^(0)_t = V(s_t); G^(k)_t = r_{t+1} + discount_t G^(k-1)_{t+1} where mask_t, else
+    V(s_t) (Sutton & Barto 2018, eq. 7.1; a window also ends with its episode and
+    with the block).
+
+    Args:
+      reward, discount, value, mask: see the module.
+      n: steps, at least 1.
+
+    Returns:
+      f32 ``[T, B]``.
+    """
+    if n < 1:
+        raise ValueError(f"n_step got n={n}; a window holds at least 1 step")
+    last = tf.zeros_like(discount[:1])  # of the recursion: s_T keeps its value
+    factor = tf.concat([masked.safe(discount, mask), last], 0)
+    term = tf.concat([tf.where(mask, reward, value[:-1]), value[-1:]], 0)
+    return tf.stop_gradient(_linear_recurrence(factor, term, value, n)[:-1])
+
+
+def lambda_return(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    value: tf.Tensor,
+    lambda_: float | tf.Tensor,
+    mask: tf.Tensor,
+) -> tf.Tensor:
+    """G_t = r_{t+1} + discount_t ((1 - lambda) V(s_{t+1}) + lambda G_{t+1}).
+
+    Sutton & Barto 2018, eq. 12.2 in its recursive form. It is the value plus the
+    generalised advantage, so ``lambda_return(...) - value[:-1] == gae(...)``.
+
+    Args:
+      reward, discount, value, mask: see the module.
+      lambda_: in [0, 1]; 0 is the one-step target, 1 the discounted return.
+
+    Returns:
+      f32 ``[T, B]``.
+    """
+    return tf.stop_gradient(value[:-1]) + gae(reward, discount, value, lambda_, mask)
+
+
+def gae(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    value: tf.Tensor,
+    gae_lambda: float | tf.Tensor,
+    mask: tf.Tensor,
+) -> tf.Tensor:
+    """A_t = mask_t (delta_t + lambda discount_t A_{t+1}).
+
+    delta_t = r_{t+1} + discount_t V(s_{t+1}) - V(s_t). Schulman et al. 2016
+    (arXiv:1506.02438), eq. 16.
+
+    Args:
+      reward, discount, value, mask: see the module.
+      gae_lambda: in [0, 1].
+
+    Returns:
+      f32 ``[T, B]`` advantages, 0 where masked.
+    """
+    delta = masked.safe(_backup(reward, discount, value[1:]) - value[:-1], mask)
+    factor = masked.safe(discount, mask) * gae_lambda
+    return tf.stop_gradient(_fixed_point(factor, delta))
+
+
+def vtrace(
+    log_rhos: tf.Tensor,
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    value: tf.Tensor,
+    mask: tf.Tensor,
+    *,
+    lambda_: float,
+    rho_bar: float,
+    c_bar: float,
+    pg_rho_bar: float,
+) -> VTrace:
+    """Off-policy targets from clipped importance ratios.
+
+    With rho_t = min(rho_bar, pi/mu) and c_t = lambda min(c_bar, pi/mu):
+
+    - v_t - V(s_t) = rho_t delta_t + discount_t c_t (v_{t+1} - V(s_{t+1})),
+    - A_t = min(pg_rho_bar, pi/mu) (r_{t+1} + discount_t v_{t+1} - V(s_t)).
+
+    Espeholt et al. 2018 (arXiv:1802.01561), eq. 1, remarks 1 and 2, and section 4.2.
+
+    Args:
+      log_rhos: f32 ``[T, B]``, log pi(a_t|s_t) - log mu(a_t|s_t).
+      reward, discount, value, mask: see the module.
+      lambda_: in [0, 1]; trades bias for variance as in lambda returns.
+      rho_bar: bound of the ratio at each delta; it decides what the targets tend to.
+      c_bar: bound of the trace; it decides how fast.
+      pg_rho_bar: bound of the ratio that weights an advantage.
+
+    Returns:
+      VTrace of f32 ``[T, B]``; where masked the target is V(s_t), the advantage 0.
+    """
+    ratio = tf.exp(masked.safe(log_rhos, mask))
+    delta = masked.safe(_backup(reward, discount, value[1:]) - value[:-1], mask)
+    factor = masked.safe(discount, mask) * lambda_ * tf.minimum(ratio, c_bar)
+    excess = _fixed_point(factor, tf.minimum(ratio, rho_bar) * delta)
+    target = value[:-1] + excess
+    following = tf.concat([target[1:], value[-1:]], 0)
+    error = masked.safe(_backup(reward, discount, following) - value[:-1], mask)
+    advantage = tf.minimum(ratio, pg_rho_bar) * error
+    return VTrace(tf.stop_gradient(target), tf.stop_gradient(advantage))
+
+
+def _backup(reward, discount, following):
+    """One step: the reward, and the value it led to unless that was terminal."""
+    return reward + tf.math.multiply_no_nan(following, discount)
+
+
+def _fixed_point(factor: tf.Tensor, term: tf.Tensor) -> tf.Tensor:
+    """y_t = factor_t y_{t+1} + term_t, and 0 after the last."""
+    return _linear_recurrence(factor, term, term, factor.shape[0])
+
+
+def _linear_recurrence(
+    factor: tf.Tensor, term: tf.Tensor, start: tf.Tensor, n: int
+) -> tf.Tensor:
+    """``n`` rounds of y_t <- factor_t y_{t+1} + term_t, all t at once, from ``start``.
+
+    Rounds compose: two of (factor, term) are one of (factor_t factor_{t+1},
+    term_t + factor_t term_{t+1}). So repeated squaring needs log2(n) elementwise
+    passes instead of T dependent steps. As many rounds as there are rows reach the
+    fixed point. Sums are added pairwise, which rounds less than a loop does.
+
+    Args:
+      factor, term, start: f32 ``[T, B]``; y after the last row is 0.
+      n: rounds, at least 1.
+    """
+    size = factor.shape[0]
+    if n >= size:
+        n = 1 << (size - 1).bit_length()  # fixed point: one bit, fewest passes
+    y, step = start, 1
+    while 2 * step <= n:
+        if n & step:
+            y = _round(factor, term, y, step)
+        term = _round(factor, term, term, step)
+        factor = factor * _shift(factor, step)
+        step *= 2
+    return _round(factor, term, y, step)  # the highest bit of n is always set
+
+
+def _round(factor, term, y, step):
+    # A factor of 0 ends an episode: not even NaN may cross it.
+    return term + tf.math.multiply_no_nan(_shift(y, step), factor)
+
+
+def _shift(x, step):
+    """x_{t+step}, and 0 after the last."""
+    return tf.pad(x[step:], [[0, min(step, x.shape[0])], [0, 0]])
