@@ -1,0 +1,1 @@
+"""Batches of environments; worker processes import parts of it, so it is empty."""

@@ -1,0 +1,100 @@
+"""After every test: no child process, descriptor, shared memory or thread is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import threading
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import psutil
+import pytest
+
+# TensorFlow, XLA and Python open these at first use and keep them.
+_LASTING = re.compile(
+    r"/dev/(urandom|null)|.*\.so[.\d]*|/sys/.*|/proc/.*|.*(events\.out\.tfevents).*"
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before = _held()
+    yield
+    if _extra(before):
+        gc.collect()  # a test may drop what closes itself when collected
+    extra = _extra(before)
+    assert not extra, f"left behind: {extra}"
+
+
+def _held() -> dict[str, set]:
+    return {
+        "processes": {
+            (process.pid, process.create_time())
+            for process in psutil.Process().children(recursive=True)
+        },
+        "descriptors": _descriptors(),
+        "shared memory": set(os.listdir("/dev/shm"))
+        if os.path.isdir("/dev/shm")
+        else set(),
+        # A thread of TensorFlow's that ran a Python function shows up as a dummy.
+        "threads": {
+            thread
+            for thread in threading.enumerate()
+            if not isinstance(thread, threading._DummyThread)
+        },
+    }
+
+
+def _descriptors() -> set[tuple[int, str]]:
+    found = set()
+    if not os.path.isdir("/proc/self/fd"):
+        return found
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # the listing's own
+        if not _LASTING.fullmatch(target):
+            found.add((int(number), target))
+    return found
+
+
+def _extra(before: dict[str, set]) -> dict[str, set]:
+    after = _held()
+    return {
+        kind: after[kind] - before[kind] for kind in after if after[kind] - before[kind]
+    }
+
+
+@pytest.fixture
+def make_pool():
+    """Makes pools and closes them."""
+    from tfagents_batch.envs.pool import Pool
+
+    pools = []
+
+    def make(constructors, num_workers=None, **options):
+        pools.append(Pool(constructors, num_workers, **options))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+@pytest.fixture
+def make_process_env():
+    """Makes process environments and closes them."""
+    from tfagents_batch.envs.process_env import ProcessEnv
+
+    envs = []
+
+    def make(constructors, num_workers=None, **options):
+        envs.append(ProcessEnv(constructors, num_workers, **options))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()

@@ -1,0 +1,122 @@
+"""Every environment we can make keeps the contract."""
+
+import functools
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from gymnasium import spaces as gs
+
+from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
+from tfagents_batch.types import Trajectory
+
+OBSERVATIONS = {
+    "dict": gs.Dict(
+        {
+            "image": gs.Box(0, 255, (4, 4, 3), np.uint8),
+            "speed": gs.Box(-1, 1, (2,), np.float64),
+            "gear": gs.Discrete(4, start=-1),
+        }
+    ),
+    "tuple": gs.Tuple([gs.MultiDiscrete([3, 5]), gs.MultiBinary(4)]),
+    "nested": gs.Dict({"b": gs.Tuple([gs.Discrete(2)]), "a": gs.MultiBinary([2, 2])}),
+    "scalar": gs.Box(-1, 1, (), np.float32),
+    "narrow": gs.Box(-100, 100, (3,), np.int16),
+}
+ACTIONS = {
+    "discrete": gs.Discrete(3, start=1),
+    "multi_discrete": gs.MultiDiscrete([2, 4]),
+    "multi_binary": gs.MultiBinary(3),
+    "box": gs.Box(-2, 2, (2,), np.float32),
+    "dict": gs.Dict({"steer": gs.Box(-1, 1, (1,)), "honk": gs.Discrete(2)}),
+}
+
+
+class Case(EnvContract):
+    """The contract for ``env`` in this process and in two workers."""
+
+    __test__ = False
+    env: ClassVar = None
+    env_kwargs: ClassVar = {}
+
+    @pytest.fixture(autouse=True, params=[0, 2], ids=["in_process", "two_workers"])
+    def _workers(self, request):
+        self.num_workers = request.param
+
+    def make_env(self):
+        make = type(self).env
+        return make_env(make, 3, self.num_workers, env_kwargs=self.env_kwargs)
+
+
+class TestCartPole(Case):
+    __test__ = True
+    env = "CartPole-v1"
+
+
+class TestPendulum(Case):
+    __test__ = True
+    env = "Pendulum-v1"
+    env_kwargs: ClassVar = {"max_episode_steps": 15}
+
+
+class TestCountingEnv(Case):
+    __test__ = True
+    env = "tfagents_batch.envs.testing:CountingEnv"
+    env_kwargs: ClassVar = {"length": 4}
+    random = False
+
+    @pytest.mark.parametrize("truncate", [False, True])
+    def test_where_the_mask_is_set_the_next_observation_is_one_later(self, truncate):
+        makers = [lambda n=n: CountingEnv(n, truncate) for n in (1, 2, 5)]
+        with make_env(makers, num_workers=self.num_workers) as env:
+            steps = rollout(env, self.steps, seed=1).steps
+        mask = Trajectory(steps, action=(), behavior={}).mask
+        episode, step = np.moveaxis(steps.observation, -1, 0)
+        now, then = (episode[:-1], step[:-1]), (episode[1:], step[1:])
+        np.testing.assert_array_equal(then[0][mask], now[0][mask])
+        np.testing.assert_array_equal(then[1][mask], now[1][mask] + 1)
+        np.testing.assert_array_equal(then[0][~mask], now[0][~mask] + 1)
+        np.testing.assert_array_equal(then[1][~mask], 0)
+        np.testing.assert_array_equal(steps.reward, np.where(steps.first, 0, step))
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+class TestActionSpaces(EnvContract):
+    steps = 20
+
+    @pytest.fixture(autouse=True)
+    def _spaces(self, action):
+        self.spaces = OBSERVATIONS["scalar"], ACTIONS[action]
+
+    def make_env(self):
+        return make_env(batch(*self.spaces), num_workers=0)
+
+
+@pytest.mark.parametrize("observation", sorted(OBSERVATIONS))
+class TestObservationSpaces(EnvContract):
+    steps = 20
+
+    @pytest.fixture(autouse=True)
+    def _spaces(self, observation):
+        self.spaces = OBSERVATIONS[observation], ACTIONS["multi_discrete"]
+
+    def make_env(self):
+        return make_env(batch(*self.spaces), num_workers=0)
+
+
+class TestNestedSpacesInWorkers(EnvContract):
+    steps = 20
+
+    def make_env(self):
+        everything = gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values()))
+        return make_env(batch(*everything), num_workers=2)
+
+
+def batch(observation_space, action_space):
+    """Three rows whose episodes have different lengths."""
+    return [
+        functools.partial(SpaceEnv, observation_space, action_space, length)
+        for length in (1, 3, 4)
+    ]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfagents_batch.envs.testing import fault_envs
+from tfagents_batch.errors import EnvError
+
+STEP = {
+    "shape": r"observation has shape \[2\]; the space says \[3\]",
+    "dtype": "observation has dtype float64; the space says float32",
+    "none": "observation is None; expected an array",
+    "reward_array": r"reward is an array of shape \(1,\); expected a number",
+    "flag_int": "terminated is 0 of type int; expected a bool",
+    "info_list": "info is list; expected a dict",
+    "legacy_tuple": "step.. returned 4 values, the legacy gym API",
+    "nan": "observation has NaN or infinite values",
+    "inf": "observation has NaN or infinite values",
+    "reward_nan": "reward is nan; expected a finite float32",
+}
+RESET = {
+    **{mode: STEP[mode] for mode in ("shape", "dtype", "none", "info_list", "nan")},
+    "legacy_tuple": "reset.. returned an array.* legacy gym API",
+}
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("mode", STEP)
+def test_what_step_may_not_return_is_told(drive, mode, num_workers):
+    error = drive(fault_envs(mode), num_workers)
+    assert type(error) is EnvError
+    assert (error.env, error.phase, error.episode, error.step) == (1, "step", 0, 3)
+    assert "broke the environment API in step() at step 3" in str(error)
+    assert error.__cause__ is not None
+    with pytest.raises(AssertionError, match=STEP[mode]):
+        raise AssertionError(str(error))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("mode", RESET)
+def test_what_reset_may_not_return_is_told(drive, mode, num_workers):
+    error = drive(fault_envs(mode, phase="reset"), num_workers)
+    assert (error.env, error.phase, error.episode) == (1, "reset", 0)
+    with pytest.raises(AssertionError, match=RESET[mode]):
+        raise AssertionError(str(error))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("mode", ["nan", "shape", "reward_nan"])
+def test_the_learner_never_sees_it(make_pool, mode, num_workers):
+    pool = make_pool(fault_envs(mode), num_workers)
+    pool.reset(1)
+    for _ in range(8):
+        batch = pool.step([np.zeros(2, np.int32)])
+        assert np.isfinite(batch.observation[0]).all()
+        assert np.isfinite(batch.reward).all()
+    assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]
+
+
+def test_the_finite_check_can_be_turned_off(make_pool):
+    pool = make_pool(fault_envs("inf"), 1, finite_check="off")
+    pool.reset(1)
+    for _ in range(4):
+        batch = pool.step([np.zeros(2, np.int32)])
+    pool.check()
+    assert np.isinf(batch.observation[0][1]).all()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_reused_buffers_give_the_same_transitions(make_pool, num_workers):
+    found = []
+    for mode in (None, "reuse_buffer"):
+        pool = make_pool(fault_envs(mode, 3, length=4), num_workers)
+        batches = [pool.reset(1)]
+        batches += [pool.step([np.zeros(3, np.int32)]) for _ in range(11)]
+        found.append(np.stack([batch.observation[0] for batch in batches]))
+        returns = [batch.info["episode_return"][2] for batch in batches if batch[3][2]]
+        assert returns == [10, 10]
+    np.testing.assert_array_equal(*found)
+    assert found[1][4, 2].tolist() == [2, 0, 4]  # the last observation has its row
+
+
+def test_reset_after_an_episode_ended_swallows_no_step(make_pool):
+    pool = make_pool(fault_envs(None, length=2), 1)
+    pool.reset(1)
+    for _ in range(2):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert batch.terminated.all()
+    pool.reset(1)
+    batch = pool.step([np.zeros(2, np.int32)])
+    assert batch.observation[0][:, 2].tolist() == [1, 1]
+    assert not batch.first.any()

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tfagents_batch.envs import failures
+from tfagents_batch.envs.stepper import env_seed
+from tfagents_batch.envs.testing import fault_envs
+from tfagents_batch.errors import EnvError, RemoteError
+
+ROUTES = [0, 2]
+
+
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(step=st.integers(0, 8), episode=st.integers(0, 1), target=st.integers(0, 3))
+def test_the_error_says_where_it_happened(drive, step, episode, target):
+    constructors = fault_envs("exc", 4, step=step, episode=episode, target=target)
+    texts = []
+    for num_workers in ROUTES:
+        error = drive(constructors, num_workers, steps=25)
+        assert type(error) is EnvError
+        assert (error.env, error.episode, error.step) == (target, episode, step)
+        assert error.worker == (target // 2 if num_workers else None)
+        assert (error.seed, error.action) == (env_seed(3, target), "0")
+        assert error.phase == "step"
+        texts.append(re.sub(r"worker \d, ", "", str(error)))
+    assert texts[0] == texts[1]
+
+
+def test_the_message_reads_as_promised_and_holds_the_place_in_the_code(drive):
+    error = drive(fault_envs("exc", 4))
+    first, _, rest = str(error).partition("\n")
+    assert first == (
+        f"env 3 (worker 0, seed {error.seed}) raised ValueError in step() at step 3 of "
+        "episode 0, action 0: something broke"
+    )
+    assert re.search(r'testing\.py", line \d+, in _act', rest)
+    assert "stepper.py" not in rest
+
+
+def test_the_cause_is_the_original_in_process_and_its_text_from_a_worker(drive):
+    assert type(drive(fault_envs("exc"), 0).__cause__) is ValueError
+    cause = drive(fault_envs("exc"), 1).__cause__
+    assert type(cause) is RemoteError
+    assert (cause.type_name, cause.text) == ("ValueError", "something broke")
+    assert "Traceback" in cause.traceback_text
+
+
+@pytest.mark.parametrize(
+    ("mode", "type_name", "text"),
+    [
+        ("exc_local_class", "_local_class.<locals>.Local", "of a local class"),
+        ("exc_two_args", "TwoArguments", "two arguments (7)"),
+        ("exc_percent", "ValueError", "100% of %s and %d {braces}"),
+        ("exc_bytes", "ValueError", r"\udcff\udcfe"),
+        ("exc_str", "Unprintable", "<its text cannot be had: RuntimeError>"),
+        ("sysexit", "SystemExit", "5"),
+        ("keyboard", "KeyboardInterrupt", ""),
+        ("oom", "_ArrayMemoryError", "Unable to allocate"),
+    ],
+)
+def test_exceptions_that_cannot_travel_cross_as_text(drive, mode, type_name, text):
+    error = drive(fault_envs(mode))
+    assert type(error) is EnvError
+    assert error.__cause__.type_name.endswith(type_name)
+    assert text in error.__cause__.text
+    assert f"{type_name} in step() at step 3" in str(error)
+    str(error).encode("utf-8")
+
+
+def test_texts_are_bounded_and_keep_both_ends():
+    error = ValueError("begin" + "x" * 10**6 + "end")
+    text = failures.describe(error)["text"]
+    assert len(text) < failures.LIMIT + 100
+    assert text.startswith("begin")
+    assert text.endswith("end")
+
+
+@pytest.mark.parametrize("num_workers", ROUTES)
+def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_workers):
+    pool = make_pool(fault_envs("exc", 4, target=1), num_workers)
+    pool.reset(3)
+    action = [np.zeros(4, np.int32)]
+    for _ in range(3):
+        good = pool.step(action)
+    failed = pool.step(action)
+    assert failed.observation[0][1].tolist() == good.observation[0][1].tolist()
+    assert failed.reward.tolist() == [4, 0, 4, 4]  # the others went on
+    invalid = failed.first & (failed.terminated | failed.truncated)
+    assert invalid.tolist() == [False, True, False, False]
+    later = pool.step(action)
+    assert (later.first & later.truncated).all()
+    assert later.observation[0].tolist() == failed.observation[0].tolist()
+    assert not later.reward.any()
+    assert not later.terminated.any()
+
+
+def test_the_fault_is_raised_once_and_later_use_names_it(make_pool):
+    pool = make_pool(fault_envs("exc", 4), 2)
+    pool.reset(3)
+    for _ in range(5):
+        pool.step([np.zeros(4, np.int32)])
+    with pytest.raises(EnvError, match="something broke"):
+        pool.check()
+    pool.check()
+    for use in (lambda: pool.reset(3), lambda: pool.step([np.zeros(4, np.int32)])):
+        use()
+        with pytest.raises(EnvError, match="pool closed after EnvError in env 3"):
+            pool.check()
+
+
+def test_of_several_faults_the_first_row_is_told(drive):
+    for num_workers in (0, 1, 3):
+        constructors = [*fault_envs(None, 1), *fault_envs("exc", 2, target=1)[1:] * 2]
+        assert drive(constructors, num_workers).env == 1

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import functools
+import time
+
+import pytest
+
+from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.testing import FaultEnv, SpaceEnv, fault_envs
+from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
+
+
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_a_failing_constructor_is_named_and_all_workers_end(target):
+    with pytest.raises(
+        EnvError, match="raised ValueError in its constructor"
+    ) as caught:
+        Pool(fault_envs("exc", 3, phase="construct", target=target), 3)
+    assert (caught.value.env, caught.value.worker) == (target, target)
+    assert caught.value.phase == "construct"
+    assert "testing.py" in str(caught.value)
+
+
+def test_a_failing_constructor_is_told_although_another_one_hangs():
+    hangs = functools.partial(FaultEnv, "hang", phase="construct")
+    raises = functools.partial(FaultEnv, "exc", phase="construct")
+    started = time.monotonic()
+    with pytest.raises(EnvError, match="something broke"):
+        Pool([hangs, raises], 2)
+    assert time.monotonic() - started < 5
+
+
+def test_a_constructor_that_hangs_meets_its_deadline():
+    with pytest.raises(WorkerTimeout, match="its constructor") as caught:
+        Pool(fault_envs("hang", 4, phase="construct"), 2, construct_seconds=2)
+    assert (caught.value.env, caught.value.worker) == (3, 1)
+    assert "in _act" in str(caught.value)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("episode", [0, 1, 3])
+def test_a_failing_reset_is_told_with_its_episode(drive, num_workers, episode):
+    constructors = fault_envs("exc", phase="reset", episode=episode, length=2)
+    error = drive(constructors, num_workers)
+    assert (error.env, error.episode, error.phase) == (1, episode, "reset")
+    assert f"raised ValueError in reset() of episode {episode}:" in str(error)
+    assert error.action is None
+
+
+def test_a_reset_that_hangs_meets_its_deadline(drive):
+    error = drive(fault_envs("hang", phase="reset"), reset_seconds=0.3)
+    assert type(error) is WorkerTimeout
+    assert (error.env, error.phase) == (1, "reset")
+
+
+def test_a_restart_within_a_step_has_the_longer_deadline(make_pool):
+    import numpy as np
+
+    constructors = fault_envs(
+        "slow_once", phase="reset", episode=1, length=1, seconds=0.5
+    )
+    pool = make_pool(constructors, 2, step_seconds=0.3, reset_seconds=30)
+    pool.reset(1)
+    for _ in range(4):
+        batch = pool.step([np.zeros(2, np.int32)])
+    pool.check()
+    assert batch.first.all()
+
+
+def test_spaces_that_are_not_supported_are_refused_by_name():
+    import gymnasium.spaces as gs
+
+    constructor = functools.partial(SpaceEnv, gs.Text(5))
+    for num_workers in (0, 1):
+        with pytest.raises(UserError, match="env 0: space Text is not supported"):
+            Pool([constructor], num_workers)
+
+
+def test_what_a_worker_cannot_unpickle_is_a_failure_of_its_constructor(tmp_path):
+    module = tmp_path / "fleeting_module.py"
+    module.write_text("from tfagents_batch.envs.testing import CountingEnv as Made\n")
+    import importlib
+    import sys
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        fleeting = importlib.import_module("fleeting_module")
+
+        def constructor():
+            return fleeting.Made()
+
+        Pool([constructor], 1).close()  # a user's module is found by the worker
+        module.unlink()
+        with pytest.raises(EnvError, match="unpickled in the worker: No module named"):
+            Pool([constructor], 1)
+    finally:
+        sys.path.remove(str(tmp_path))
+        del sys.modules["fleeting_module"]

@@ -1,0 +1,142 @@
+"""The learner is another process here, because it does not survive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+START = """
+    import numpy as np
+    from tfagents_batch.envs.pool import Pool
+    from tfagents_batch.envs.testing import fault_envs
+    pool = Pool(fault_envs({mode!r}, step=5), 2)
+    pool.reset(1)
+    print(*pool.pids, flush=True)
+    action = [np.zeros(2, np.int32)]
+"""
+IDLE = "input()"
+STEPPING = """
+    while True:
+        pool.step(action)
+"""
+RUNNING_GRAPH = """
+    import tensorflow as tf
+    from tfagents_batch.envs.process_env import ProcessEnv
+    env = ProcessEnv(fault_envs(None), 2)
+    @tf.function
+    def run():
+        state, _ = env.init(1)
+        for _ in tf.range(10**9):
+            state, _ = env.step(state, [0, 0])
+        return state
+    print(*env._pool.pids, flush=True)
+    run()
+"""
+
+
+@contextlib.contextmanager
+def learner(body, mode=None):
+    """A process that runs ``body``, and the workers it has started."""
+    script = textwrap.dedent(START.format(mode=mode)) + textwrap.dedent(body)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    ) as process:
+        try:
+            yield process, [int(pid) for pid in process.stdout.readline().split()]
+        finally:
+            process.kill()
+
+
+def alive(pids):
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
+
+
+def assert_gone(pids, seconds=2.0):
+    assert len(pids) == 2
+    deadline = time.monotonic() + seconds
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert alive(pids) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "mode"),
+    [(IDLE, None), (STEPPING, None), (STEPPING, "hang"), (STEPPING, "hang_gil")],
+    ids=["idle", "stepping", "hung", "hung with the GIL"],
+)
+def test_workers_die_with_a_killed_learner(body, mode):
+    before = os.listdir("/dev/shm")
+    with learner(body, mode) as (process, pids):
+        assert alive(pids) == pids
+        process.kill()
+        assert_gone(pids)
+    assert os.listdir("/dev/shm") == before
+
+
+def test_workers_die_with_a_killed_process_group():
+    before = os.listdir("/dev/shm")
+    with learner(STEPPING) as (process, pids):
+        os.killpg(process.pid, signal.SIGKILL)
+        assert_gone(pids)
+    assert os.listdir("/dev/shm") == before
+
+
+def test_workers_end_when_the_interpreter_does():
+    with learner("") as (process, pids):
+        _, errors = process.communicate(timeout=30)
+        assert_gone(pids)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_workers_end_when_the_learner_raises():
+    with learner("raise KeyError('mine')") as (process, pids):
+        _, errors = process.communicate(timeout=30)
+        assert_gone(pids)
+    assert process.returncode == 1
+    assert errors.rstrip().endswith("KeyError: 'mine'")
+
+
+@pytest.mark.parametrize("mode", [None, "hang"])
+def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode):
+    with learner(STEPPING, mode) as (process, pids):
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert_gone(pids)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_sigterm_ends_learner_and_workers():
+    with learner(STEPPING) as (process, pids):
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        assert_gone(pids)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_a_learner_killed_inside_a_graph_leaves_nothing():
+    with learner(RUNNING_GRAPH) as (process, pids):
+        more = [int(pid) for pid in process.stdout.readline().split()]
+        process.kill()
+        assert_gone(pids)
+        assert_gone(more)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.envs.function import function
+from tfagents_batch.envs.testing import fault_envs
+from tfagents_batch.errors import Stopped
+
+
+def endless(env):
+    """A rollout of hours, and how many of its steps were valid."""
+    state, _ = env.init(1)
+    valid = tf.constant(0)
+    for _ in tf.range(2000):
+        state, step = env.step(state, [0, 0])
+        valid += tf.cast(tf.reduce_all(step.valid), tf.int32)
+    return valid, env.ok(state)
+
+
+def stop_after(env, moment):
+    """Stop from another thread; a list that will hold when."""
+    stopped = []
+
+    def run():
+        moment.wait(20)
+        stopped.append(time.monotonic())
+        env.stop()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return stopped, thread
+
+
+@pytest.mark.parametrize("mode", ["slow_always", "hang"])
+def test_a_blocked_rollout_ends_within_half_a_second(make_process_env, mode):
+    env = make_process_env(fault_envs(mode, step=0, seconds=30), 2)
+    moment = threading.Event()
+    real = env._pool._crew.command
+
+    def command(*args, **kwargs):
+        moment.set()
+        return real(*args, **kwargs)
+
+    env._pool._crew.command = command
+    stopped, thread = stop_after(env, moment)
+    valid, ok = tf.function(endless)(env)
+    assert time.monotonic() - stopped[0] < 0.5 + 1.0  # a thousand steps of nothing, too
+    thread.join()
+    assert not bool(ok)
+    assert int(valid) == 0
+    with pytest.raises(Stopped):
+        env.check()
+
+
+def test_stopping_is_raised_by_function(make_process_env):
+    env = make_process_env(fault_envs(None), 1)
+    moment = threading.Event()
+    _, thread = stop_after(env, moment)
+    moment.set()
+    with pytest.raises(Stopped):
+        function(endless)(env)
+        function(endless)(env)
+    thread.join()
+
+
+def test_stopping_from_a_signal_handler_is_fine(make_pool):
+    pool = make_pool(fault_envs("hang"), 1)
+    before = signal.signal(signal.SIGUSR2, lambda *_: pool.stop())
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
+    try:
+        pool.reset(1)
+        timer.start()
+        for _ in range(5):
+            batch = pool.step([np.zeros(2, np.int32)])
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        timer.join()
+    assert (batch.first & batch.truncated).all()
+    with pytest.raises(Stopped):
+        pool.check()
+
+
+def test_an_interrupted_step_ends_the_pool(make_pool):
+    pool = make_pool(fault_envs("hang"), 1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR2, interrupt)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
+    try:
+        pool.reset(1)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(5):
+                pool.step([np.zeros(2, np.int32)])
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        timer.join()
+    assert not pool.ok
+    with pytest.raises(Stopped, match="interrupted"):
+        pool.check()
+
+
+def test_workers_ignore_ctrl_c(make_pool):
+    pool = make_pool(fault_envs(None, 4), 2)
+    pool.reset(1)
+    for step in range(1, 6):
+        for pid in pool.pids:
+            os.kill(pid, signal.SIGINT)
+        batch = pool.step([np.zeros(4, np.int32)])
+        assert batch.observation[0][:, 2].tolist() == [step] * 4
+    pool.check()

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.errors import EnvError, ProtocolError, WorkerCrashed
+
+DEATHS = {
+    "kill": "was killed by SIGKILL",
+    "exit": "exited with code 3",
+    "segv": "was killed by SIGSEGV",
+}
+ACTION = [np.ones(4, np.int32)]
+
+
+@pytest.mark.parametrize("mode", DEATHS)
+def test_death_in_a_constructor_is_told(mode):
+    with pytest.raises(WorkerCrashed, match=DEATHS[mode]) as caught:
+        Pool(fault_envs(mode, 4, phase="construct"), 2)
+    assert (caught.value.env, caught.value.worker) == (3, 1)
+    assert caught.value.phase == "construct"
+
+
+@pytest.mark.parametrize("mode", DEATHS)
+@pytest.mark.parametrize("phase", ["reset", "step"])
+def test_death_at_work_is_told_within_a_second(make_pool, mode, phase):
+    pool = make_pool(fault_envs(mode, 4, phase=phase), 2)
+    started = time.monotonic()
+    pool.reset(3)
+    for _ in range(4):
+        batch = pool.step(ACTION)
+    assert time.monotonic() - started < 2
+    invalid = (batch.first & batch.truncated).tolist()
+    assert invalid == ([False, False, True, True] if phase == "step" else [True] * 4)
+    with pytest.raises(WorkerCrashed, match=DEATHS[mode]) as caught:
+        pool.check()
+    error = caught.value
+    assert (error.env, error.worker, error.phase) == (3, 1, phase)
+    assert error.episode == 0
+    if phase == "step":
+        assert (error.step, error.action) == (3, "1")
+        assert batch.observation[0][3].tolist() == [3, 0, 3]
+    if mode == "segv":
+        assert "Fatal Python error: Segmentation fault" in str(error)
+        assert "in string_at" in str(error)
+
+
+def test_death_while_idle_is_told_without_a_step(make_pool):
+    pool = make_pool(fault_envs(None, 4), 2)
+    pool.reset(3)
+    os.kill(pool.pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerCrashed, match=r"\(envs 2 to 3\) .* SIGKILL while idle"):
+        _until(lambda: pool.check())
+
+
+def test_death_while_idle_is_told_by_the_next_step(make_pool):
+    pool = make_pool(fault_envs(None, 4), 2)
+    pool.reset(3)
+    os.kill(pool.pids[0], signal.SIGKILL)
+    batch = pool.step(ACTION)
+    assert (batch.first & batch.truncated).tolist()[:2] == [True, True]
+    with pytest.raises(WorkerCrashed, match="SIGKILL"):
+        pool.check()
+
+
+def test_the_last_lines_of_its_output_are_told(drive):
+    class Talking(CountingEnv):
+        def step(self, action):
+            for line in range(10_000):
+                print("line", line)
+            print(
+                "\udcff not utf-8", flush=True, file=sys.__stdout__
+            ) if False else None
+            sys.stdout.flush()
+            os.write(2, b"last \xff words\n")
+            os._exit(3)
+
+    error = drive([lambda: Talking()])
+    assert "line 9999" in str(error)
+    assert "line 9000" not in str(error)
+    assert r"last \xff words" in str(error)
+
+
+def test_lack_of_memory_is_an_error_with_its_text(drive):
+    error = drive(fault_envs("oom", phase="reset"))
+    assert type(error) is EnvError
+    assert "Unable to allocate 1.00 GiB" in str(error)
+
+
+@pytest.mark.parametrize("mode", ["kill", "exit", "segv"])
+def test_closing_after_a_death_is_quick(make_pool, mode):
+    pool = make_pool(fault_envs(mode, 4, step=0), 2)
+    pool.reset(3)
+    pool.step(ACTION)
+    started = time.monotonic()
+    pool.close()
+    assert time.monotonic() - started < 2
+
+
+def test_bytes_that_are_no_frame_are_a_protocol_error(drive):
+    error = drive(fault_envs("garbage_reply", 4), 2)
+    assert type(error) is ProtocolError
+    assert error.worker == 1
+    assert "not a frame" in str(error)
+
+
+def test_a_closed_control_socket_is_a_death(drive):
+    error = drive(fault_envs("close_socket", 4), 2)
+    assert type(error) is WorkerCrashed
+    assert error.worker == 1
+
+
+def test_replies_to_other_requests_are_dropped_and_counted(make_pool):
+    pool = make_pool(fault_envs("stale_reply"), 1)
+    pool.reset(3)
+    for step in range(1, 9):
+        batch = pool.step([np.zeros(2, np.int32)])
+        assert batch.observation[0][:, 2].tolist() == [step, step]
+    pool.check()
+    assert pool.metrics()["env/stale_replies"] == 1
+
+
+def _until(call, seconds=10):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        call()
+    pytest.fail(f"nothing happened for {seconds} s")

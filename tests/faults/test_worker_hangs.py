@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.errors import WorkerTimeout
+
+
+@pytest.mark.parametrize(
+    ("mode", "stack"),
+    [
+        ("hang", "in _act"),
+        ("hang_gil", "in _hang_with_gil"),
+        ("stop", "<no stack: the process is stopped"),
+    ],
+)
+def test_a_worker_that_hangs_is_ended_and_its_stack_told(make_pool, mode, stack):
+    pool = make_pool(fault_envs(mode, 4, step=0), 2, step_seconds=0.3)
+    pool.reset(3)
+    started = time.monotonic()
+    batch = pool.step([np.ones(4, np.int32)])
+    assert time.monotonic() - started < 0.3 + 3
+    assert batch.observation[0][:, 2].tolist() == [1, 1, 0, 0]
+    with pytest.raises(WorkerTimeout, match="did not answer before its deadline") as e:
+        pool.check()
+    error = e.value
+    assert (error.env, error.worker, error.step, error.action) == (3, 1, 0, "1")
+    assert stack in str(error)
+
+
+def test_a_worker_that_ignores_signals_is_ended_all_the_same(drive):
+    class Stubborn(CountingEnv):
+        def step(self, action):
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            while True:
+                pass
+
+    error = drive([lambda: Stubborn()], step_seconds=0.3)
+    assert type(error) is WorkerTimeout
+    assert "<no stack: it did not answer SIGUSR1>" in str(error)
+
+
+def test_late_replies_never_become_data(make_pool):
+    pool = make_pool(fault_envs("slow_once", seconds=0.6), 1, step_seconds=0.3)
+    pool.reset(3)
+    for _ in range(30):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert (batch.first & batch.truncated).all()
+    assert batch.observation[0].tolist() == [[0, 0, 3], [1, 0, 3]]
+    with pytest.raises(WorkerTimeout):
+        pool.check()
+
+
+def test_slow_environments_within_the_deadline_are_waited_for(make_pool):
+    pool = make_pool(fault_envs("slow_once", seconds=0.3), 2, step_seconds=30)
+    pool.reset(3)
+    for _ in range(6):
+        batch = pool.step([np.zeros(2, np.int32)])
+    pool.check()
+    assert batch.observation[0].tolist() == [[0, 0, 6], [1, 0, 6]]
+
+
+def test_no_deadline_is_spelled_none(make_pool):
+    pool = make_pool(
+        fault_envs(None),
+        1,
+        construct_seconds=None,
+        reset_seconds=None,
+        step_seconds=None,
+    )
+    pool.reset(3)
+    pool.step([np.zeros(2, np.int32)])
+    pool.check()
+
+
+@pytest.mark.parametrize("mode", ["hang", "stop"])
+def test_closing_does_not_wait_for_an_environment_that_hangs_in_close(make_pool, mode):
+    pool = make_pool(fault_envs(mode, phase="close"), 2)
+    pool.reset(3)
+    started = time.monotonic()
+    pool.close()
+    assert time.monotonic() - started < 2.5
+
+
+def test_an_error_in_close_is_logged_and_no_more(make_pool, caplog):
+    pool = make_pool(fault_envs("exc", phase="close"), 1)
+    pool.reset(3)
+    pool.close()
+    assert "raised ValueError in close(): something broke" in caplog.text

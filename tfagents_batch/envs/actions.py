@@ -1,0 +1,221 @@
+"""Actions on both sides of the shared memory: checked and written, read and handed on.
+
+The learner validates before it sends, because compiled programs clamp, drop or zero
+what is out of range without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+
+
+class InvalidAction(Exception):
+    """An action that the space does not have.
+
+    Attributes:
+      row: index of the environment; None if the whole batch is wrong.
+      action: the row's leaf, as text.
+    """
+
+    def __init__(self, message: str, row: int | None = None, action: str | None = None):
+        super().__init__(message)
+        self.row = row
+        self.action = action
+
+
+class ActionWriter:
+    """Checks a batch of actions and writes it into the shared arrays.
+
+    Attributes:
+      clipped: numbers of Box actions that were clipped since the start.
+      total: numbers of Box actions written since the start.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self.clipped = 0
+        self.total = 0
+        self._write = [
+            (_BoxWriter if isinstance(leaf.space, gs.Box) else _RangeWriter)(leaf, x)
+            for leaf, x in zip(spaces.leaves(space), arrays, strict=True)
+        ]
+
+    def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
+        """Check and write.
+
+        Args:
+          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
+          ignored: bool ``[B]``, rows whose action has no effect; they are checked
+            but not counted as clipped.
+
+        Raises:
+          InvalidAction: for NaN, values out of range, and wrong shapes.
+        """
+        if len(flat) != len(self._write):
+            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
+        for write, value in zip(self._write, flat, strict=True):
+            clipped, total = write(value, ignored)
+            self.clipped += clipped
+            self.total += total
+
+    def release(self) -> None:
+        """Let go of the arrays; the counts stay."""
+        self._write = []
+
+
+class _BoxWriter:
+    """Clips to finite bounds."""
+
+    def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
+        dtype = np.dtype(leaf.dtype)
+        self._array = array
+        self._name = _field(leaf)
+        self._is_float = dtype.kind == "f"
+        self._low = _narrow(leaf.space.low, dtype, upwards=True)
+        self._high = _narrow(leaf.space.high, dtype, upwards=False)
+        self._clips = bool(
+            not self._is_float
+            or np.isfinite(self._low).any()
+            or np.isfinite(self._high).any()
+        )
+        self._width = int(np.prod(leaf.shape, dtype=np.int64))
+
+    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        array = self._array
+        _check_shape(value, array, self._name)
+        if value.dtype.kind not in ("f" if self._is_float else "iu"):
+            raise InvalidAction(
+                f"{self._name} is {value.dtype}; expected {array.dtype}"
+            )
+        live = len(array) - int(np.count_nonzero(ignored))
+        if not self._clips:
+            array[...] = value
+            self._check_finite()
+            return 0, live * self._width
+        np.clip(value, self._low, self._high, out=array, casting="unsafe")
+        if self._is_float:
+            self._check_finite()
+        changed = array != value
+        clipped = int(np.count_nonzero(changed[~ignored])) if changed.any() else 0
+        return clipped, live * self._width
+
+    def _check_finite(self) -> None:
+        finite = np.isfinite(self._array)
+        if not finite.all():
+            row = _first_row(~finite)
+            raise _invalid(self._name, row, self._array, "expected finite numbers")
+
+
+class _RangeWriter:
+    """Refuses what is outside the range of a discrete leaf."""
+
+    def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
+        space = leaf.space
+        self._array = array
+        self._name = _field(leaf)
+        self._space = space
+        if isinstance(space, gs.MultiBinary):
+            self._low, self._high = 0, 1
+        elif isinstance(space, gs.MultiDiscrete):
+            self._low = np.asarray(space.start)
+            self._high = self._low + np.asarray(space.nvec) - 1
+        else:
+            self._low = int(space.start)
+            self._high = self._low + int(space.n) - 1
+
+    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        _check_shape(value, self._array, self._name)
+        if value.dtype.kind not in "iub":
+            raise InvalidAction(f"{self._name} is {value.dtype}; expected integers")
+        wrong = (value < self._low) | (value > self._high)
+        if wrong.any():
+            low, high = np.asarray(self._low).tolist(), np.asarray(self._high).tolist()
+            expected = f"{self._space} takes {low} to {high}"
+            raise _invalid(self._name, _first_row(wrong), value, expected)
+        self._array[...] = value
+        return 0, 0
+
+
+class ActionReader:
+    """Hands rows of the shared arrays to environments, as their space has them.
+
+    Args:
+      space: the action space.
+      arrays: one ``[n, ...]`` per leaf.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self._space = space
+        self._leaves = list(zip(spaces.leaves(space), arrays, strict=True))
+        self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+
+    def read(self) -> Sequence[Any]:
+        """Every row's action: NumPy scalars for Discrete, else arrays, all copies."""
+        columns = [_rows(leaf, array) for leaf, array in self._leaves]
+        if not self._nested:
+            return columns[0]
+        rows = zip(*columns, strict=True)
+        return [spaces.pack(self._space, row) for row in rows]
+
+    def text(self, row: int) -> str:
+        """One row's action for error messages."""
+        return text(self._space, [array for _, array in self._leaves], row)
+
+
+def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
+    """A row's action as bounded text."""
+    value = spaces.pack(space, [array[row].tolist() for array in arrays])
+    return _short(value)
+
+
+def _rows(leaf: spaces.Leaf, array: np.ndarray) -> Sequence[Any]:
+    fresh = array.astype(leaf.space.dtype)
+    if fresh.ndim == 1 and not isinstance(leaf.space, gs.Discrete):
+        return [fresh[row, ...] for row in range(len(fresh))]  # arrays, not scalars
+    return list(fresh)
+
+
+def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
+    """A bound in the narrower dtype, never outside the original one."""
+    if dtype.kind != "f":
+        limits = np.iinfo(dtype)
+        return np.clip(bound, limits.min, limits.max).astype(dtype)
+    with np.errstate(over="ignore"):
+        narrow = bound.astype(dtype)
+    if upwards:
+        return np.where(
+            narrow < bound, np.nextafter(narrow, dtype.type(np.inf)), narrow
+        )
+    return np.where(narrow > bound, np.nextafter(narrow, dtype.type(-np.inf)), narrow)
+
+
+def _check_shape(value: np.ndarray, array: np.ndarray, name: str) -> None:
+    if value.shape != array.shape:
+        raise InvalidAction(
+            f"{name} has shape {list(value.shape)}; expected {list(array.shape)}, one "
+            "row per environment"
+        )
+
+
+def _first_row(wrong: np.ndarray) -> int:
+    return int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
+
+
+def _invalid(name: str, row: int, array: np.ndarray, expected: str) -> InvalidAction:
+    value = _short(array[row].tolist())
+    return InvalidAction(f"{name} is {value}; {expected}", row, value)
+
+
+def _field(leaf: spaces.Leaf) -> str:
+    return "action" + "".join(f"[{key!r}]" for key in leaf.path)
+
+
+def _short(value: Any) -> str:
+    result = str(value)
+    return result if len(result) <= 500 else f"{result[:500]}..."

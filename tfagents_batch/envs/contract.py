@@ -1,0 +1,269 @@
+"""What every batched environment promises, as tests that anybody can inherit.
+
+    class TestMine(EnvContract):
+        def make_env(self):
+            return make_env("my_package:Mine-v1", num_envs=3)
+
+Run by pytest or unittest. Actions are random, so a rule sees what random play reaches:
+within ``steps`` an episode has to end, and every row should play more than one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import unittest
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest, spaces
+from tfagents_batch.interfaces import Env
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+SEED, OTHER_SEED = 7, 8
+
+
+class Record(NamedTuple):
+    """A rollout of random actions, as arrays.
+
+    Attributes:
+      steps: TimeStep of ``[T+1, B, ...]``.
+      ok: bool ``[T+1]``, what ``env.ok`` said after each call.
+    """
+
+    steps: TimeStep
+    ok: np.ndarray
+
+
+class EnvContract:
+    """Inherit, and define ``make_env``; each ``test_`` method is one rule.
+
+    Attributes:
+      steps: T, actions in a rollout.
+      random: whether a seed matters to what the environment does.
+      compilable: whether it runs under ``jit_compile=True``.
+      tolerance: absolute and relative, of compiled against eager numbers.
+    """
+
+    steps = 60
+    random = True
+    compilable = False
+    tolerance = 1e-5
+
+    def make_env(self) -> Env:
+        """A new environment; closed after use if it has ``close``."""
+        raise NotImplementedError(f"{type(self).__name__} must define make_env")
+
+    def test_tensors_match_the_spec(self):
+        with self._env() as env:
+            state, timestep = env.init(SEED)
+            _check_spec(env.spec, timestep, "init")
+            action = nest.map(tf.constant, random_actions(env.spec, 1, SEED)[0])
+            _check_spec(env.spec, env.step(state, action)[1], "step")
+
+    def test_init_opens_an_episode_in_every_row(self):
+        with self._env() as env:
+            step = _numpy(env.init(SEED)[1])
+        _holds(step.first, "init left rows that are not first")
+        _holds(~(step.terminated | step.truncated), "init gave rows that are last")
+        _holds(step.reward == 0, "init gave rewards that are not 0")
+        for name in ("episode_return", "episode_length"):
+            _holds(step.info[name] == 0, f"{name} is not 0 after init")
+
+    def test_rows_restart_after_their_last_step_and_only_then(self):
+        steps = self._record().steps
+        last = steps.terminated | steps.truncated
+        _holds(last[:-1].any(), "no episode ended; raise `steps`, or shorten episodes")
+        _same(steps.first[1:], last[:-1], "first does not follow last")
+        _holds(~(steps.first & last), "rows failed: first and last at once")
+
+    def test_rewards_of_first_steps_are_zero(self):
+        steps = self._record().steps
+        _holds(steps.reward[steps.first] == 0, "a first step has a reward")
+
+    def test_actions_of_last_steps_are_ignored(self):
+        with self._env() as env:
+            expected = rollout(env, self.steps, SEED)
+        actions = random_actions(env.spec, self.steps, SEED)
+        others = random_actions(env.spec, self.steps, OTHER_SEED)
+        last = (expected.steps.terminated | expected.steps.truncated)[:-1]
+        mixed = [
+            nest.map(lambda x, y, row=row: _where(row, y, x), action, other)
+            for action, other, row in zip(actions, others, last, strict=True)
+        ]
+        with self._env() as env:
+            _same_steps(rollout(env, self.steps, SEED, mixed).steps, expected.steps)
+
+    def test_episode_statistics_add_up(self):
+        steps = self._record().steps
+        return_ = np.zeros(steps.reward.shape[1])
+        length = np.zeros(steps.reward.shape[1], np.int64)
+        for t, first in enumerate(steps.first):
+            return_ = np.where(first, 0.0, return_ + steps.reward[t])
+            length = np.where(first, 0, length + 1)
+            statistics = steps.info["episode_return"][t]
+            np.testing.assert_allclose(statistics, return_, rtol=1e-4, atol=1e-4)
+            _same(steps.info["episode_length"][t], length, "episode_length")
+
+    def test_the_same_seed_gives_the_same_transitions(self):
+        _same_steps(self._record().steps, self._record().steps)
+
+    def test_init_starts_over(self):
+        with self._env() as env:
+            steps = rollout(env, self.steps, SEED).steps
+            _same_steps(rollout(env, self.steps, SEED).steps, steps)
+
+    def test_another_seed_gives_other_transitions(self):
+        if not self.random:
+            raise unittest.SkipTest("the environment is deterministic")
+        with self._env() as env:
+            actions = random_actions(env.spec, self.steps, SEED)
+            steps = rollout(env, self.steps, SEED, actions).steps
+            other = rollout(env, self.steps, OTHER_SEED, actions).steps
+        leaves = zip(nest.flatten(steps), nest.flatten(other), strict=True)
+        _holds(
+            any(not np.array_equal(x, y) for x, y in leaves),
+            "two seeds gave equal transitions; set `random = False` if that is right",
+        )
+
+    def test_a_graph_gives_what_eager_code_gives(self):
+        self._compare_with_eager(jit_compile=False, tolerance=0.0)
+
+    def test_a_compiled_program_gives_what_eager_code_gives(self):
+        if not self.compilable:
+            raise unittest.SkipTest("the environment does not claim to compile")
+        self._compare_with_eager(jit_compile=True, tolerance=self.tolerance)
+
+    def test_a_healthy_environment_stays_ok(self):
+        _holds(self._record().ok, "ok turned false")
+
+    @contextlib.contextmanager
+    def _env(self) -> Iterator[Env]:
+        env = self.make_env()
+        try:
+            yield env
+        finally:
+            getattr(env, "close", lambda: None)()
+
+    def _record(self) -> Record:
+        with self._env() as env:
+            return rollout(env, self.steps, SEED)
+
+    def _compare_with_eager(self, jit_compile: bool, tolerance: float) -> None:
+        with self._env() as env:
+            expected = rollout(env, self.steps, SEED)
+            actions = random_actions(env.spec, self.steps, SEED)
+            actions = nest.map(lambda *xs: tf.constant(np.stack(xs)), *actions)
+            program = tf.function(_program, jit_compile=jit_compile)
+            first, rest, ok = program(env, tf.constant(SEED), actions)
+            steps = nest.map(lambda x, xs: np.concatenate([[x], xs]), first, rest)
+        _same_steps(steps, expected.steps, tolerance)
+        _holds(ok.numpy(), "ok is false")
+
+
+def rollout(
+    env: Env, steps: int, seed: int, actions: list[Nest] | None = None
+) -> Record:
+    """Step an environment eagerly.
+
+    Args:
+      env: any Env.
+      steps: T.
+      seed: of ``init`` and, where ``actions`` are not given, of random ones.
+      actions: T nests of ``[B, ...]`` arrays.
+    """
+    actions = random_actions(env.spec, steps, seed) if actions is None else actions
+    state, timestep = env.init(seed)
+    records, ok = [_numpy(timestep)], [bool(env.ok(state))]
+    for action in actions:
+        state, timestep = env.step(state, nest.map(tf.constant, action))
+        records.append(_numpy(timestep))
+        ok.append(bool(env.ok(state)))
+    return Record(nest.map(lambda *xs: np.stack(xs), *records), np.array(ok))
+
+
+def random_actions(spec: EnvSpec, steps: int, seed: int) -> list[Nest]:
+    """``steps`` nests of ``[B, ...]`` actions, drawn from the action space."""
+    space = copy.deepcopy(spec.action_space)
+    space.seed(seed)
+    leaves = spaces.leaves(space)
+
+    def batch():
+        rows = [spaces.flatten(space, space.sample()) for _ in range(spec.num_envs)]
+        columns = zip(leaves, zip(*rows, strict=True), strict=True)
+        flat = [np.stack(column).astype(leaf.dtype) for leaf, column in columns]
+        return spaces.pack(space, flat)
+
+    return [batch() for _ in range(steps)]
+
+
+def _program(env: Env, seed: tf.Tensor, actions: Nest):
+    """The first step, the ``[T, B, ...]`` others, and ok; one graph loop."""
+    steps = nest.flatten(actions)[0].shape[0]
+    state, first = env.init(seed)
+    flat = nest.flatten(first)
+    arrays = [tf.TensorArray(x.dtype, steps, element_shape=x.shape) for x in flat]
+
+    def body(t, state, arrays):
+        state, timestep = env.step(state, nest.map(lambda x: x[t], actions))
+        written = zip(arrays, nest.flatten(timestep), strict=True)
+        return t + 1, state, [array.write(t, x) for array, x in written]
+
+    _, state, arrays = tf.while_loop(
+        lambda t, *_: t < steps, body, [0, state, arrays], maximum_iterations=steps
+    )
+    rest = tf.nest.pack_sequence_as(first, [array.stack() for array in arrays])
+    return first, rest, env.ok(state)
+
+
+def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
+    column = {
+        name: tf.TensorSpec([spec.num_envs], dtype)
+        for name, dtype in {"f32": tf.float32, "i32": tf.int32, "bool": tf.bool}.items()
+    }
+    info = {
+        name: tf.TensorSpec([spec.num_envs], tf.as_dtype(dtype))
+        for name, dtype in spec.info.items()
+    }
+    for name, expected in (("episode_return", "f32"), ("episode_length", "i32")):
+        _holds(info.get(name) == column[expected], f"spec.info[{name!r}] is wrong")
+    expected = TimeStep(
+        nest.specs(spec.observation_space, [spec.num_envs]),
+        *(column[name] for name in ("f32", "bool", "bool", "bool")),
+        info,
+    )
+    tf.nest.assert_same_structure(timestep, expected)
+    pairs = zip(nest.flatten(timestep), nest.flatten(expected), strict=True)
+    for tensor, want in pairs:
+        agree = tensor.dtype == want.dtype and tensor.shape == want.shape
+        _holds(agree, f"{where}: {tensor.dtype} {tensor.shape}; the spec says {want}")
+
+
+def _numpy(timestep: TimeStep) -> TimeStep:
+    return nest.map(lambda x: x.numpy(), timestep)
+
+
+def _where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    shape = [*condition.shape, *[1] * (x.ndim - condition.ndim)]
+    return np.where(condition.reshape(shape), x, y)
+
+
+def _holds(condition: object, message: str) -> None:
+    """An assertion that stays when Python optimizes asserts away."""
+    if not np.all(condition):
+        raise AssertionError(message)
+
+
+def _same(x: np.ndarray, y: np.ndarray, message: str) -> None:
+    np.testing.assert_array_equal(x, y, err_msg=message)
+
+
+def _same_steps(x: TimeStep, y: TimeStep, tolerance: float = 0.0) -> None:
+    for left, right in zip(nest.flatten(x), nest.flatten(y), strict=True):
+        if tolerance and left.dtype.kind == "f":
+            np.testing.assert_allclose(left, right, tolerance, tolerance)
+        else:
+            np.testing.assert_array_equal(left, right)

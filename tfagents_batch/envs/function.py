@@ -1,0 +1,62 @@
+"""``tf.function`` that raises the faults of environments when it returns."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch.envs import live
+
+
+def function(fn: Callable | None = None, **options: Any) -> Any:
+    """A ``tf.function`` that checks every environment of this process on return.
+
+    A Python exception cannot come out of a graph as itself, and a program that is
+    aborted half-way leaves its variables half-written; so environments only raise a
+    flag there, and this wrapper raises their ``EnvError`` (or ``Stopped``) once the
+    program has returned.
+
+    Args:
+      fn: a Python function; without it a decorator is returned.
+      options: of ``tf.function``.
+
+    Returns:
+      a callable with the attributes of the ``tf.function`` it wraps.
+    """
+    if fn is None:
+        return functools.partial(function, **options)
+    return _Checked(tf.function(fn, **options))
+
+
+class _Checked:
+    def __init__(self, compiled: Any):
+        self._compiled = compiled
+        python = getattr(compiled, "python_function", None)
+        if python is not None:
+            functools.update_wrapper(self, python)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = self._compiled(*args, **kwargs)
+        except Exception:
+            # A graph error may be the echo of a fault, which says more.
+            _check()
+            raise
+        _check()
+        return result
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        return _Checked(self._compiled.__get__(instance, owner))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_compiled"], name)
+
+
+def _check() -> None:
+    if not tf.inside_function():
+        live.check_all()

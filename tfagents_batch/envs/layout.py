@@ -1,0 +1,231 @@
+"""The shared memory of a pool: one array ``[num_envs, ...]`` per leaf, and controls.
+
+A layout is computed from the spaces, once, by the learner; workers get it as JSON.
+Arrays start at multiples of 64 bytes. In front of them lies one cache line of 32-bit
+words per worker; aligned words can serve as futexes, so a native engine can drive
+the same workers and the same memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.spaces import Leaf
+
+LINE = 64  # bytes: alignment of arrays, size of a worker's control words
+WORDS = LINE // 4
+
+# Control words of a worker, uint32 each.
+COMMAND_SEQUENCE = 0  # number of the last command, written by the learner
+COMMAND = 1  # what it asks for
+REPLY_SEQUENCE = 2  # number of the last finished command, written by the worker
+STATUS = 3  # of that reply: OK or FAILED of ``protocol``
+STOP = 4  # nonzero: leave the remaining rows alone, the pool is ending
+ROW = 5  # row at work, NO_ROW between commands
+OUT_OF_BOUNDS = 6  # observations seen outside their space
+
+NO_ROW = 2**32 - 1
+
+# Columns that every pool has beside observation, action and info.
+_COLUMNS = {
+    "reward": "float32",
+    "first": "bool",
+    "terminated": "bool",
+    "truncated": "bool",
+    "episode": "int32",  # index of the row's episode; for error messages
+}
+STATISTICS = {"episode_return": "float32", "episode_length": "int32"}
+
+
+class Field(NamedTuple):
+    """Where one array lies.
+
+    Attributes:
+      name: ``observation/<leaf number>``, ``action/<leaf number>``,
+        ``info/<column>``, or a column of the pool.
+      shape: of the whole array, ``[num_envs, ...]``.
+      dtype: numpy dtype name.
+      offset: bytes from the start of the memory.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+
+
+class Layout(NamedTuple):
+    """Sizes and places of everything in a pool's memory.
+
+    Attributes:
+      num_workers: number of control lines, at offset 0.
+      fields: the arrays.
+      size: bytes of the whole.
+    """
+
+    num_workers: int
+    fields: tuple[Field, ...]
+    size: int
+
+    def to_json(self) -> dict:
+        return {**self._asdict(), "fields": [list(field) for field in self.fields]}
+
+    @classmethod
+    def from_json(cls, data: dict) -> Layout:
+        fields = [
+            Field(name, tuple(shape), dtype, offset)
+            for name, shape, dtype, offset in data["fields"]
+        ]
+        return cls(data["num_workers"], tuple(fields), data["size"])
+
+
+class Arrays(NamedTuple):
+    """Views of a pool's memory, of all rows or of a worker's.
+
+    Attributes:
+      observation, action: one array per leaf, in the order of ``spaces.leaves``.
+      reward: f32 ``[B]``.
+      first, terminated, truncated: bool ``[B]``.
+      episode: int32 ``[B]``.
+      info: ``{column: [B]}``.
+    """
+
+    observation: list[np.ndarray]
+    action: list[np.ndarray]
+    reward: np.ndarray
+    first: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode: np.ndarray
+    info: dict[str, np.ndarray]
+
+    def rows(self, start: int, stop: int) -> Arrays:
+        """Views of some rows."""
+
+        def cut(value):
+            if isinstance(value, dict):
+                return {key: array[start:stop] for key, array in value.items()}
+            if isinstance(value, list):
+                return [array[start:stop] for array in value]
+            return value[start:stop]
+
+        return Arrays(*[cut(value) for value in self])
+
+
+def make_layout(
+    observation: Sequence[Leaf],
+    action: Sequence[Leaf],
+    info: dict[str, str],
+    num_envs: int,
+    num_workers: int,
+) -> Layout:
+    """Lay the arrays out one after the other.
+
+    Args:
+      observation, action: leaves of the two spaces.
+      info: ``{column: numpy dtype name}``.
+      num_envs, num_workers: sizes.
+    """
+    wanted = [
+        *((f"observation/{i}", x.shape, x.dtype) for i, x in enumerate(observation)),
+        *((f"action/{i}", x.shape, x.dtype) for i, x in enumerate(action)),
+        *((name, (), dtype) for name, dtype in _COLUMNS.items()),
+        *((f"info/{name}", (), dtype) for name, dtype in info.items()),
+    ]
+    offset = LINE * num_workers
+    fields = []
+    for name, shape, dtype in wanted:
+        fields.append(Field(name, (num_envs, *shape), dtype, offset))
+        count = int(np.prod((num_envs, *shape), dtype=np.int64))
+        offset = _align(offset + count * np.dtype(dtype).itemsize)
+    return Layout(num_workers, tuple(fields), max(offset, LINE))
+
+
+def views(layout: Layout, memory) -> Arrays:
+    """The arrays in ``memory``, a writable buffer of ``layout.size`` bytes."""
+    found: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
+    columns: dict[str, np.ndarray] = {}
+    info: dict[str, np.ndarray] = {}
+    for name, shape, dtype, offset in layout.fields:
+        array = np.ndarray(shape, dtype, memory, offset)
+        group, _, key = name.partition("/")
+        if group in found:
+            found[group].append(array)
+        elif group == "info":
+            info[key] = array
+        else:
+            columns[name] = array
+    return Arrays(**found, **columns, info=info)
+
+
+def control(memory, worker: int) -> memoryview:
+    """The uint32 control words of one worker, as a memoryview of ``WORDS`` items."""
+    return memoryview(memory)[LINE * worker : LINE * (worker + 1)].cast("I")
+
+
+def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
+    """Make anonymous shared memory, all pages present.
+
+    Returns:
+      its file descriptor, and its mapping.
+
+    Raises:
+      UserError: naming the size, if it does not fit.
+    """
+    available = available_memory()
+    if available is not None and layout.size > available:
+        raise UserError(_does_not_fit(layout, f"{_mebibytes(available)} are available"))
+    descriptor = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
+    try:
+        # Pages are taken now: later a lack of memory would be a bus error.
+        os.posix_fallocate(descriptor, 0, layout.size)
+        return descriptor, mmap.mmap(descriptor, layout.size)
+    except OSError as error:
+        os.close(descriptor)
+        raise UserError(_does_not_fit(layout, error.strerror)) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken now, by the machine's and the control group's limit."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit:
+            maximum = int(limit.read())  # "max" where there is no limit
+        with open("/sys/fs/cgroup/memory.current") as current:
+            found.append(maximum - int(current.read()))
+    except (OSError, ValueError):
+        pass
+    return max(min(found), 0) if found else None
+
+
+def _does_not_fit(layout: Layout, reason: str) -> str:
+    largest = max(layout.fields, key=lambda field: np.prod(field.shape))
+    return (
+        f"the shared memory of {largest.shape[0]} environments needs "
+        f"{_mebibytes(layout.size)}: {reason}; use fewer environments or smaller "
+        f"observations (the largest array is {largest.name}, {largest.dtype} "
+        f"{list(largest.shape)})"
+    )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _align(offset: int) -> int:
+    return -(-offset // LINE) * LINE

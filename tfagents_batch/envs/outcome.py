@@ -1,0 +1,37 @@
+"""What comes of a command to a crew of environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tfagents_batch.envs.failures import Failure
+
+# What is known of a row, for the failures of workers that cannot tell any more.
+Context = Callable[[int], dict[str, Any]]
+
+
+class Fault(NamedTuple):
+    """A failure and the worker it happened in; None for in-process environments."""
+
+    failure: Failure
+    worker: int | None
+
+
+class Outcome:
+    """What came of one command.
+
+    Attributes:
+      faults: what went wrong, in order of detection.
+      lost: rows without a valid result.
+      replies: payloads by worker.
+      stopped: whether the wait ended because of a stop.
+    """
+
+    __slots__ = ("faults", "lost", "replies", "stopped")
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.lost: set[int] = set()
+        self.replies: dict[int, Any] = {}
+        self.stopped = False

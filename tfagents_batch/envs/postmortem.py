@@ -1,0 +1,62 @@
+"""What can be said of a worker that crashed, hung or spoke nonsense."""
+
+from __future__ import annotations
+
+from tfagents_batch.envs import failures, launcher, layout, protocol
+from tfagents_batch.envs.failures import Failure
+from tfagents_batch.envs.launcher import Worker
+from tfagents_batch.envs.outcome import Context, Fault
+
+
+def dead(worker: Worker, row: int | None, phase: str | None, context: Context) -> Fault:
+    """A worker that ended, or that closed its socket and is ended here."""
+    launcher.end([worker], grace=0.2, term=0.3)
+    text = worker.reap()
+    if row == layout.NO_ROW:
+        phase, text = None, f"{text} while idle"
+    details = [worker.dump()]
+    tail = worker.tail()
+    if tail:
+        details.append(f"Last lines of its output:\n{tail}")
+    details = "\n\n".join(filter(None, details))
+    return _fault(failures.CRASH, worker, row, phase, context, text, details)
+
+
+def late(worker: Worker, row: int | None, phase: str, context: Context) -> Fault:
+    """A worker that did not answer in time, and still runs."""
+    text = "did not answer before its deadline and was killed (stack below)"
+    stack = worker.stack()
+    return _fault(failures.TIMEOUT, worker, row, phase, context, text, stack)
+
+
+def deaf(
+    worker: Worker, row: int | None, phase: str, context: Context, error: Exception
+) -> Fault:
+    """A worker that sent what is no frame."""
+    text = f"sent what this version does not understand: {error}"
+    return _fault(failures.PROTOCOL, worker, row, phase, context, text, "")
+
+
+def _fault(
+    kind: str,
+    worker: Worker,
+    row: int | None,
+    phase: str | None,
+    context: Context,
+    text: str,
+    details: str,
+) -> Fault:
+    rows = worker.rows
+    if row not in rows:
+        row = rows.start if phase and len(rows) == 1 else None
+    known = {} if row is None else context(row)
+    if row is None or phase == protocol.NAMES[protocol.ATTACH]:
+        text = f"(envs {rows.start} to {rows.stop - 1}) {text}"
+    failure = Failure(
+        kind,
+        env=row,
+        text=failures.clean(text),
+        traceback_text=failures.clean(details),
+        **{"phase": phase, **known},
+    )
+    return Fault(failure, worker.index)

@@ -1,0 +1,220 @@
+"""Gymnasium environments as ops: the ``Env`` protocol over a pool of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.pool import Batch, Pool
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+
+class ProcessEnv:
+    """A batch of Gymnasium environments in worker processes, usable inside graphs.
+
+    The state is an int32 token that orders the calls; each is used once. ``init`` and
+    ``step`` never abort a program: after a fault all rows come back invalid, ``ok``
+    is false, and the exception is raised by the next of: the end of an eager call,
+    ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
+    ``tf.function`` has to be followed by ``check``.
+
+    The ops are ``tf.numpy_function``s: they run in eager code and in TensorFlow
+    graphs, not under ``jit_compile=True``.
+
+    >>> import gymnasium
+    >>> with ProcessEnv([lambda: gymnasium.make("CartPole-v1")] * 4, 2) as env:
+    ...     state, timestep = env.init(seed=1)
+    ...     state, timestep = env.step(state, tf.zeros([4], tf.int32))
+    >>> timestep.observation.shape
+    TensorShape([4, 4])
+
+    Args:
+      constructors: functions without arguments that make one ``gymnasium.Env`` each;
+        lambdas and classes of ``__main__`` or a notebook are fine.
+      num_workers: processes; 0 steps in this process; None takes one per core, at
+        most one per environment.
+      options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
+        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``finite_check``,
+        ``info_keys``, ``worker_variables``.
+
+    Attributes:
+      spec: EnvSpec.
+      num_workers: processes in use.
+
+    Raises:
+      EnvError: if an environment cannot be made.
+      UserError: if an argument is wrong, spaces disagree, or memory is short.
+    """
+
+    def __init__(
+        self,
+        constructors: Sequence[Callable[[], gymnasium.Env]],
+        num_workers: int | None = None,
+        **options: Any,
+    ):
+        pool = Pool(constructors, num_workers, **options)
+        self._pool = pool
+        self.num_workers = pool.num_workers
+        self.spec = EnvSpec(
+            pool.num_envs,
+            pool.observation_space,
+            pool.action_space,
+            dict(pool.info),
+            pool.max_episode_steps,
+        )
+        self._token = 0
+        self._actions = spaces.leaves(pool.action_space)
+        self._outputs = _outputs(self.spec)
+
+    def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
+        """Start every environment. Row i depends on ``(seed, i)`` only.
+
+        Args:
+          seed: int or integer scalar tensor.
+
+        Returns:
+          int32 token, TimeStep of ``[B, ...]``.
+        """
+        if isinstance(seed, (int, np.integer)):
+            seed = tf.constant(seed, tf.int64)
+        return self._call(self._host_init, [seed])
+
+    def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
+        """Step every row; a row that was last ignores its action and restarts.
+
+        Args:
+          state: token of the previous ``init`` or ``step``.
+          action: nest of ``[B, ...]`` as the action space is nested; integers of any
+            width for discrete spaces. Box actions are clipped to finite bounds.
+
+        Returns:
+          int32 token, TimeStep of ``[B, ...]``.
+
+        Raises:
+          UserError: if an action has the wrong structure, shape or dtype.
+        """
+        return self._call(self._host_step, [state, *self._flat_actions(action)])
+
+    def ok(self, state: tf.Tensor) -> tf.Tensor:
+        """bool ``[]``: false after a stop or a fault: the iteration is void."""
+        result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [state], tf.bool)
+        return tf.ensure_shape(result, [])
+
+    def check(self) -> None:
+        """Raise what went wrong since the last check; the workers are closed then.
+
+        Raises:
+          EnvError, UserError: a fault, or the use of an environment that is closed.
+          Stopped: after ``stop``.
+        """
+        self._pool.check()
+
+    def stop(self) -> None:
+        """Make the step under way and all later ones return at once, any thread."""
+        self._pool.stop()
+
+    def close(self) -> None:
+        """End the workers, within two seconds; idempotent, any thread."""
+        self._pool.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the last call: ``env/*`` and ``time/*``."""
+        return self._pool.metrics()
+
+    def __enter__(self) -> ProcessEnv:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        fault = self._pool.take_fault()
+        self.close()
+        if kind is None and fault is not None:
+            raise fault
+
+    def _call(self, function: Callable, inputs: list) -> tuple[tf.Tensor, TimeStep]:
+        """Run a host function as an op; the one place that knows its shapes."""
+        eager = tf.executing_eagerly()
+        if not eager and GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            raise UserError(
+                "this environment cannot be stepped under jit_compile=True: its ops "
+                "are Python calls; compile the update only, and step the environment "
+                "in a tf.function without jit_compile"
+            )
+        dtypes = [spec.dtype for spec in self._outputs]
+        flat = tf.numpy_function(function, inputs, dtypes)
+        if eager:
+            self._pool.check()
+        for tensor, spec in zip(flat, self._outputs, strict=True):
+            tensor.set_shape(spec.shape)
+        token, *flat = flat
+        count = len(flat) - 4 - len(self.spec.info)
+        observation = spaces.pack(self.spec.observation_space, flat[:count])
+        info = dict(zip(self.spec.info, flat[count + 4 :], strict=True))
+        return token, TimeStep(observation, *flat[count : count + 4], info)
+
+    def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
+        return self._answer(self._pool.reset(int(seed)))
+
+    def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
+        if int(token) != self._token:
+            message = (
+                f"a state of this environment was used twice (call {int(token)}; the "
+                f"last was {self._token}): pass on the state that init or step "
+                "returned last"
+            )
+            return self._answer(self._pool.fail(UserError(message)))
+        return self._answer(self._pool.step(action))
+
+    def _answer(self, batch: Batch) -> list[np.ndarray]:
+        self._token = (self._token + 1) % 2**31
+        observation, *columns, info = batch
+        return [np.int32(self._token), *observation, *columns, *info.values()]
+
+    def _flat_actions(self, action: Nest) -> list[tf.Tensor]:
+        space = self.spec.action_space
+        try:
+            flat = spaces.flatten(space, action)
+        except (KeyError, IndexError, TypeError) as error:
+            raise UserError(
+                f"the action is not nested as its space {space} is "
+                f"({type(error).__name__}: {error})"
+            ) from None
+        pairs = zip(flat, self._actions, strict=True)
+        return [_action_tensor(x, leaf, self.spec.num_envs) for x, leaf in pairs]
+
+
+def _outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
+    batch = [spec.num_envs]
+    observation = spaces.leaves(spec.observation_space)
+    columns = ["float32", "bool", "bool", "bool", *spec.info.values()]
+    return [
+        tf.TensorSpec([], tf.int32),
+        *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
+        *(tf.TensorSpec(batch, dtype) for dtype in columns),
+    ]
+
+
+def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
+    """One leaf, checked as far as can be told before the program runs."""
+    dtype = tf.as_dtype(leaf.dtype)
+    continuous = isinstance(leaf.space, gymnasium.spaces.Box) and dtype.is_floating
+    if not tf.is_tensor(value):
+        value = np.asarray(value)
+    tensor = tf.convert_to_tensor(value)
+    name = "action" + "".join(f"[{key!r}]" for key in leaf.path)
+    if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
+        wanted = leaf.dtype if continuous else "integers"
+        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")
+    shape = [num_envs, *leaf.shape]
+    if not tensor.shape.is_compatible_with(shape):
+        raise UserError(
+            f"{name} has shape {tensor.shape.as_list()}; expected {shape}, one row per "
+            "environment"
+        )
+    return tf.cast(tensor, dtype) if continuous else tensor

@@ -1,0 +1,267 @@
+"""Environment names: what ``--env`` accepts and how a worker makes it.
+
+    CartPole-v1               id of Gymnasium's registry
+    package.module:Id-v1      the module is imported first, and registers the id
+    package.module:Class      a class or function; also ./file.py:Class
+    a callable                that returns a gymnasium.Env
+
+The prefixes ``tf/``, ``gym:`` and ``envpool:`` are reserved. Names are checked here, in
+the learner, without making an environment; workers import this file too, so no
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import closest
+
+RESERVED = {
+    "tf/": "environments written in TensorFlow",
+    "gym:": "environments of the legacy gym package",
+    "envpool:": "environments of EnvPool",
+}
+SUPPORTED = (
+    "a Gymnasium id such as CartPole-v1, module:Id-v1, package.module:Class, "
+    "./file.py:Class or a callable"
+)
+# Beginning of an entry point: module it needs, extra that installs it.
+_NEEDS = {
+    "gymnasium.envs.mujoco": ("mujoco", 'pip install "tfagents_batch[mujoco]"'),
+    "gymnasium.envs.box2d": ("Box2D", 'pip install "tfagents_batch[box2d]"'),
+    "gymnasium.envs.phys2d": ("jax", 'pip install "gymnasium[jax]"'),
+    "gymnasium.envs.tabular": ("jax", 'pip install "gymnasium[jax]"'),
+}
+_ATARI = 'pip install "tfagents_batch[atari]"'
+
+
+def constructor(
+    env: str | Callable[..., gymnasium.Env] | gymnasium.Env,
+    env_kwargs: dict[str, Any] | None = None,
+) -> Callable[[], gymnasium.Env]:
+    """Check a name and turn it into a function that makes one environment.
+
+    Args:
+      env: a name, a callable, or one instance, which is then returned as it is.
+      env_kwargs: arguments of the environment.
+
+    Returns:
+      A function without arguments, light to cloudpickle. Ids keep their time limit
+      and lose Gymnasium's checker: the workers check what matters on every step.
+
+    Raises:
+      UserError: if the name cannot be used, with what can.
+    """
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, str):
+        return _from_name(env, kwargs)
+    if isinstance(env, gymnasium.Env):
+        if kwargs:
+            raise UserError(
+                f"env_kwargs cannot be given to {_name(type(env))}, which is made "
+                "already; pass its class"
+            )
+        return functools.partial(_itself, env)
+    if callable(env):
+        return functools.partial(env, **kwargs) if kwargs else env
+    hint = ""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        hint = ": batches are made here; pass what makes one environment"
+    raise UserError(f"env is of type {_name(type(env))}{hint}; expected {SUPPORTED}")
+
+
+def describe(env: Any) -> str:
+    """Text for config.json; only a name can be turned back into an environment."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, (list, tuple)):
+        return ", ".join(dict.fromkeys(describe(each) for each in env))
+    if isinstance(env, functools.partial):
+        return describe(env.func)
+    if isinstance(env, gymnasium.Env):
+        env = env.unwrapped
+    return _name(env if hasattr(env, "__qualname__") else type(env))
+
+
+def needs_user_code(env: Any) -> bool:
+    """Whether making ``env`` imports or runs code that a name alone must not.
+
+    True for callables and objects, and for names that hold a module or a file.
+    """
+    if not isinstance(env, str):
+        return True
+    return ":" in env and not env.startswith(tuple(RESERVED))
+
+
+# ---- what workers call
+
+
+def make_registered(
+    spec: EnvSpec, kwargs: dict[str, Any], module: str | None = None
+) -> gymnasium.Env:
+    """An environment of the learner's registry, without Gymnasium's checker.
+
+    Args:
+      spec: from the registry, which in the worker may lack it.
+      kwargs: of the environment.
+      module: imported first.
+    """
+    if module is not None:
+        importlib.import_module(module)
+    return gymnasium.make(spec, **{"disable_env_checker": True, **kwargs})
+
+
+def make_class(module: str, name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """``package.module:Class``, or ``/path/file.py:Class``."""
+    return _attribute(_load(module), name)(**kwargs)
+
+
+def _itself(env: gymnasium.Env) -> gymnasium.Env:
+    return env
+
+
+# ---- checks
+
+
+def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]:
+    for prefix, meaning in RESERVED.items():
+        if name.startswith(prefix):
+            raise UserError(
+                f"environment {name!r}: the prefix {prefix!r} is reserved for "
+                f"{meaning}, which this version cannot make; expected {SUPPORTED}"
+            )
+    module, colon, target = name.rpartition(":")
+    if not colon:
+        return functools.partial(make_registered, _find_spec(name, name), kwargs)
+    if not module or not target:
+        raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
+    if re.search(r"-v\d+$", target) and not module.endswith(".py"):
+        _import(module, name)
+        spec = _find_spec(target, name)
+        return functools.partial(make_registered, spec, kwargs, module)
+    if module.endswith(".py"):
+        path = Path(module).expanduser().absolute()
+        if not path.is_file():
+            raise UserError(f"environment {name!r}: there is no file {path}")
+        module = str(path)
+    loaded = _import(module, name)
+    try:
+        made = _attribute(loaded, target)
+    except AttributeError:
+        close = closest(target, [key for key in vars(loaded) if key[0] != "_"])
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise UserError(
+            f"environment {name!r}: {module} has no {target!r}{hint}"
+        ) from None
+    if not callable(made):
+        raise UserError(
+            f"environment {name!r}: {target} is of type {type(made).__name__}; "
+            "expected a class or a function that returns a gymnasium.Env"
+        )
+    return functools.partial(make_class, module, target, kwargs)
+
+
+def _find_spec(id: str, name: str) -> EnvSpec:
+    """What the registry knows of an id; refused if it cannot be made here."""
+    _register_atari(id)
+    spec = gymnasium.registry.get(id)
+    newest = _newest_versions()
+    successor = newest.get(_stem(id))
+    if spec is None:
+        if id.startswith("ALE/") and not _installed("ale_py"):
+            raise UserError(f"environment {name!r} needs ale_py: {_ATARI}")
+        close = closest(id, [each.id for each in newest.values()])
+        hint = f"did you mean {close!r}?" if close else f"expected {SUPPORTED}"
+        if successor is not None:
+            hint = f"the newest version is {successor.id!r}"
+        raise UserError(f"environment {name!r} does not exist; {hint}")
+    if getattr(spec.entry_point, "__name__", "").startswith("_raise"):
+        hint = f"; use {successor.id!r}" if successor is not spec else ""
+        raise UserError(f"environment {name!r} is no longer part of Gymnasium{hint}")
+    for start, (module, command) in _NEEDS.items():
+        if str(spec.entry_point).startswith(start) and not _installed(module):
+            raise UserError(f"environment {name!r} needs {module}: {command}")
+    if successor is not spec:
+        warnings.warn(
+            f"environment {name!r} is out of date; the newest is {successor.id!r}",
+            stacklevel=4,
+        )
+    return spec
+
+
+def _newest_versions() -> dict[str, EnvSpec]:
+    """The registry's environments by name without version."""
+    specs = sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
+    return {_stem(spec.id): spec for spec in specs}
+
+
+def _stem(id: str) -> str:
+    return re.sub(r"-v\d+$", "", id)
+
+
+def _register_atari(id: str) -> None:
+    """Let ale_py register its ids, if one may be meant and it is installed."""
+    if id not in gymnasium.registry and _installed("ale_py"):
+        gymnasium.register_envs(importlib.import_module("ale_py"))
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+# ---- user's code
+
+
+def _import(module: str, name: str) -> ModuleType:
+    """Import for a check: what goes wrong is the user's to know."""
+    try:
+        return _load(module)
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name is not None
+        hint = ""
+        if missing and f"{module}.".startswith(f"{error.name}."):
+            hint = "; install it, run from its folder, or pass ./file.py:Class"
+        raise UserError(
+            f"environment {name!r}: importing {module} raised "
+            f"{type(error).__name__}: {error}{hint}"
+        ) from error
+
+
+def _load(module: str) -> ModuleType:
+    """Import a module by name, or by the absolute path of its file."""
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    digest = hashlib.sha256(module.encode()).hexdigest()[:8]
+    key = f"{Path(module).stem}_{digest}"  # files of one name do not collide
+    if key not in sys.modules:
+        spec = importlib.util.spec_from_file_location(key, module)
+        sys.modules[key] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[key])
+        except BaseException:
+            del sys.modules[key]
+            raise
+    return sys.modules[key]
+
+
+def _attribute(module: ModuleType, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), module)
+
+
+def _name(thing: Any) -> str:
+    """``module:qualname`` of a class or function."""
+    return f"{thing.__module__}:{thing.__qualname__}"

@@ -1,0 +1,315 @@
+"""Steps a list of Gymnasium environments over rows of shared arrays.
+
+Worker processes and the in-process route both run this code, so both behave alike.
+An environment that finished restarts on its next step: that row ignores its action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from tfagents_batch import spaces
+from tfagents_batch.envs import actions, failures, layout, validation
+from tfagents_batch.envs.failures import Defect, Failure
+
+RAISE, OFF = "raise", "off"  # finite_check
+_FLOAT_MAX = validation.FLOAT_MAX
+_ROW = layout.ROW
+Catch = type[BaseException] | tuple[type[BaseException], ...]
+
+
+def env_seed(seed: int, index: int) -> int:
+    """Seed of environment ``index``: an int in ``[0, 2**31)``, of these two only."""
+    words = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1)
+    return int(words[0] >> 1)
+
+
+def construct(
+    constructors: Sequence[Callable[[], Any]],
+    first_row: int,
+    progress: Callable[[int], None] = lambda row: None,
+    catch: Catch = BaseException,
+) -> tuple[list[Any], list[dict], Failure | None]:
+    """Make environments, until one fails.
+
+    Args:
+      constructors: functions without arguments.
+      first_row: index of the first one in the batch.
+      progress: told the row before each constructor runs.
+      catch: exceptions that become a Failure.
+
+    Returns:
+      the environments, what is to know of each (see ``inspect``), and the failure.
+    """
+    envs, facts = [], []
+    for row, constructor in enumerate(constructors, first_row):
+        progress(row)
+        try:
+            env = constructor()
+            validation.environment(env)
+            envs.append(env)
+            facts.append(inspect(env))
+        except catch as error:
+            return envs, facts, _failure(error, env=row, phase="construct")
+    return envs, facts, None
+
+
+def inspect(env: Any) -> dict:
+    """Spaces as JSON and the time limit (None if unknown) of one environment."""
+    return {
+        "observation_space": spaces.to_json(env.observation_space),
+        "action_space": spaces.to_json(env.action_space),
+        "max_episode_steps": _time_limit(env),
+    }
+
+
+class Stepper:
+    """Environments and their rows.
+
+    A row whose environment fails is marked first and truncated at once, with reward
+    0; the others go on. Whoever reads the rows restores the observation.
+
+    Args:
+      envs: constructed environments with equal spaces.
+      arrays: views of their rows.
+      words: control words of this worker, uint32.
+      first_row: index of the first environment in the batch.
+      finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
+      catch: exceptions of environments that become failures.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        arrays: layout.Arrays,
+        words: Any,
+        first_row: int,
+        finite_check: str = RAISE,
+        catch: Catch = BaseException,
+    ):
+        count = len(envs)
+        self._envs = list(envs)
+        self._steps = [env.step for env in envs]
+        self._arrays = arrays
+        self._words = words
+        self._first_row = first_row
+        self._finite = finite_check == RAISE
+        self._catch = catch
+        space = envs[0].action_space
+        self._actions = actions.ActionReader(space, arrays.action)
+        space = envs[0].observation_space
+        self._observations = validation.ObservationWriter(space, arrays.observation)
+        self._observe = self._observations.write
+        self._return_column = arrays.info["episode_return"]
+        self._length_column = arrays.info["episode_length"]
+        self._columns = {
+            name: column
+            for name, column in arrays.info.items()
+            if name not in layout.STATISTICS
+        }
+        self._seeds: list[int | None] = [None] * count
+        self._episodes = [-1] * count
+        self._lengths = [0] * count
+        self._returns = [0.0] * count  # float64, of raw rewards
+        self._over = [False] * count
+        self._seen_outside = [False] * count
+        self._checks = 0
+        self._full = True
+        self._phase = "reset"
+        self.notes: list[str] = []  # for the log; whoever reads them empties the list
+
+    def reset(self, seed: int) -> list[Failure]:
+        """Seed and start every environment; pending restarts are forgotten."""
+        self._begin()
+        found = []
+        for row, env in enumerate(self._envs):
+            self._seeds[row] = env_seed(seed, self._first_row + row)
+            self._episodes[row] = -1
+            try:
+                env.action_space.seed(self._seeds[row])
+                self._start(row, self._seeds[row])
+            except self._catch as error:
+                found.append(self._fail(row, error))
+        return self._finish(found)
+
+    def step(self) -> list[Failure]:
+        """Step every row with the actions in the arrays."""
+        self._begin()
+        self._arrays.first[:] = False
+        found = []
+        over, start, advance = self._over, self._start, self._advance
+        words, stop = self._words, layout.STOP
+        for row, action in enumerate(self._actions.read()):
+            if words[stop]:
+                break
+            try:
+                if over[row]:
+                    start(row, None)
+                else:
+                    advance(row, action)
+            except self._catch as error:
+                found.append(self._fail(row, error))
+        return self._finish(found)
+
+    def close(self) -> list[Failure]:
+        """Close every environment, whatever the others do."""
+        found = []
+        for row, env in enumerate(self._envs):
+            self._words[layout.ROW] = self._first_row + row
+            try:
+                env.close()
+            except self._catch as error:
+                found.append(_failure(error, env=self._first_row + row, phase="close"))
+        self._envs, self._steps = [], []
+        return found
+
+    def _begin(self) -> None:
+        count = self._checks
+        self._full = (
+            count < validation.FULL_CHECKS or count % validation.FULL_CHECK_EVERY == 0
+        )
+        self._checks = count + 1
+
+    def _start(self, row: int, seed: int | None) -> None:
+        """Reset one environment into its row."""
+        arrays = self._arrays
+        self._words[layout.ROW] = self._first_row + row
+        self._phase = "reset"
+        self._episodes[row] += 1
+        self._lengths[row] = 0
+        self._returns[row] = 0.0
+        arrays.episode[row] = self._episodes[row]
+        env = self._envs[row]
+        result = env.reset() if seed is None else env.reset(seed=seed)
+        validation.reset_result(result)
+        self._observe(row, result[0])
+        if self._full:
+            self._inspect(row, result[0])
+        arrays.reward[row] = 0.0
+        arrays.first[row] = True
+        arrays.terminated[row] = arrays.truncated[row] = self._over[row] = False
+        self._return_column[row] = 0.0
+        self._length_column[row] = 0
+        if self._columns:
+            self._copy_info(row, result[1])
+
+    def _advance(self, row: int, action: Any) -> None:
+        """Step one environment into its row."""
+        self._words[_ROW] = self._first_row + row
+        self._phase = "step"
+        result = self._steps[row](action)
+        if type(result) is not tuple or len(result) != 5:
+            validation.step_result(result)
+        observation, reward, terminated, truncated, info = result
+        if type(reward) is not float:
+            reward = validation.reward(reward)
+        if not -_FLOAT_MAX <= reward <= _FLOAT_MAX and self._finite:
+            validation.finite_reward(reward)
+        if terminated is not True and terminated is not False:
+            terminated = validation.flag("terminated", terminated)
+        if truncated is not True and truncated is not False:
+            truncated = validation.flag("truncated", truncated)
+        if type(info) is not dict:
+            validation.info(info)
+        self._observe(row, observation)
+        if self._full:
+            self._inspect(row, observation)
+        self._lengths[row] = length = self._lengths[row] + 1
+        self._returns[row] = return_ = self._returns[row] + reward
+        arrays = self._arrays
+        arrays.reward[row] = reward
+        arrays.terminated[row] = terminated
+        arrays.truncated[row] = truncated
+        self._over[row] = terminated or truncated
+        self._return_column[row] = return_
+        self._length_column[row] = length
+        if self._columns:
+            self._copy_info(row, info)
+
+    def _inspect(self, row: int, observation: Any) -> None:
+        outside = self._observations.inspect(observation)
+        if not outside:
+            return
+        self._words[layout.OUT_OF_BOUNDS] += 1
+        if not self._seen_outside[row]:
+            self._seen_outside[row] = True
+            self.notes.append(
+                f"env {self._first_row + row}: {', '.join(outside)} lies outside the "
+                "bounds of its space; counted in env/observation_out_of_bounds and not "
+                "said again for this environment"
+            )
+
+    def _copy_info(self, row: int, info: dict) -> None:
+        for name, column in self._columns.items():
+            value = info.get(name)
+            if value is None:
+                column[row] = np.nan if column.dtype.kind == "f" else 0
+                continue
+            number = isinstance(value, (bool, int, float, np.number, np.bool_))
+            if not number or not np.can_cast(
+                np.result_type(value), column.dtype, "same_kind"
+            ):
+                raise Defect(
+                    f"info[{name!r}] is {value!r}; expected a number that "
+                    f"{column.dtype} can hold, as declared in info_keys"
+                )
+            column[row] = value
+
+    def _fail(self, row: int, error: BaseException) -> Failure:
+        """Mark a row as failed and say why."""
+        arrays = self._arrays
+        arrays.reward[row] = 0.0
+        arrays.first[row] = arrays.truncated[row] = True
+        arrays.terminated[row] = False
+        stepping = self._phase == "step"
+        return _failure(
+            error,
+            env=self._first_row + row,
+            seed=self._seeds[row],
+            episode=self._episodes[row],
+            step=self._lengths[row] if stepping else 0,
+            action=self._actions.text(row) if stepping else None,
+            phase=self._phase,
+        )
+
+    def _finish(self, found: list[Failure]) -> list[Failure]:
+        """Look for NaN in all rows at once, which is cheaper than row by row."""
+        if self._finite:
+            bad = self._observations.not_finite()
+            failed = {failure.env - self._first_row for failure in found} if bad else ()
+            for row, name in bad.items():
+                if row in failed:
+                    continue
+                started = bool(self._arrays.first[row])
+                self._phase = "reset" if started else "step"
+                self._lengths[row] -= not started  # the step it happened in
+                error = Defect(f"{name} has NaN or infinite values")
+                found.append(self._fail(row, error))
+        self._words[layout.ROW] = layout.NO_ROW
+        return found
+
+
+def _failure(error: BaseException, **context: Any) -> Failure:
+    described = failures.describe(error)
+    return Failure(failures.ERROR, cause=error, **context, **described)
+
+
+def _time_limit(env: gymnasium.Env) -> int | None:
+    """The environment's own limit on steps, from its wrappers or its registration."""
+    layer = env
+    while layer is not None:
+        limit = vars(layer).get("_max_episode_steps") if _has_vars(layer) else None
+        if limit is None:
+            limit = getattr(getattr(layer, "spec", None), "max_episode_steps", None)
+        if limit is not None:
+            return int(limit)
+        layer = vars(layer).get("env") if _has_vars(layer) else None
+    return None
+
+
+def _has_vars(value: Any) -> bool:
+    return hasattr(value, "__dict__")

@@ -1,0 +1,282 @@
+"""Checks of what environments return, before a row is believed.
+
+Shape and dtype are checked at every step; ranges, keys and bounds at the first steps
+of an environment and now and then after. Nothing is cast in silence: only the
+narrowing of ``spaces.leaves`` (float64 to float32, int64 to int32) is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.failures import Defect
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+FULL_CHECKS = 100  # steps, from the start
+FULL_CHECK_EVERY = 1000  # steps, after those
+
+
+class ObservationWriter:
+    """Checks observations and copies them into rows of the shared arrays.
+
+    Attributes:
+      write: function of row and observation that checks shapes and dtypes and copies;
+        raises Defect.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self._space = space
+        self._leaves = spaces.leaves(space)
+        self._names = [_field(leaf) for leaf in self._leaves]
+        self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+        triples = list(zip(self._leaves, self._names, arrays, strict=True))
+        self._write = [_writer(*triple) for triple in triples]
+        self.write = self._write_nested if self._nested else self._write[0]
+        self._check = [_full_check(leaf, name) for leaf, name, _ in triples]
+        self._float = [
+            (name, array)
+            for leaf, name, array in triples
+            if np.dtype(leaf.dtype).kind == "f" and array.size
+        ]
+
+    def inspect(self, value: Any) -> list[str]:
+        """The rarer checks, of keys, ranges and bounds, of one observation.
+
+        Returns:
+          names of the leaves outside their Box, which is no defect.
+
+        Raises:
+          Defect: if it is not a value of the space.
+        """
+        flat = [value]
+        if self._nested:
+            _check_keys(self._space, value, "observation")
+            flat = spaces.flatten(self._space, value)
+        names = zip(self._names, self._check, flat, strict=True)
+        return [name for name, check, leaf in names if not check(leaf)]
+
+    def not_finite(self) -> dict[int, str]:
+        """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
+        found: dict[int, str] = {}
+        for name, array in self._float:
+            finite = np.isfinite(array)
+            if not finite.all():
+                rows = ~finite.reshape(len(array), -1).all(axis=1)
+                for row in np.flatnonzero(rows):
+                    found.setdefault(int(row), name)
+        return found
+
+    def _write_nested(self, row: int, value: Any) -> None:
+        for write, leaf in zip(self._write, self._flatten(value), strict=True):
+            write(row, leaf)
+
+    def _flatten(self, value: Any) -> list[Any]:
+        try:
+            return spaces.flatten(self._space, value)
+        except (KeyError, IndexError, TypeError) as error:
+            keys = list(value) if isinstance(value, dict) else type(value).__name__
+            raise Defect(
+                f"observation is not nested as its space ({type(error).__name__}: "
+                f"{error}); got {keys}, expected {self._space}"
+            ) from None
+
+
+def reward(value: Any) -> float:
+    """The reward as a Python float.
+
+    Raises:
+      Defect: if it is not a number.
+    """
+    if isinstance(value, (float, int, np.floating, np.integer, np.bool_)):
+        return float(value)
+    got = f"{type(value).__name__}"
+    if isinstance(value, np.ndarray):
+        got = f"an array of shape {value.shape}"
+    raise Defect(f"reward is {got}; expected a number: return float(reward)")
+
+
+def finite_reward(value: float) -> float:
+    """Refuse, by a Defect, a reward that float32 cannot hold."""
+    if -FLOAT_MAX <= value <= FLOAT_MAX:  # false for NaN
+        return value
+    raise Defect(f"reward is {value}; expected a finite float32")
+
+
+def flag(name: str, value: Any) -> bool:
+    """``terminated`` or ``truncated`` as a Python bool.
+
+    Raises:
+      Defect: if it is neither bool nor numpy.bool_.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise Defect(
+        f"{name} is {value!r} of type {type(value).__name__}; expected a bool: "
+        f"return bool({name})"
+    )
+
+
+def step_result(result: Any) -> None:
+    """Raise Defect unless ``result`` is a 5-tuple."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return
+    if isinstance(result, tuple) and len(result) == 4:
+        raise Defect(
+            "step() returned 4 values, the legacy gym API; expected observation, "
+            "reward, terminated, truncated, info: wrap the environment in the legacy "
+            "gym adapter ('gym:<id>')"
+        )
+    raise Defect(
+        f"step() returned {_shape_of(result)}; expected a tuple of observation, "
+        "reward, terminated, truncated, info"
+    )
+
+
+def reset_result(result: Any) -> None:
+    """Raise Defect unless ``result`` is a pair that ends in a dict."""
+    if isinstance(result, tuple) and len(result) == 2:
+        return info(result[1])
+    raise Defect(
+        f"reset() returned {_shape_of(result)}; expected a tuple of observation, info "
+        "(the legacy gym API returns the observation alone: wrap such an environment "
+        "in the legacy gym adapter, 'gym:<id>')"
+    )
+
+
+def info(value: Any) -> None:
+    """Raise Defect unless ``value`` is a dict."""
+    if not isinstance(value, dict):
+        raise Defect(f"info is {type(value).__name__}; expected a dict")
+
+
+def environment(env: Any) -> None:
+    """Raise Defect unless ``env`` looks like one Gymnasium environment."""
+    missing = [
+        name
+        for name in ("reset", "step", "observation_space", "action_space")
+        if not hasattr(env, name)
+    ]
+    if missing:
+        raise Defect(
+            f"the constructor returned {type(env).__name__}, without "
+            f"{', '.join(missing)}; expected a gymnasium.Env"
+        )
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise Defect(
+            f"the constructor returned {type(env).__name__}, a batch of environments; "
+            "expected a single gymnasium.Env"
+        )
+
+
+def _writer(
+    leaf: spaces.Leaf, name: str, array: np.ndarray
+) -> Callable[[int, Any], None]:
+    if isinstance(leaf.space, gs.Discrete):
+        return _discrete_writer(leaf, name, array)
+    shape = leaf.shape
+    wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
+    narrows_integers = wide != narrow and wide.kind in "iu"
+    ndarray = np.ndarray
+
+    def write(row, value):
+        if type(value) is not ndarray or value.dtype != wide or value.shape != shape:
+            _check_array(value, shape, (wide, narrow), name)
+        array[row] = value
+        if narrows_integers and (array[row] != value).any():
+            raise Defect(f"{name} has values that do not fit {narrow}, which holds it")
+
+    return write
+
+
+def _discrete_writer(
+    leaf: spaces.Leaf, name: str, array: np.ndarray
+) -> Callable[[int, Any], None]:
+    low = int(leaf.space.start)
+    high = low + int(leaf.space.n)
+
+    def write(row, value):
+        if not isinstance(value, (int, np.integer)):
+            scalar = isinstance(value, np.ndarray) and value.shape == ()
+            if not scalar or value.dtype.kind not in "iu":
+                raise Defect(f"{name} is {_shape_of(value)}; expected an int")
+        if not low <= value < high:
+            raise Defect(f"{name} is {value}; {leaf.space} has {low} to {high - 1}")
+        array[row] = value
+
+    return write
+
+
+def _check_array(
+    value: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], name: str
+) -> None:
+    """Raise Defect, or return if ``value`` is an unusual but right array."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise Defect(
+            f"{name} is {_shape_of(value)}; expected an array, {dtypes[0]} "
+            f"{list(shape)}: return np.asarray(observation, np.{dtypes[0]})"
+        )
+    if value.shape != shape:
+        raise Defect(
+            f"{name} has shape {list(value.shape)}; the space says {list(shape)}: "
+            "correct the environment or its observation_space"
+        )
+    if value.dtype not in dtypes:
+        raise Defect(
+            f"{name} has dtype {value.dtype}; the space says {dtypes[0]}: correct the "
+            "environment, or wrap it in gymnasium.wrappers.DtypeObservation(env, "
+            f"np.{dtypes[0]})"
+        )
+
+
+def _full_check(leaf: spaces.Leaf, name: str) -> Callable[[Any], bool]:
+    """A function that is false for a value outside its Box."""
+    space = leaf.space
+    if isinstance(space, (gs.MultiDiscrete, gs.MultiBinary)):
+
+        def check(value):
+            if not space.contains(np.asarray(value, space.dtype)):
+                raise Defect(f"{name} is {np.asarray(value).tolist()}; not in {space}")
+            return True
+
+        return check
+    if isinstance(space, gs.Box) and (
+        np.isfinite(space.low).any() or np.isfinite(space.high).any()
+    ):
+        low, high = space.low, space.high
+        # NaN is not outside: it has its own check.
+        return lambda value: not ((value < low) | (value > high)).any()
+    return lambda value: True
+
+
+def _check_keys(space: gymnasium.Space, value: Any, name: str) -> None:
+    """Refuse keys and entries that the space does not have; they would be lost."""
+    if isinstance(space, gs.Dict):
+        extra = sorted(str(key) for key in set(value) - set(space.spaces))
+        if extra:
+            raise Defect(f"{name} has keys {extra}, which its space does not have")
+        for key, child in space.spaces.items():
+            _check_keys(child, value[key], f"{name}[{key!r}]")
+    elif isinstance(space, gs.Tuple):
+        if len(value) != len(space.spaces):
+            count = len(space.spaces)
+            raise Defect(f"{name} has {len(value)} entries; its space has {count}")
+        for index, child in enumerate(space.spaces):
+            _check_keys(child, value[index], f"{name}[{index}]")
+
+
+def _field(leaf: spaces.Leaf) -> str:
+    return "observation" + "".join(f"[{key!r}]" for key in leaf.path)
+
+
+def _shape_of(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if isinstance(value, np.ndarray):
+        return f"an array, {value.dtype} {list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,175 @@
+"""The worker process: ``python -m tfagents_batch.envs.worker SOCKET DUMP PARENT``.
+
+Constructs its environments from the one message that is unpickled, then steps them
+whenever a frame says so, reading and writing shared memory. It ends when it is told
+to, when the socket closes, or when its parent dies. Heavy imports come after that
+last promise is made; TensorFlow is never imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import mmap
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> None:
+    """Serve one learner.
+
+    Args:
+      arguments: descriptors of the control socket and of the file for stack dumps,
+        and the process id of the learner.
+    """
+    channel_fd, dump_fd, parent = (int(argument) for argument in arguments)
+    _protect(parent)
+    faulthandler.enable(dump_fd)
+    faulthandler.register(signal.SIGUSR1, dump_fd, all_threads=True)
+    channel = socket.socket(fileno=channel_fd)
+    os.set_inheritable(channel_fd, False)
+    os.set_inheritable(dump_fd, False)
+    # Otherwise the learner is gone, and nobody reads about it.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _serve(channel)
+
+
+def _protect(parent: int) -> None:
+    """Die with the learner, leave Ctrl-C to it, and write no core files."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def _serve(channel: socket.socket) -> None:
+    from tfagents_batch.envs import failures, protocol, stepper
+
+    started = _construct(channel)
+    if started is None:
+        return
+    envs, first_row = started
+    request = protocol.receive(channel, descriptor=True)
+    if request is None or request[0].command != protocol.ATTACH:
+        return _close_all(envs)
+    header, payload, descriptor = request
+    arrays, words = _attach(payload, descriptor, first_row, len(envs))
+    crew = stepper.Stepper(envs, arrays, words, first_row, payload["finite_check"])
+    if "tensorflow" in sys.modules:
+        crew.notes.append(
+            f"worker {payload['worker']} imported TensorFlow, which takes seconds and "
+            "hundreds of megabytes: define its environment in a module without it"
+        )
+    channel.sendall(_answer(header, words, [], crew.notes))
+    while True:
+        request = protocol.receive(channel)
+        if request is None or request[0].command == protocol.CLOSE:
+            found = crew.close()
+            for failure in found:
+                print(failures.to_exception(failure, None), file=sys.stderr)
+            sys.exit(1 if found and request is not None else 0)
+        header, payload, _ = request
+        if header.command == protocol.STEP:
+            found = crew.step()
+        elif header.command == protocol.RESET:
+            found = crew.reset(payload["seed"])
+        else:
+            raise protocol.Malformed(f"command {header.command}")
+        channel.sendall(_answer(header, words, found, crew.notes))
+
+
+def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
+    """Answer the first request; None if there is nothing to go on with."""
+    from tfagents_batch.envs import failures, protocol, stepper
+
+    request = protocol.receive(channel, descriptor=True)
+    if request is None or request[0].command != protocol.CONSTRUCT:
+        return None
+    header, payload, descriptor = request
+    first_row = header.first_row
+    sys.path[:] = payload["path"]
+    if payload["pythonpath"] is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = payload["pythonpath"]
+    try:
+        with open(descriptor, "rb") as file:
+            file.seek(0)
+            constructors = pickle.load(file)
+    except BaseException as error:
+        described = failures.describe(error)
+        described["text"] = f"while it was unpickled in the worker: {described['text']}"
+        failure = failures.Failure(
+            failures.ERROR, env=first_row, phase="construct", **described
+        )
+        envs, facts = [], []
+    else:
+
+        def progress(row):
+            status = protocol.PROGRESS
+            channel.sendall(
+                protocol.pack(
+                    header.command, header.sequence, status=status, first_row=row
+                )
+            )
+
+        envs, facts, failure = stepper.construct(constructors, first_row, progress)
+    answer = {"facts": facts, "failures": [failure.to_json()] if failure else []}
+    status = protocol.FAILED if failure else protocol.OK
+    frame = protocol.pack(header.command, header.sequence, answer, status=status)
+    channel.sendall(frame)
+    if failure is not None:
+        _close_all(envs)
+        return None
+    return envs, first_row
+
+
+def _attach(
+    payload: dict, descriptor: int, first_row: int, count: int
+) -> tuple[Any, Any]:
+    """Map the shared memory; views of the worker's rows and its control words."""
+    from tfagents_batch.envs import layout
+
+    plan = layout.Layout.from_json(payload["layout"])
+    memory = mmap.mmap(descriptor, plan.size)
+    os.close(descriptor)
+    arrays = layout.views(plan, memory).rows(first_row, first_row + count)
+    words = layout.control(memory, payload["worker"])
+    return arrays, words
+
+
+def _answer(header: Any, words: Any, found: list, notes: list[str]) -> bytes:
+    """The reply to a command, also noted in the control words."""
+    from tfagents_batch.envs import layout, protocol
+
+    payload, status = None, protocol.OK
+    if found or notes:
+        status = protocol.FAILED if found else protocol.NOTES
+        reported = [failure.to_json() for failure in found]
+        payload = {"failures": reported, "notes": list(notes)}
+        notes.clear()
+    words[layout.STATUS] = status
+    words[layout.REPLY_SEQUENCE] = header.sequence & 0xFFFFFFFF
+    return protocol.pack(header.command, header.sequence, payload, status=status)
+
+
+def _close_all(envs: list[Any]) -> None:
+    for env in envs:
+        try:
+            env.close()
+        except BaseException as error:
+            print(f"{type(error).__name__} in close()", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
