@@ -1,0 +1,5 @@
+"""Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
+
+from tfagents_batch.algorithms import ppo
+
+REGISTRY = {"ppo": (ppo.PPO, ppo.Config)}

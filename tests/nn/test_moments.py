@@ -1,0 +1,100 @@
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfagents_batch.nn.moments import Moments, ObservationNormalizer
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5),
+    offset=st.sampled_from([0.0, 1e6]),
+)
+def test_any_split_into_batches_gives_numpys_moments(seed, sizes, offset):
+    random = np.random.default_rng(seed)
+    batches = [offset + random.normal(size=(n, 3)) for n in sizes]
+    moments = Moments([3])
+    for x in batches:
+        moments.update(tf.constant(x), tf.ones([len(x)], tf.bool))
+    x = np.concatenate(batches)
+    np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        moments.deviation, np.square(x - x.mean(0)).sum(0), rtol=1e-8, atol=1e-9
+    )
+
+
+def test_masked_samples_do_not_count_even_when_nan():
+    moments = Moments([])
+    x = tf.constant([1.0, np.nan, 3.0, 100.0])
+    moments.update(x, tf.constant([True, False, True, False]))
+    assert float(moments.count) == 2
+    assert float(moments.mean) == 2
+    assert float(moments.std()) == pytest.approx(np.std([1, 3], ddof=1))
+
+
+def test_an_empty_batch_changes_nothing():
+    moments = Moments([2])
+    moments.update(tf.ones([4, 2]), tf.ones([4], tf.bool))
+    before = [x.numpy() for x in moments.named_variables().values()]
+    moments.update(tf.ones([4, 2]) * 7, tf.zeros([4], tf.bool))
+    for a, b in zip(before, moments.named_variables().values(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_deviation_is_one_before_two_samples_and_floored_after():
+    moments = Moments([])
+    assert float(moments.std()) == 1
+    moments.update(tf.constant([5.0]), tf.constant([True]))
+    assert float(moments.std()) == 1
+    moments.update(tf.constant([5.0]), tf.constant([True]))
+    assert float(moments.std(floor=1e-3)) == pytest.approx(1e-3)
+
+
+def test_update_is_the_same_compiled_and_not():
+    plain, compiled = Moments([3]), Moments([3])
+    x, mask = tf.random.stateless_normal([5, 4, 3], [1, 2]), tf.ones([5, 4], tf.bool)
+    plain.update(x, mask)
+    tf.function(compiled.update, jit_compile=True)(x, mask)
+    np.testing.assert_allclose(plain.deviation, compiled.deviation, rtol=1e-12)
+
+
+class TestObservationNormalizer:
+    space = gs.Dict(
+        image=gs.Box(0, 255, (8, 8, 3), np.uint8),
+        vector=gs.Box(-np.inf, np.inf, (2,), np.float32),
+        number=gs.Discrete(3),
+        action_mask=gs.Box(0, 1, (4,), np.float32),
+    )
+
+    def observe(self, seed: int) -> dict:
+        self.space.seed(seed)
+        samples = [self.space.sample() for _ in range(50)]
+        keys = samples[0]
+        return {k: tf.constant(np.stack([s[k] for s in samples])) for k in sorted(keys)}
+
+    def test_only_float_vectors_change(self):
+        normalizer = ObservationNormalizer(self.space)
+        observation = self.observe(0)
+        normalizer.update(observation, tf.ones([50], tf.bool))
+        seen = normalizer(observation)
+        for key in ("image", "number", "action_mask"):
+            assert seen[key] is observation[key]
+        np.testing.assert_allclose(tf.reduce_mean(seen["vector"], 0), 0, atol=1e-5)
+        np.testing.assert_allclose(np.std(seen["vector"], 0, ddof=1), 1, rtol=1e-4)
+        assert len(normalizer.named_variables()) == 3
+
+    def test_what_is_far_off_is_clipped(self):
+        normalizer = ObservationNormalizer(gymnasium.spaces.Box(-1, 1, (1,)), clip=5.0)
+        x = tf.random.stateless_normal([100, 1], [1, 2])
+        normalizer.update(x, tf.ones([100], tf.bool))
+        assert float(normalizer(tf.constant([[1e9]]))[0, 0]) == 5
+
+    def test_it_is_the_identity_before_the_first_update(self):
+        normalizer = ObservationNormalizer(gymnasium.spaces.Box(-1, 1, (2,)))
+        x = tf.constant([[0.5, -0.25]])
+        np.testing.assert_array_equal(normalizer(x), x)

@@ -1,0 +1,111 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
+from tfagents_batch import nest
+from tfagents_batch.nn import networks
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_every_observation_space_is_encoded_and_trained(name):
+    spec = make_spec(OBSERVATIONS[name])
+    network = networks.actor_critic(spec)
+    steps = make_steps(OBSERVATIONS[name], 3, 2)
+    with tf.GradientTape() as tape:
+        heads, _ = network.unroll(steps)
+        loss = tf.reduce_sum(heads.value) + tf.reduce_sum(heads.policy.logits[..., 0])
+    assert heads.value.shape == (3, 2)
+    weights = [variable.value for variable in network.trainable_variables]
+    gradients = tape.gradient(loss, weights)
+    assert all(gradient is not None for gradient in gradients)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_action_space_has_a_policy(name):
+    network = networks.actor_critic(make_spec(action=ACTIONS[name]))
+    heads, _ = network.unroll(make_steps(VECTOR, 4, 2))
+    noise = network.family.noise((4, 2), 1)
+    action = heads.policy.sample(noise)
+    assert action.shape == (4, 2, *(ACTIONS[name].shape or ()))
+    assert heads.policy.log_prob(action).shape == (4, 2)
+
+
+@pytest.mark.parametrize("name", ["vector", "nested"])
+def test_unroll_agrees_with_step_by_step_calls(name):
+    network = networks.actor_critic(make_spec(OBSERVATIONS[name]))
+    steps = make_steps(OBSERVATIONS[name], 3, 2)
+    heads, _ = network.unroll(steps)
+    for t in range(3):
+        one, _ = network(nest.map(lambda x, t=t: x[t], steps))
+        np.testing.assert_allclose(one.value, heads.value[t], rtol=1e-5, atol=1e-6)
+
+
+def test_towers_have_the_classic_size_and_an_image_has_one_trunk():
+    # CartPole: two towers of 64 x 64 on 4 inputs, heads of 2 and 1.
+    network = networks.actor_critic(make_spec(gs.Box(-1, 1, (4,)), gs.Discrete(2)))
+    assert network.count_params() == 2 * (4 * 64 + 64 + 64 * 64 + 64) + 130 + 65
+    # Nature CNN on 84 x 84 x 4, 512 features, heads of 6 and 1.
+    space = OBSERVATIONS["channels_first"]
+    network = networks.actor_critic(make_spec(space, gs.Discrete(6)))
+    trunk = 8224 + 32832 + 36928 + 3136 * 512 + 512
+    assert network.count_params() == trunk + 513 * 7
+    assert network.convolves
+
+
+def test_policy_starts_near_uniform_with_the_configured_deviation():
+    config = networks.Config(init_std=0.35)
+    network = networks.actor_critic(make_spec(action=ACTIONS["box"]), config)
+    heads, _ = network.unroll(make_steps(VECTOR, 1, 2))
+    np.testing.assert_allclose(heads.policy.std, 0.35, rtol=1e-6)
+    assert np.all(np.abs(heads.policy.mean) < 0.1)
+
+
+class TestActionMask:
+    space = gs.Dict(features=VECTOR, action_mask=gs.Box(0, 1, (3,), np.int8))
+
+    def observe(self, mask):
+        steps = make_steps(self.space, 1, 1)
+        observation = steps.observation | {
+            "action_mask": tf.constant([[mask]], tf.int8)
+        }
+        return steps._replace(observation=observation)
+
+    def test_masked_actions_are_never_taken(self):
+        network = networks.actor_critic(make_spec(self.space))
+        heads, _ = network.unroll(self.observe([0, 1, 0]))
+        noise = network.family.noise((200, 1, 1), 0)
+        actions = heads.policy.sample(noise)
+        assert set(np.unique(actions)) == {1}
+
+    def test_the_mask_is_no_feature(self):
+        network = networks.actor_critic(make_spec(self.space))
+        a, _ = network.unroll(self.observe([0, 1, 0]))
+        b, _ = network.unroll(self.observe([1, 1, 1]))
+        np.testing.assert_array_equal(a.value, b.value)
+
+
+@pytest.mark.parametrize("name", ["vector", "image", "nested"])
+def test_variables_saved_by_position_restore_another_network(name):
+    spec = make_spec(OBSERVATIONS[name], ACTIONS["box"])
+    first, second = networks.actor_critic(spec), networks.actor_critic(spec)
+    source = networks.named_variables(first)
+    target = networks.named_variables(second)
+    assert list(source) == list(target)
+    for key, variable in source.items():
+        target[key].assign(variable.value)
+    steps = make_steps(OBSERVATIONS[name], 2, 2)
+    a, b = first.unroll(steps)[0], second.unroll(steps)[0]
+    np.testing.assert_array_equal(a.value, b.value)
+    np.testing.assert_array_equal(a.policy.mean, b.policy.mean)
+
+
+def test_no_layer_hides_its_weights_from_the_network():
+    network = networks.actor_critic(make_spec(OBSERVATIONS["nested"], ACTIONS["box"]))
+    found = {id(v) for layer in networks.layers(network) for v in layer.variables}
+    found |= {id(network.log_std)}
+    assert found == {id(variable) for variable in network.variables}
+    assert isinstance(network, keras.Model)

@@ -1,0 +1,58 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.nn.optimizer import Optimizer
+
+
+def make(value=(1.0, -2.0), **options):
+    weight = keras.Variable(np.array(value, np.float32))
+    optimizer = Optimizer([weight], **{"clip_norm": None, **options})
+    optimizer.set_learning_rate(tf.constant(0.1))
+    return weight, optimizer
+
+
+def test_first_step_of_adam_moves_by_the_learning_rate():
+    weight, optimizer = make(epsilon=1e-12)
+    metrics = optimizer.apply([tf.constant([3.0, -4.0])])
+    np.testing.assert_allclose(weight.numpy(), [0.9, -1.9], rtol=1e-5)
+    assert float(metrics["grad/norm"]) == pytest.approx(5)
+    assert float(metrics["grad/skipped"]) == 0
+
+
+def test_gradients_are_scaled_to_the_norm_and_small_ones_are_not():
+    _, optimizer = make(clip_norm=1.0)
+    optimizer.apply([tf.constant([30.0, 40.0])])
+    slot = optimizer.adam.variables[2].numpy()  # first moment, 0.1 of the gradient
+    np.testing.assert_allclose(slot, [0.06, 0.08], rtol=1e-5)
+    _, optimizer = make(clip_norm=100.0)
+    optimizer.apply([tf.constant([3.0, 4.0])])
+    np.testing.assert_allclose(optimizer.adam.variables[2], [0.3, 0.4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_changes_nothing(bad, jit):
+    weight, optimizer = make(clip_norm=0.5)
+    apply = tf.function(optimizer.apply, jit_compile=jit)
+    apply([tf.constant([1.0, 1.0])])
+    before = [v.numpy() for v in [weight, *optimizer.adam.variables]]
+    metrics = apply([tf.constant([1.0, bad])])
+    assert float(metrics["grad/skipped"]) == 1
+    assert np.isfinite(metrics["grad/norm"])
+    after = [v.numpy() for v in [weight, *optimizer.adam.variables]]
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_no_gradient_counts_as_zero():
+    weight, optimizer = make()
+    metrics = optimizer.apply([None])
+    np.testing.assert_array_equal(weight.numpy(), [1, -2])
+    assert float(metrics["grad/norm"]) == 0
+
+
+def test_slots_exist_before_the_first_step():
+    _, optimizer = make()
+    assert len(optimizer.named_variables()) >= 4

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.sources.rollout import Rollout
+
+
+class Counter:
+    """Acts 0 or 1 by its noise and counts its own steps as acting state."""
+
+    def initial_state(self, batch):
+        return (tf.zeros([batch], tf.int32),)
+
+    def noise(self, shape, seed):
+        return seeds.uniform(shape, seeds.key(seed, "action"))
+
+    def act(self, timestep, state, noise, explore):
+        action = tf.cast(noise > 0.5, tf.int32) if explore else tf.zeros_like(state[0])
+        return action, {"count": state[0], "noise": noise}, (state[0] + 1,)
+
+
+@pytest.fixture
+def env():
+    with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
+        yield env
+
+
+def test_shapes_are_static_and_time_major(env):
+    rollout = Rollout(env, Counter(), 7, seed=0)
+    trajectory = tf.function(rollout, autograph=False)(tf.constant(1))
+    assert trajectory.steps.observation.shape == (8, 3, 2)
+    assert trajectory.action.shape == (7, 3)
+    assert trajectory.mask.shape == (7, 3)
+    assert trajectory.behavior["count"].shape == (7, 3)
+    assert trajectory.state[0].shape == (3,)
+
+
+def test_where_the_mask_holds_the_next_observation_is_one_later(env):
+    trajectory = Rollout(env, Counter(), 23, seed=0)(1)
+    episode, step = (trajectory.steps.observation[..., i].numpy() for i in (0, 1))
+    mask = trajectory.mask.numpy()
+    assert mask.sum() < mask.size  # there were restarts
+    np.testing.assert_array_equal((step[1:] - step[:-1])[mask], 1)
+    np.testing.assert_array_equal((episode[1:] - episode[:-1])[mask], 0)
+    np.testing.assert_array_equal(step[1:][~mask], 0)
+    np.testing.assert_array_equal((episode[1:] - episode[:-1])[~mask], 1)
+
+
+def test_the_next_trajectory_starts_with_the_last_step_of_this_one(env):
+    rollout = Rollout(env, Counter(), 5, seed=0)
+    collect = tf.function(rollout, autograph=False)
+    first, second = collect(tf.constant(1)), collect(tf.constant(2))
+    tf.nest.map_structure(
+        lambda x: np.testing.assert_array_equal(*x),
+        tf.nest.map_structure(lambda a, b: [a[-1], b[0]], first.steps, second.steps),
+    )
+    np.testing.assert_array_equal(second.state[0], 5)
+    np.testing.assert_array_equal(second.behavior["count"][:, 0], range(5, 10))
+
+
+def test_noise_depends_on_the_seed_alone(env):
+    rollout = Rollout(env, Counter(), 5, seed=0)
+    noise = [rollout(seed).behavior["noise"].numpy() for seed in (1, 2, 1)]
+    np.testing.assert_array_equal(noise[0], noise[2])
+    assert np.all(noise[0] != noise[1])
+
+
+def test_restart_opens_new_episodes_and_forgets_the_acting_state(env):
+    rollout = Rollout(env, Counter(), 6, seed=0)
+    rollout(1)
+    rollout.restart(seed=3)
+    trajectory = rollout(1)
+    assert np.all(trajectory.steps.first[0])
+    np.testing.assert_array_equal(trajectory.state[0], 0)
+
+
+def test_without_exploration_the_noise_is_not_used(env):
+    trajectory = Rollout(env, Counter(), 6, seed=0, explore=False)(1)
+    np.testing.assert_array_equal(trajectory.action, 0)
+
+
+def test_length_one_is_a_trajectory_too(env):
+    trajectory = Rollout(env, Counter(), 1, seed=0)(1)
+    assert trajectory.steps.reward.shape == (2, 3)
+    np.testing.assert_array_equal(trajectory.reward, 1)

@@ -1,0 +1,102 @@
+"""Layers that networks are made of: MLP, convolution stacks, one-hot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+
+def orthogonal(scale: float) -> keras.initializers.Initializer:
+    """Orthogonal kernels (Saxe et al. 2014), as PPO implementations use them."""
+    return keras.initializers.Orthogonal(scale)
+
+
+class MLP(keras.layers.Layer):
+    """Dense layers with one activation: ``[N, F] -> [N, sizes[-1]]``.
+
+    Args:
+      sizes: units of each layer; empty for the identity.
+      activation: name of a Keras activation.
+    """
+
+    def __init__(self, sizes: Sequence[int], activation: str = "tanh", **kwargs):
+        super().__init__(**kwargs)
+        self.hidden = [
+            keras.layers.Dense(
+                int(size), activation, kernel_initializer=orthogonal(math.sqrt(2))
+            )
+            for size in sizes
+        ]
+
+    def build(self, shape):
+        for layer in self.hidden:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x):
+        for layer in self.hidden:
+            x = layer(x)
+        return x
+
+
+class ImageCNN(keras.layers.Layer):
+    """Convolutions, then a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
+
+    Args:
+      convolutions: (filters, kernel, stride) of each, no padding, ReLU.
+      features: F.
+    """
+
+    def __init__(
+        self, convolutions: Sequence[tuple[int, int, int]], features: int, **kwargs
+    ):
+        super().__init__(**kwargs)
+        init = {"activation": "relu", "kernel_initializer": orthogonal(math.sqrt(2))}
+        self.stack = [
+            keras.layers.Conv2D(filters, kernel, stride, **init)
+            for filters, kernel, stride in convolutions
+        ]
+        self.stack += [keras.layers.Flatten(), keras.layers.Dense(features, **init)]
+
+    def build(self, shape):
+        for layer in self.stack:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x):
+        for layer in self.stack:
+            x = layer(x)
+        return x
+
+
+def nature_cnn() -> ImageCNN:
+    """Network of Mnih et al. 2015 (Nature 518), for images of 36 pixels and more."""
+    return ImageCNN([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
+
+
+def small_cnn() -> ImageCNN:
+    """Network of Young and Tian 2019 (MinAtar), for images of 3 to 35 pixels."""
+    return ImageCNN([(16, 3, 1)], 128)
+
+
+class OneHot(keras.layers.Layer):
+    """Integers to concatenated one-hot vectors: ``[N, ...]`` to ``[N, sum(sizes)]``.
+
+    Args:
+      sizes: number of values of each integer, in flat order.
+      starts: smallest value of each.
+    """
+
+    def __init__(self, sizes: Sequence[int], starts: Sequence[int], **kwargs):
+        super().__init__(**kwargs)
+        self.sizes = [int(size) for size in sizes]
+        self.starts = [int(start) for start in starts]
+
+    def call(self, x):
+        x = tf.reshape(x, [-1, len(self.sizes)]) - tf.constant(self.starts, x.dtype)
+        columns = tf.unstack(x, axis=1)
+        hot = [tf.one_hot(c, n) for c, n in zip(columns, self.sizes, strict=True)]
+        return tf.concat(hot, axis=1)

@@ -1,0 +1,110 @@
+"""Observations of any supported space to one feature vector."""
+
+from __future__ import annotations
+
+import gymnasium
+import keras
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import blocks
+
+ACTION_MASK = "action_mask"  # key of a Dict observation that is no feature
+
+
+def feature_space(space: gymnasium.Space) -> gymnasium.Space:
+    """The observation space without its action mask."""
+    if isinstance(space, gs.Dict) and ACTION_MASK in space.spaces:
+        kept = {k: v for k, v in space.spaces.items() if k != ACTION_MASK}
+        if not kept:
+            raise UserError(
+                f"the observation space has only {ACTION_MASK!r}; a network needs "
+                "something to look at"
+            )
+        return gs.Dict(kept)
+    return space
+
+
+def is_image(space: gymnasium.Space) -> bool:
+    """A uint8 Box of rank 3, or of rank 2 with at least 8 x 8 pixels."""
+    if not isinstance(space, gs.Box) or space.dtype != np.uint8:
+        return False
+    return len(space.shape) == 3 or (len(space.shape) == 2 and min(space.shape) >= 8)
+
+
+class Encoder(keras.layers.Layer):
+    """One feature vector ``[N, F]`` from a nested observation ``[N, ...]``.
+
+    Images (uint8, channels first or last) go through a CNN and are scaled to
+    [0, 1]; integers become one-hot; everything else is flattened. The parts are
+    concatenated.
+
+    Attributes:
+      has_weights: false if the encoder only rearranges, so that towers may each
+        have their own without cost.
+    """
+
+    def __init__(self, space: gymnasium.Space, **kwargs):
+        super().__init__(**kwargs)
+        self.space = feature_space(space)
+        self.parts = [_leaf_encoder(leaf) for leaf in spaces.leaves(self.space)]
+        self.has_weights = any(isinstance(part, _Image) for part in self.parts)
+        self.is_single_image = len(self.parts) == 1 and self.has_weights
+
+    def build(self, _):
+        for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
+            part.build((None, *leaf.shape))
+
+    def call(self, observation):
+        leaves = spaces.flatten(self.space, observation)
+        parts = [part(x) for part, x in zip(self.parts, leaves, strict=True)]
+        return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
+
+
+class _Flat(keras.layers.Layer):
+    """Any numbers ``[N, ...]`` to f32 ``[N, F]``."""
+
+    def call(self, x):
+        size = int(np.prod(x.shape[1:], dtype=int))
+        return tf.reshape(tf.cast(x, tf.float32), [-1, size])
+
+
+class _Image(keras.layers.Layer):
+    """uint8 image ``[N, H, W, C]``, ``[N, C, H, W]`` or ``[N, H, W]`` to ``[N, F]``."""
+
+    def __init__(self, shape: tuple[int, ...], **kwargs):
+        super().__init__(**kwargs)
+        self.channels_first = len(shape) == 3 and shape[0] < min(shape[1:])
+        if len(shape) == 2:
+            shape = (*shape, 1)
+        self.pixels = (*shape[1:], shape[0]) if self.channels_first else shape
+        side = min(self.pixels[:2])
+        if side < 3:
+            raise UserError(
+                f"image observation of shape {shape} is smaller than 3 x 3 pixels; "
+                "flatten it, or declare it as a float Box"
+            )
+        self.cnn = blocks.nature_cnn() if side >= 36 else blocks.small_cnn()
+
+    def build(self, _):
+        self.cnn.build((None, *self.pixels))
+
+    def call(self, x):
+        x = tf.cast(x, self.compute_dtype) / 255
+        if self.channels_first:
+            x = tf.transpose(x, [0, 2, 3, 1])
+        return self.cnn(tf.reshape(x, [-1, *self.pixels]))
+
+
+def _leaf_encoder(leaf: spaces.Leaf) -> keras.layers.Layer:
+    space = leaf.space
+    if is_image(space):
+        return _Image(leaf.shape)
+    if isinstance(space, gs.Discrete):
+        return blocks.OneHot([space.n], [space.start])
+    if isinstance(space, gs.MultiDiscrete):
+        return blocks.OneHot(space.nvec.ravel(), space.start.ravel())
+    return _Flat()

@@ -1,0 +1,123 @@
+"""Streaming mean and variance, and the normalisers built on them.
+
+Sums are float64: float32 ones lose the second moment after about 2**24 samples.
+Statistics advance only when told to, so a batch is acted on and learned from with
+the same ones.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import nest, spaces
+from tfagents_batch.nn.encoder import ACTION_MASK, is_image
+from tfagents_batch.types import Nest
+
+
+class Moments(tf.Module):
+    """Mean and variance of a stream of samples.
+
+    Args:
+      shape: of one sample.
+
+    Attributes:
+      count: f64 ``[]``; mean: f64 ``shape``; deviation: f64 ``shape``, the sum of
+        squared deviations from the mean.
+    """
+
+    def __init__(self, shape):
+        super().__init__()
+        zeros = tf.zeros(shape, tf.float64)
+        self.count = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self.mean = tf.Variable(zeros, trainable=False)
+        self.deviation = tf.Variable(zeros, trainable=False)
+
+    def update(self, x: tf.Tensor, mask: tf.Tensor) -> None:
+        """Merge samples (Chan et al. 1979: parallel form of Welford's update).
+
+        Args:
+          x: ``[..., *shape]`` of any real dtype.
+          mask: bool ``[...]``, samples that count.
+        """
+        lead = len(mask.shape)
+        axes = list(range(lead))
+        rank = len(x.shape) - lead
+        weight = tf.reshape(tf.cast(mask, tf.float64), [*mask.shape, *[1] * rank])
+        # Select before multiplying: 0 * nan is nan.
+        x = tf.where(weight > 0, tf.cast(x, tf.float64), 0)
+        count = tf.reduce_sum(weight)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(x, axes), count)
+        deviation = tf.reduce_sum(weight * tf.square(x - mean), axes)
+        total = self.count + count
+        delta = mean - self.mean
+        share = tf.math.divide_no_nan(count, total)
+        self.deviation.assign_add(deviation + tf.square(delta) * self.count * share)
+        self.mean.assign_add(delta * share)
+        self.count.assign(total)
+
+    def std(self, floor: float = 1e-4) -> tf.Tensor:
+        """f32 ``shape``: sample standard deviation, at least ``floor``; 1 at first."""
+        variance = self.deviation / tf.maximum(self.count - 1, 1)
+        std = tf.sqrt(tf.maximum(variance, floor**2))
+        return tf.cast(tf.where(self.count > 1, std, tf.ones_like(std)), tf.float32)
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
+
+
+class ObservationNormalizer(tf.Module):
+    """Float leaves of an observation to mean 0, variance 1, clipped.
+
+    Images, integers and the action mask pass through untouched.
+
+    Args:
+      space: observation space of one environment.
+      clip: largest magnitude that is passed on.
+    """
+
+    def __init__(self, space: gymnasium.Space, clip: float = 10.0):
+        super().__init__()
+        self.clip = clip
+        self.moments = [
+            Moments(leaf.shape) if _is_normalized(leaf) else None
+            for leaf in spaces.leaves(space)
+        ]
+
+    def __call__(self, observation: Nest) -> Nest:
+        """Normalise ``[..., *leaf]`` observations with the present statistics."""
+
+        def normalize(x, moments):
+            if moments is None:
+                return x
+            x = (x - tf.cast(moments.mean, tf.float32)) / moments.std()
+            return tf.clip_by_value(x, -self.clip, self.clip)
+
+        leaves = zip(nest.flatten(observation), self.moments, strict=True)
+        return tf.nest.pack_sequence_as(
+            observation, [normalize(x, moments) for x, moments in leaves]
+        )
+
+    def update(self, observation: Nest, mask: tf.Tensor) -> None:
+        """Advance the statistics by ``[..., *leaf]`` observations where ``mask``."""
+        for x, moments in zip(nest.flatten(observation), self.moments, strict=True):
+            if moments is not None:
+                moments.update(x, mask)
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        return {
+            f"{index}/{name}": variable
+            for index, moments in enumerate(self.moments)
+            if moments is not None
+            for name, variable in moments.named_variables().items()
+        }
+
+
+def _is_normalized(leaf: spaces.Leaf) -> bool:
+    return (
+        isinstance(leaf.space, gs.Box)
+        and not is_image(leaf.space)
+        and ACTION_MASK not in leaf.path
+        and leaf.dtype.startswith("float")
+    )

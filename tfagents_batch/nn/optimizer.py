@@ -1,0 +1,67 @@
+"""One object that checks, clips and applies gradients and says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch.interfaces import Metrics
+
+
+class Optimizer(tf.Module):
+    """Adam on a fixed list of weights, with global-norm clipping.
+
+    A gradient that is not finite is dropped whole: weights, slots and step count
+    stay as they were.
+
+    Args:
+      variables: weights to train.
+      clip_norm: largest global gradient norm; None for no clipping.
+      epsilon: Adam's (Kingma and Ba 2015, algorithm 1).
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[keras.Variable],
+        clip_norm: float | None,
+        epsilon: float = 1e-5,
+    ):
+        super().__init__()
+        self.trained = list(variables)
+        self.clip_norm = clip_norm
+        self.adam = keras.optimizers.Adam(1.0, epsilon=epsilon)
+        self.adam.build(self.trained)
+
+    def set_learning_rate(self, learning_rate: tf.Tensor) -> None:
+        self.adam.learning_rate.assign(learning_rate)
+
+    def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
+        """Take one step.
+
+        Args:
+          gradients: one for each weight; None counts as zero.
+
+        Returns:
+          ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
+        """
+        gradients = [
+            tf.zeros_like(variable.value) if gradient is None else gradient
+            for gradient, variable in zip(gradients, self.trained, strict=True)
+        ]
+        norm = tf.linalg.global_norm(gradients)
+        finite = tf.math.is_finite(norm)
+        if self.clip_norm is not None:
+            scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
+            gradients = [gradient * scale for gradient in gradients]
+
+        def step():
+            self.adam.apply(gradients, self.trained)
+            return tf.constant(0.0)
+
+        skipped = tf.cond(finite, step, lambda: tf.constant(1.0))
+        return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        return {f"{i:03d}": v for i, v in enumerate(self.adam.variables)}

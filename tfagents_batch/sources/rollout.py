@@ -1,0 +1,114 @@
+"""Trajectories of fixed length from a batch of environments."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.types import Trajectory
+
+
+class Rollout(tf.Module):
+    """Steps every environment ``length`` times, then goes on where it stopped.
+
+    The environments' state, the last TimeStep and the acting state are variables,
+    so the next trajectory starts with this one's last step.
+
+    Args:
+      env: the batch of environments; started here with ``seed``.
+      actor: who acts.
+      length: T.
+      seed: int.
+      explore: sample actions, else take the policy's mode.
+    """
+
+    def __init__(
+        self, env: Env, actor: Actor, length: int, seed: int, explore: bool = True
+    ):
+        super().__init__()
+        self.env = env
+        self.actor = actor
+        self.length = length
+        self.explore = explore
+        self.batch = env.spec.num_envs
+        first = env.init(seed)
+        state = actor.initial_state(self.batch)
+
+        noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
+        action, behavior, _ = actor.act(first[1], state, noise, explore)
+
+        start = (*first, state)
+        recorded = nest.map(_spec, (first[1], action, behavior))
+        self._variables = [
+            tf.Variable(x, trainable=False, shape=x.shape)
+            for x in map(tf.convert_to_tensor, nest.flatten(start))
+        ]
+        # Functions, because tf.Module rewraps the containers it holds.
+        self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
+        self._recorded = lambda: recorded
+
+    @property
+    def compilable(self) -> bool:
+        """May collecting run under XLA?"""
+        return getattr(self.env, "compilable", False)
+
+    def restart(self, seed: int) -> None:
+        """Open new episodes everywhere."""
+        self._assign((*self.env.init(seed), self.actor.initial_state(self.batch)))
+
+    def ok(self) -> tf.Tensor:
+        """bool ``[]``: false when the last trajectory must not be used."""
+        return self.env.ok(self._read()[0])
+
+    def collect(self, seed) -> Metrics:
+        return {}
+
+    def feedback(self, metrics: Metrics) -> Metrics:
+        return metrics
+
+    def __call__(self, seed) -> Trajectory:
+        """Collect ``[T, B]`` actions and the ``[T+1, B]`` steps around them."""
+        env_state, timestep, start = self._read()
+        noise = self.actor.noise((self.length, self.batch), seed)
+
+        specs = self._recorded()
+        arrays = [
+            tf.TensorArray(spec.dtype, self.length, element_shape=spec.shape)
+            for spec in nest.flatten(specs)
+        ]
+
+        def step(t, env_state, timestep, state, arrays):
+            now = nest.map(lambda x: x[t], noise)
+            action, behavior, state = self.actor.act(timestep, state, now, self.explore)
+            row = nest.flatten((timestep, action, behavior))
+            arrays = [a.write(t, x) for a, x in zip(arrays, row, strict=True)]
+            env_state, timestep = self.env.step(env_state, action)
+            return t + 1, env_state, timestep, state, arrays
+
+        _, env_state, timestep, state, arrays = tf.while_loop(
+            lambda t, *_: t < self.length,
+            step,
+            (tf.constant(0), env_state, timestep, start, arrays),
+            maximum_iterations=self.length,
+            parallel_iterations=1,
+        )
+        self._assign((env_state, timestep, state))
+        stacked = [array.stack() for array in arrays]
+        steps, action, behavior = tf.nest.pack_sequence_as(specs, stacked)
+        steps = nest.map(
+            lambda rows, last: tf.concat([rows, last[tf.newaxis]], 0), steps, timestep
+        )
+        return Trajectory(steps, action, behavior, start)
+
+    def _read(self) -> tuple:
+        return self._pack([variable.read_value() for variable in self._variables])
+
+    def _assign(self, values: tuple) -> None:
+        for variable, value in zip(self._variables, nest.flatten(values), strict=True):
+            variable.assign(value)
+
+
+def _spec(x) -> tf.TensorSpec:
+    x = tf.convert_to_tensor(x)
+    return tf.TensorSpec(x.shape, x.dtype)
