@@ -1,3 +1,38 @@
-"""Batched reinforcement learning inside the TensorFlow graph."""
+"""Batched reinforcement learning inside the TensorFlow graph.
+
+    import tfagents_batch as tfb
+
+    run = tfb.train("ppo", env="CartPole-v1", steps=200_000, logdir="logs")
+    print(tfb.evaluate(run.logdir, episodes=20).mean_return)
+
+Names are imported when first used: worker processes import this package too and
+never load TensorFlow.
+"""
+
+import importlib
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "train": "tfagents_batch.api",
+    "evaluate": "tfagents_batch.api",
+    "make_env": "tfagents_batch.envs.make",
+    "function": "tfagents_batch.envs.function",
+    "TimeStep": "tfagents_batch.types",
+    "Trajectory": "tfagents_batch.types",
+    "EnvSpec": "tfagents_batch.types",
+    "EnvError": "tfagents_batch.errors",
+    "UserError": "tfagents_batch.errors",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return __all__

@@ -10,6 +10,8 @@ class UserError(ValueError):
     to do. Scripts print it without a traceback and exit with status 64.
     """
 
+    ag_pass_through = True  # or AutoGraph would replace it by a StagingError
+
 
 class RemoteError(Exception):
     """What an environment raised in its worker process; it crossed as text only.

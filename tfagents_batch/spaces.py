@@ -101,13 +101,17 @@ def pack(space: gymnasium.Space, flat: Sequence[Any]) -> Any:
 
 
 def to_json(space: gymnasium.Space) -> dict:
-    """Canonical description: equal spaces give equal JSON."""
+    """Canonical description: equal spaces give equal JSON.
+
+    Raises:
+      UserError: for a space that is not supported, naming it.
+    """
+    leaves(space)  # refuses what is not supported, with its path
     if isinstance(space, gs.Dict):
         children = {key: to_json(space.spaces[key]) for key in sorted(space.spaces)}
         return {"type": "Dict", "spaces": children}
     if isinstance(space, gs.Tuple):
         return {"type": "Tuple", "spaces": [to_json(child) for child in space.spaces]}
-    leaves(space)  # refuses what is not supported
     if isinstance(space, gs.Box):
         return {
             "type": "Box",
@@ -171,4 +175,4 @@ def _number_to_json(x: Any) -> Any:
 def _bounds_from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     values = data if isinstance(data, list) else [data]
     array = np.array([float(x) if isinstance(x, str) else x for x in values], dtype)
-    return np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
+    return np.broadcast_to(array[0], shape) if len(array) == 1 else array.reshape(shape)

@@ -1,0 +1,109 @@
+"""Tasks that take seconds: an agent that learns at all learns these."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+
+
+class Identity(gymnasium.Env):
+    """Observe a value of the action space, then earn by answering it.
+
+    The reward of an answer is 1 where it is right (by parts, for several), or the
+    negative squared distance for a Box. Episodes are cut off after 10 steps.
+    """
+
+    def __init__(self, space: gymnasium.Space):
+        self.observation_space = self.action_space = space
+        self._steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self._steps = 0
+        self._asked = self.observation_space.sample()
+        return self._asked, {}
+
+    def step(self, action):
+        if isinstance(self.action_space, gs.Box):
+            reward = -float(np.mean(np.square(action - self._asked)))
+        else:
+            reward = float(np.mean(np.asarray(action) == np.asarray(self._asked)))
+        self._steps += 1
+        self._asked = self.observation_space.sample()
+        return self._asked, reward, False, self._steps == 10, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "threshold"),
+    [
+        (gs.Discrete(4, start=3), 9.5),
+        (gs.MultiDiscrete([3, 2]), 9.5),
+        (gs.MultiBinary(3), 9.5),
+        (gs.Box(-1, 1, (2,)), -0.5),
+    ],
+    ids=["discrete", "multi_discrete", "multi_binary", "box"],
+)
+def test_identity_is_learned_for_every_action_space(space, threshold, tmp_path):
+    def make():
+        return Identity(space)
+
+    run = tfb.train(
+        "ppo",
+        env=make,
+        steps=16_000,
+        seed=1,
+        num_envs=8,
+        num_workers=0,
+        rollout_length=64,
+        eval_every=0,
+        logdir=tmp_path,
+        settings={"learning_rate": 3e-3, "epochs": 8, "gamma": 0.5},
+    )
+    result = tfb.evaluate(run.logdir, episodes=16, env=make)
+    assert result.mean_return >= threshold
+
+
+class Masked(gymnasium.Env):
+    """One of three actions pays, and only two are allowed in each step."""
+
+    def __init__(self):
+        self.observation_space = gs.Dict(
+            state=gs.Discrete(2), action_mask=gs.MultiBinary(3)
+        )
+        self.action_space = gs.Discrete(3)
+        self._steps = 0
+
+    def _observe(self):
+        self._state = int(self.np_random.integers(2))
+        mask = np.array([[1, 1, 0], [0, 1, 1]][self._state], np.int8)
+        return {"state": self._state, "action_mask": mask}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        if action == [2, 0][self._state]:
+            raise AssertionError("an action that is not allowed was taken")
+        reward = float(action == [0, 2][self._state])
+        self._steps += 1
+        return self._observe(), reward, False, self._steps == 10, {}
+
+
+def test_actions_that_are_masked_are_never_taken_while_learning(tmp_path):
+    run = tfb.train(
+        "ppo",
+        env=Masked,
+        steps=8_000,
+        num_workers=0,
+        rollout_length=64,
+        eval_every=0,
+        logdir=tmp_path,
+        settings={"learning_rate": 3e-3, "epochs": 8, "gamma": 0.5},
+    )
+    assert tfb.evaluate(run.logdir, episodes=16, env=Masked).mean_return >= 9.5

@@ -1,0 +1,144 @@
+"""The scripts as a shell runs them: what they print, and their exit status."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+TRAIN = [sys.executable, "-m", "tfagents_batch.scripts.train"]
+EVALUATE = [sys.executable, "-m", "tfagents_batch.scripts.evaluate"]
+QUICK = [
+    "--env=CartPole-v1",
+    "--num_envs=2",
+    "--rollout_length=64",
+    "--num_workers=1",
+    "--eval_every=0",
+    "--compile=off",
+    "--algorithm.epochs=1",
+]
+
+
+def run(command, **options):
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    logdir = tmp_path_factory.mktemp("logs")
+    done = run([*TRAIN, *QUICK, "--steps=1e3", f"--logdir={logdir}"])
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_last_line_of_training_is_the_runs_folder(trained):
+    lines = trained.stdout.splitlines()
+    assert len(lines) == 1
+    assert pathlib.Path(lines[0], "config.json").is_file()
+
+
+def test_progress_goes_to_stderr_in_plain_lines(trained):
+    assert "steps" in trained.stderr
+    assert "\x1b" not in trained.stderr
+    assert "Traceback" not in trained.stderr
+    assert "oneDNN" not in trained.stderr
+
+
+def test_evaluation_is_one_json_line(trained):
+    folder = trained.stdout.strip()
+    done = run([*EVALUATE, f"--logdir={folder}", "--episodes=4"])
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["episodes"] == 4
+    assert result["mean_return"] > 5
+    assert result["std_return"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--confg=cartpole"], "--confg.*--config"),
+        (["--config=cartpol"], "cartpol.*cartpole"),
+        (["--env=CartPole-v1", "--steps=2.5"], "--?steps|steps.*2.5"),
+        (["--env=CartPole-v1", "--algorithm.epoch=3"], "algorithm.epochs"),
+        (["--log_dir=x", "--config=cartpole"], "--logdir"),
+        (["--config=cartpole", "stray"], "stray"),
+        (["--env=CartPool-v1"], "CartPool-v1.*CartPole-v1"),
+        (["--config=cartpole", "--algorithm=dqn"], "dqn"),
+        ([], "no environment"),
+        (["--resume=nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
+    done = run([*TRAIN, *arguments], cwd=tmp_path)
+    assert done.returncode == 64, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert re.search(message, lines[0])
+    assert not (tmp_path / "logs").exists()
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = run([*TRAIN, "--config=cartpol", "--debug"], cwd=tmp_path)
+    assert done.returncode == 64
+    assert "Traceback" in done.stderr
+
+
+def test_help_lists_every_flag_with_its_default():
+    done = run([*TRAIN, "--help"])
+    assert done.returncode == 0
+    for flag in ("--config", "--resume", "--rollout_length", "--algorithm.clip_ratio"):
+        assert flag in done.stdout
+    assert "0.2" in done.stdout
+
+
+def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from tfagents_batch.envs.testing import FaultEnv\n"
+        "def make():\n    return FaultEnv('exc', step=5)\n"
+    )
+    arguments = ["--env=./mine.py:make", "--num_workers=1", "--num_envs=1"]
+    done = run([*TRAIN, *arguments, "--compile=off"], cwd=tmp_path)
+    assert done.returncode == 70, done.stderr
+    assert "env 0 (worker 0" in done.stderr
+    assert "testing.py" in done.stderr  # where it was raised
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
+    command = [*TRAIN, *QUICK, "--steps=1e9", "--log_every=100", "--logdir=logs"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        # A first plain line of progress says that iterations are under way.
+        first = process.stderr.readline()
+        assert "steps" in first
+        os.kill(process.pid, number)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    folder = tmp_path / stdout.strip()
+    saved = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert saved
+    step = int(saved[-1].removeprefix("step-"))
+    resume = [*TRAIN, f"--resume={folder}", f"--steps={step + 100}"]
+    done = run(resume)
+    assert done.returncode == 0, done.stderr
+    newest = sorted(path.name for path in (folder / "checkpoints").iterdir())[-1]
+    assert int(newest.removeprefix("step-")) >= step + 100

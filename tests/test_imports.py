@@ -1,0 +1,137 @@
+"""Importing is cheap where it must be, safe everywhere, and works."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfagents_batch
+
+ROOT = Path(tfagents_batch.__file__).parent
+MODULES = [
+    "tfagents_batch",
+    *(each.name for each in pkgutil.walk_packages([ROOT], "tfagents_batch.")),
+]
+# The files of envs that import TensorFlow; every other one runs in workers too.
+GRAPH_SIDE = {
+    f"tfagents_batch.envs.{name}"
+    for name in ("process_env", "function", "make", "contract")
+}
+# The constructor of an environment is the one thing that crosses as a pickle.
+MAY_PICKLE = {"tfagents_batch.envs.launcher", "tfagents_batch.envs.worker"}
+UNSAFE_MODULES = {
+    *("pickle", "cloudpickle", "dill", "shelve", "marshal", "joblib", "yaml"),
+    *("ruamel", "jsonpickle"),
+}
+UNSAFE_CALLS = {"eval", "exec", "__import__", "enable_unsafe_deserialization"}
+UNSAFE_ARGUMENTS = {("allow_pickle", True), ("safe_mode", False), ("shell", True)}
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after running ``code``."""
+    code += "\nimport sys, json\nprint(json.dumps([*sys.modules]))"
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    return {name.partition(".")[0] for name in json.loads(result.stdout)}
+
+
+def test_importing_the_package_loads_neither_tensorflow_nor_gymnasium():
+    loaded = loaded_after("import tfagents_batch")
+    assert not loaded & {"tensorflow", "keras", "gymnasium", "numpy", "absl"}
+
+
+def test_importing_the_worker_loads_no_tensorflow():
+    loaded = loaded_after("import tfagents_batch.envs.worker")
+    assert not loaded & {"tensorflow", "keras"}
+
+
+def test_no_file_that_a_worker_may_import_loads_tensorflow():
+    names = [
+        name
+        for name in MODULES
+        if name.startswith("tfagents_batch.envs.") and name not in GRAPH_SIDE
+    ]
+    assert len(names) > 5
+    lines = [f"import {name}" for name in names]
+    assert not loaded_after("\n".join(lines)) & {"tensorflow", "keras"}
+
+
+def test_the_check_sees_tensorflow_where_it_is():
+    assert "tensorflow" in loaded_after("import tfagents_batch.types")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_imports(name):
+    importlib.import_module(name)
+
+
+def test_every_public_name_is_there():
+    for name in tfagents_batch.__all__:
+        assert getattr(tfagents_batch, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = tfagents_batch.trian
+
+
+def unsafe(source: str) -> list[str]:
+    """What a source could run code through, by line."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "").partition(".")[0]]
+        names = [name for name in names if name in UNSAFE_MODULES]
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            names += [called] if called in UNSAFE_CALLS else []
+            names += [
+                keyword.arg
+                for keyword in node.keywords
+                if (keyword.arg, getattr(keyword.value, "value", None))
+                in UNSAFE_ARGUMENTS
+            ]
+        found += [f"line {node.lineno}: {name}" for name in names]
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in MAY_PICKLE])
+def test_a_module_runs_no_code_from_data(name):
+    path = ROOT.joinpath(*name.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    assert unsafe(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "def f():\n  from cloudpickle import dumps",
+        "import yaml",
+        "eval('1')",
+        "builtins.exec('1')",
+        "__import__('os')",
+        "np.load(path, allow_pickle=True)",
+        "keras.saving.load_model(path, safe_mode=False)",
+        "keras.config.enable_unsafe_deserialization()",
+        "subprocess.run(text, shell=True)",
+    ],
+)
+def test_running_code_from_data_is_found(source):
+    assert len(unsafe(source)) == 1
+
+
+def test_safe_code_is_let_pass():
+    assert unsafe("import json\nnp.load(path)\nmodel.compile()\nenv.evaluate()") == []

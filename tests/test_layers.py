@@ -1,0 +1,223 @@
+"""Imports point one way: every import statement of the package, wherever it stands.
+
+A new arrow is a decision, made by changing ``ALLOWED`` in review.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import tfagents_batch
+
+PACKAGE = "tfagents_batch"
+ROOT = Path(tfagents_batch.__file__).parent
+
+KERNEL = {
+    *("types", "interfaces", "config", "nest", "schedules", "errors", "spaces"),
+    *("seeds", "fields", "command_line", "suggest"),
+}
+# Modules of the package root that put everything together, beside scripts.
+TOP = {"api", "configs", "scripts"}
+BELOW = {"envs", "sources", "algorithms", "nn", "ops", "kernel"}
+ALLOWED = {
+    "kernel": {"kernel"},
+    "ops": {"ops", "kernel"},
+    "nn": {"nn", "ops", "kernel"},
+    "envs": {"envs", "kernel"},
+    "sources": {"sources", "ops", "kernel"},
+    "algorithms": {"nn", "ops", "kernel"},  # never another algorithm
+    **{layer: {layer, *BELOW} for layer in ("training", "offline", "serving")},
+    "distribute": {"distribute", *BELOW},
+    "top": {"top", "training", "offline", "serving", "distribute", *BELOW},
+}
+# Other packages, where the layer is strict about them (the standard library is free).
+PACKAGES = {
+    "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
+    "ops": {"gymnasium", "numpy", "tensorflow"},
+    "envs": {"cloudpickle", "gymnasium", "numpy"},
+}
+# The files of envs that may import TensorFlow; workers import none of them.
+GRAPH_SIDE = {"process_env", "function", "make", "contract"}
+
+
+class Import(NamedTuple):
+    """``line`` imports ``name``; ``module`` is it if it is a module of ours."""
+
+    line: int
+    name: str
+    module: str | None
+    at_import: bool  # false inside functions and under TYPE_CHECKING
+
+
+def modules() -> dict[str, str]:
+    """Source of every module by dotted name."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
+        name = ".".join(parts).removesuffix(".__init__")
+        found[name] = path.read_text()
+    return found
+
+
+SOURCES = modules()
+
+
+def imports(source: str, known=frozenset(SOURCES)) -> list[Import]:
+    """All imports of a module, those in functions too."""
+    found = []
+
+    def visit(node, at_import):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            at_import = False
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            at_import = False
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            names = [f"{start}.{alias.name}" for alias in node.names]
+        else:
+            names = []
+        for name in names:
+            module = name if name in known else name.rpartition(".")[0]
+            module = module if module in known else None
+            found.append(Import(node.lineno, name, module, at_import))
+        for child in ast.iter_child_nodes(node):
+            visit(child, at_import)
+
+    visit(ast.parse(source), True)
+    return found
+
+
+def layer(module: str) -> str | None:
+    """None for the package itself, which imports lazily."""
+    if module == PACKAGE:
+        return None
+    head = module.split(".")[1]
+    if head in KERNEL:
+        return "kernel"
+    return "top" if head in TOP else head
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What a module imports though its layer may not."""
+    mine, found = layer(module), []
+    for line, name, target, _ in imports(source):
+        wrong = False
+        if name.startswith("."):
+            wrong = True  # relative imports hide the arrow
+        elif name.split(".")[0] == PACKAGE:
+            if target is None or target == PACKAGE:
+                wrong = name not in (PACKAGE, f"{PACKAGE}.__version__")
+            elif mine is not None:
+                wrong = layer(target) not in ALLOWED[mine]
+                registry = mine == layer(target) and module == f"{PACKAGE}.{mine}"
+                wrong = wrong and not registry
+        elif mine in PACKAGES and name.split(".")[0] not in sys.stdlib_module_names:
+            graph_side = mine == "envs" and module.split(".")[-1] in GRAPH_SIDE
+            extra = {"tensorflow"} if graph_side else set()
+            wrong = name.split(".")[0] not in PACKAGES[mine] | extra
+        if wrong:
+            found.append(f"{module}, line {line}: imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES))
+def test_a_module_imports_only_what_its_layer_may(module):
+    mine = layer(module)
+    assert mine is None or mine in ALLOWED, f"{module} is in no layer"
+    assert violations(module, SOURCES[module]) == []
+
+
+def test_there_are_no_cycles():
+    graph = {
+        module: {each.module for each in imports(source)} - {None, PACKAGE}
+        for module, source in SOURCES.items()
+        if module != PACKAGE
+    }
+    graphlib.TopologicalSorter(graph).prepare()  # CycleError names the cycle
+
+
+def test_the_package_itself_is_used_for_its_version_only():
+    for module, source in SOURCES.items():
+        if layer(module) in (None, "top"):
+            continue
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == PACKAGE
+        }
+        assert used <= {"__version__"}, f"{module} uses {used} of the package"
+
+
+def test_worker_side_environment_files_reach_no_tensorflow():
+    """By what they import when they are imported, whatever the way."""
+    direct = {
+        module: {
+            each.module or each.name.split(".")[0]
+            for each in imports(source)
+            if each.at_import
+        }
+        for module, source in SOURCES.items()
+    }
+    for module in SOURCES:
+        if layer(module) != "envs" or module.split(".")[-1] in GRAPH_SIDE:
+            continue
+        reached, todo = set(), [module]
+        while todo:
+            current = todo.pop()
+            if current not in reached:
+                reached.add(current)
+                todo += direct.get(current, ())
+        assert "tensorflow" not in reached, f"{module} imports TensorFlow"
+
+
+@pytest.mark.parametrize(
+    "module, source",
+    [
+        ("ops.returns", "from tfagents_batch.nn import networks"),
+        ("ops.returns", "import keras"),
+        ("nn.blocks", "import tfagents_batch.algorithms.ppo"),
+        ("algorithms.ppo", "from tfagents_batch import envs"),
+        ("algorithms.ppo", "from tfagents_batch.sources.rollout import Rollout"),
+        ("algorithms.ppo", "def f():\n  from tfagents_batch.training import loop"),
+        ("algorithms.a2c", "from tfagents_batch.algorithms import ppo"),
+        ("algorithms.a2c", "from tfagents_batch.algorithms.ppo import PPO"),
+        ("algorithms.a2c", "from . import ppo"),
+        ("sources.rollout", "from tfagents_batch.algorithms import ppo"),
+        ("sources.rollout", "from tfagents_batch.envs import make"),
+        ("envs.worker", "import tensorflow as tf"),
+        ("envs.worker", "def f():\n  import tensorflow"),
+        ("envs.make", "from tfagents_batch.training import loop"),
+        ("training.loop", "from tfagents_batch import configs"),
+        ("training.loop", "from tfagents_batch import train"),
+        ("training.loop", "from tfagents_batch.scripts import train"),
+        ("config", "from tfagents_batch.ops import returns"),
+        ("config", "import keras"),
+    ],
+)
+def test_a_forbidden_import_is_found(module, source):
+    assert len(violations(f"{PACKAGE}.{module}", source)) == 1
+
+
+@pytest.mark.parametrize(
+    "module, source",
+    [
+        ("ops.returns", "import tensorflow as tf\nfrom tfagents_batch import nest"),
+        ("algorithms", "from tfagents_batch.algorithms import ppo"),
+        ("envs.make", "import tensorflow as tf"),
+        ("envs.worker", "import os, socket\nimport numpy as np"),
+        ("training.loop", "import tfagents_batch\nimport rich"),
+        ("scripts.train", "from tfagents_batch.training import loop"),
+    ],
+)
+def test_an_allowed_import_is_let_pass(module, source):
+    assert violations(f"{PACKAGE}.{module}", source) == []

@@ -1,0 +1,378 @@
+import errno
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator,
+)
+from tensorboard.util import tensor_util
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.training import logger
+from tfagents_batch.training.logger import Logger, read_events, read_metrics
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def lines(folder):
+    text = (folder / "metrics.jsonl").read_text()
+    assert text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def tensorboard(folder):
+    """``{tag: [(step, array)]}`` as TensorBoard reads the folder."""
+    accumulator = EventAccumulator(str(folder), tensor_size_guidance={})
+    accumulator.Reload()
+    return {
+        tag: [
+            (x.step, tensor_util.make_ndarray(x.tensor_proto))
+            for x in accumulator.Tensors(tag)
+        ]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_header_comes_first_and_step_leads_sorted_names(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"loss/value": 2.0, "grad/norm": 1, "env/faults": 0}, 256)
+    header, line = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(header)["event"] == "header"
+    assert [*json.loads(header)][:2] == ["event", "step"]
+    assert line == '{"step": 256, "env/faults": 0, "grad/norm": 1, "loss/value": 2.0}'
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (np.float32(0.1), "0.1"),
+        (tf.constant(0.1), "0.1"),
+        (np.float32(1 / 3), "0.33333334"),
+        (np.float32(16777217), "16777216.0"),
+        (np.float32(1e-45), "1e-45"),
+        (np.float16(0.1), "0.1"),
+        (tf.constant(0.1, tf.bfloat16), "0.100098"),
+        (tf.constant(0.1, tf.float64), "0.1"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (np.float64(1e300), "1e+300"),
+        (tf.constant(2**62, tf.int64), str(2**62)),
+        (np.uint8(3), "3"),
+        (True, "1"),
+        (tf.constant(False), "0"),
+        (tf.Variable(2.5), "2.5"),
+        (np.array(7), "7"),
+        (math.nan, "null"),
+        (np.float32("inf"), "null"),
+        (tf.constant(-math.inf), "null"),
+    ],
+)
+def test_numbers_are_written_with_their_own_shortest_digits(tmp_path, value, text):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": value}, tf.constant(1))
+    line = (tmp_path / "metrics.jsonl").read_text().splitlines()[-1]
+    assert line == f'{{"step": 1, "a/b": {text}}}'
+    json.loads(line, parse_constant=refuse)
+
+
+def test_float32_survives_the_log_exactly(tmp_path):
+    values = np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)
+    values = values.view(np.float32)
+    values = values[np.isfinite(values)]
+    with Logger(tmp_path) as log:
+        for step, value in enumerate(values):
+            log.write({"a/b": value}, step)
+    read = [np.float32(line["a/b"]) for line in read_metrics(tmp_path)]
+    assert np.array_equal(read, values)
+
+
+def test_equal_runs_write_equal_lines_without_time(tmp_path):
+    texts = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        with Logger(tmp_path / name) as log:
+            log.write({"b/x": np.float32(0.3), "time/seconds": ord(name)}, 1)
+            log.event("fallback", reason="x")
+        kept = [
+            {k: v for k, v in line.items() if not k.startswith("time/")}
+            for line in lines(tmp_path / name)
+        ]
+        texts.append(json.dumps(kept))
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("name", ["loss", "/loss", "loss/", "", "a//b", "step"])
+def test_a_name_without_a_group_is_refused(tmp_path, name):
+    with Logger(tmp_path) as log, pytest.raises(ValueError, match="group/name"):
+        log.write({name: 1.0}, 1)
+
+
+@pytest.mark.parametrize("value", ["1.5", None, 1j, np.array("x"), object()])
+def test_what_is_no_number_is_refused_by_name(tmp_path, value):
+    with Logger(tmp_path) as log, pytest.raises(TypeError, match="metric a/b is"):
+        log.write({"a/b": value}, 1)
+
+
+def test_a_matrix_is_refused_by_name(tmp_path):
+    with Logger(tmp_path) as log, pytest.raises(ValueError, match=r"a/b .*\(2, 2\)"):
+        log.write({"a/b": np.zeros([2, 2])}, 1)
+
+
+def test_vectors_become_histograms_and_stay_out_of_the_lines(tmp_path):
+    vector = tf.constant([0.0, 0.0, 1.0, 3.0, math.nan, math.inf])
+    with Logger(tmp_path) as log:
+        log.write({"policy/log_prob": vector, "loss/x": 1.0}, 5)
+        log.write({"policy/empty": np.zeros([0])}, 6)
+    assert [*lines(tmp_path)[1]] == ["step", "loss/x"]
+    found = tensorboard(tmp_path)
+    assert "policy/empty" not in found
+    ((step, buckets),) = found["policy/log_prob"]
+    assert step == 5
+    assert buckets[0, 0] == 0.0
+    assert buckets[-1, 1] == 3.0
+    assert buckets[:, 2].sum() == 4  # the finite ones
+    assert buckets[0, 2] == 2
+
+
+def test_histograms_of_a_name_are_a_minute_apart(tmp_path):
+    clock = Clock()
+    with Logger(tmp_path, clock=clock) as log:
+        for clock.now in range(0, 200, 10):
+            log.write({"a/x": np.ones(3)}, clock.now)
+            if clock.now >= 30:
+                log.write({"a/y": np.ones(3)}, clock.now)
+    found = tensorboard(tmp_path)
+    assert [step for step, _ in found["a/x"]] == [0, 60, 120, 180]
+    assert [step for step, _ in found["a/y"]] == [30, 90, 150]
+
+
+def test_tensorboard_shows_scalars_as_curves(tmp_path):
+    with Logger(tmp_path) as log:
+        for step in (10, 20, 30):
+            log.write({"loss/x": np.float32(step / 3), "loss/huge": 1e300}, step)
+        log.event("fallback", reason="xla said no")
+    accumulator = EventAccumulator(str(tmp_path))
+    accumulator.Reload()
+    plugins = {
+        tag: accumulator.SummaryMetadata(tag).plugin_data.plugin_name
+        for tag in accumulator.Tags()["tensors"]
+    }
+    assert plugins == {
+        "loss/x": "scalars",
+        "loss/huge": "scalars",
+        "event/header": "text",
+        "event/fallback": "text",
+    }
+    found = tensorboard(tmp_path)
+    assert found["loss/x"] == [(step, np.float32(step / 3)) for step in (10, 20, 30)]
+    assert b"xla said no" in found["event/fallback"][0][1].item()
+
+
+def test_what_is_written_can_be_read_at_once(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": 1.0}, 1)
+        assert lines(tmp_path)[-1] == {"step": 1, "a/b": 1.0}
+        assert tensorboard(tmp_path)["a/b"] == [(1, 1.0)]
+
+
+def test_resuming_takes_back_later_lines_everywhere(tmp_path):
+    with Logger(tmp_path) as log:
+        for step in (10, 20, 30, 40):
+            log.write({"a/b": step}, step)
+    with Logger(tmp_path, resume_step=20) as log:
+        for step in (30, 50):
+            log.write({"a/b": -step}, step)
+    with Logger(tmp_path, resume_step=30) as log:
+        log.write({"a/b": 0}, 40)
+    expected = [(10, 10), (20, 20), (30, -30), (40, 0)]
+    metrics = read_metrics(tmp_path)
+    assert [(line["step"], line["a/b"]) for line in metrics] == expected
+    assert tensorboard(tmp_path)["a/b"] == expected
+    assert len(lines(tmp_path)) == 7 + 3 + 2  # nothing was deleted
+    events = [(line["event"], line["step"]) for line in read_events(tmp_path)]
+    assert events == [
+        ("header", 0),
+        ("header", 20),
+        ("resumed", 20),
+        ("header", 30),
+        ("resumed", 30),
+    ]
+
+
+def test_event_files_sort_in_the_order_of_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(logger.time, "time", lambda: 1_700_000_000.0)
+    for _ in range(3):  # within one second, and then after the clock went back
+        with Logger(tmp_path, resume_step=0):
+            pass
+    monkeypatch.setattr(logger.time, "time", lambda: 1_600_000_000.0)
+    with Logger(tmp_path, resume_step=0):
+        pass
+    names = sorted(path.name for path in tmp_path.glob("events*"))
+    stamps = [int(name.split(".")[3]) - 1_700_000_000 for name in names]
+    assert stamps == [0, 1, 2, 3]
+
+
+def test_a_torn_last_line_is_ignored_and_cut_on_resume(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": 1}, 1)
+        log.write({"a/b": 2}, 2)
+    path = tmp_path / "metrics.jsonl"
+    whole = path.read_bytes()
+    for end in range(len(whole) - 1, whole.rindex(b"\n", 0, -1) + 1, -1):
+        os.truncate(path, end)
+        assert [line["step"] for line in read_metrics(tmp_path)] == [1]
+    with Logger(tmp_path, resume_step=1) as log:
+        log.write({"a/b": 3}, 3)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 3]
+    assert len(lines(tmp_path)) == 5
+
+
+def test_a_torn_line_longer_than_a_block_is_cut(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    for whole in (b"", b'{"step": 1, "a/b": 1}\n'):
+        path.write_bytes(whole + b'{"x": "' + b"x" * 200_000)
+        Logger(tmp_path, resume_step=1).close()
+        assert path.read_bytes().startswith(whole + b'{"event": "header"')
+
+
+def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": 1}, 1)
+    path = tmp_path / "metrics.jsonl"
+    for damaged in (b"nonsense\n", b"[]\n", b'{"step": "x"}\n', b"\n"):
+        whole = path.read_bytes()
+        path.write_bytes(damaged + whole)
+        with pytest.raises(UserError, match="line 1 is no log line"):
+            read_metrics(tmp_path)
+        path.write_bytes(whole)
+
+
+def test_reading_without_a_log_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"metrics.jsonl cannot be read"):
+        read_metrics(tmp_path)
+
+
+def test_null_is_read_as_nan(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": math.inf}, 1)
+    (line,) = read_metrics(tmp_path)
+    assert math.isnan(line["a/b"])
+
+
+def test_a_new_run_never_appends_to_a_log(tmp_path):
+    Logger(tmp_path).close()
+    with pytest.raises(UserError, match="resume the run or start a new one"):
+        Logger(tmp_path)
+
+
+def test_events_carry_any_field_as_json(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"a/b": 1}, 5)
+        log.event(
+            "restart",
+            env=np.int64(3),
+            cause=ValueError("no"),
+            x=[np.float32(0.5), math.nan],
+            y={1: (2,)},
+            z=tf.constant([1, 2]),
+        )
+    line = lines(tmp_path)[-1]
+    assert line.pop("time/unix_seconds") > 1.7e9
+    assert line == {
+        "event": "restart",
+        "step": 5,
+        "cause": "no",
+        "env": 3,
+        "x": [0.5, None],
+        "y": {"1": [2]},
+        "z": [1, 2],
+    }
+
+
+def test_a_kill_loses_nothing_written(tmp_path):
+    code = (
+        "import os, signal, sys\n"
+        "from tfagents_batch.training.logger import Logger\n"
+        "log = Logger(sys.argv[1])\n"
+        "for step in range(100): log.write({'a/b': step}, step)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path], timeout=60, stderr=subprocess.DEVNULL
+    )
+    assert [line["a/b"] for line in read_metrics(tmp_path)] == [*range(100)]
+    assert len(tensorboard(tmp_path)["a/b"]) == 100
+
+
+def test_a_full_disk_ends_each_log_with_one_warning(tmp_path):
+    warnings = []
+    log = Logger(tmp_path, warn=warnings.append)
+    log.write({"a/b": 0}, 0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (tmp_path / "metrics.jsonl").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))
+    try:
+        for step in (1, 2, 3):
+            log.write({"a/b": step}, step)
+            log.event("x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    log.write({"a/b": 4}, 4)
+    log.close()
+    assert len(warnings) == 2
+    assert "logging to metrics.jsonl ends, training goes on" in warnings[0]
+    assert "logging to TensorBoard ends, training goes on" in warnings[1]
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0]
+
+
+def test_one_broken_log_leaves_the_other(tmp_path, monkeypatch):
+    warnings = []
+    with Logger(tmp_path, warn=warnings.append) as log:
+
+        def full(descriptor, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            log.write({"a/b": 1}, 1)
+        log.write({"a/b": 2}, 2)
+    assert len(warnings) == 1
+    assert [step for step, _ in tensorboard(tmp_path)["a/b"]] == [1, 2]
+    assert read_metrics(tmp_path) == []
+
+
+def test_a_folder_that_takes_no_files_only_warns(tmp_path, capsys):
+    with Logger(tmp_path / "missing") as log:
+        log.write({"a/b": 1}, 1)
+    assert capsys.readouterr().err.count("training goes on") == 2
+
+
+def test_loggers_leave_no_descriptor_open(tmp_path):
+    def count():
+        return len(os.listdir("/proc/self/fd"))
+
+    Logger(tmp_path).close()
+    before = count()
+    for step in range(20):
+        log = Logger(tmp_path, resume_step=step)
+        log.write({"a/b": 1}, step)
+        log.close()
+        log.close()
+        log.write({"a/b": 1}, step)  # after closing: nothing happens
+    assert count() == before

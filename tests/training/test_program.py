@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import program
+
+SETTINGS = ppo.Config(minibatch_size=16, epochs=1)
+
+
+def named(agent):
+    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
+
+
+def build(env, length=16, **options):
+    agent = ppo.PPO(SETTINGS, env.spec)
+    source = Rollout(env, agent, length, seed=0)
+    return agent, program.build(source, agent, **options)
+
+
+def test_an_iteration_learns_and_tells_of_the_episodes_that_ended():
+    with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
+        agent, iterate = build(env, length=15, compile="off")
+        before = named(agent)
+        metrics = iterate(tf.constant(1))
+        # Rows 0-4 and 5-9 and 10-14: 3 episodes of 4 steps in each of 3 environments.
+        assert float(metrics["episode/count"]) == 9
+        assert float(metrics["episode/length_sum"]) == 36
+        assert float(metrics["episode/return_sum"]) == 90
+        assert float(metrics["env/masked"]) == pytest.approx(1 - 36 / 45)
+        assert int(agent.step) == 36
+        after = named(agent)
+        assert any(np.any(before[k] != after[k]) for k in before if "kernel" in k)
+
+
+@pytest.mark.parametrize("compile", ["off", "update"])
+def test_an_iteration_with_a_fault_is_void_and_raises(compile):
+    constructors = [
+        lambda i=i: FaultEnv("exc", step=20, env=i, target=1, length=50)
+        for i in range(2)
+    ]
+    with ProcessEnv(constructors, num_workers=0) as env:
+        agent, iterate = build(env, compile=compile)
+        iterate(tf.constant(1))
+        before = named(agent)
+        with pytest.raises(EnvError) as caught:
+            iterate(tf.constant(2))
+        assert caught.value.env == 1
+        after = named(agent)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+
+
+def test_one_trace_serves_every_iteration():
+    with ProcessEnv([lambda: CountingEnv()] * 2, num_workers=0) as env:
+        _, iterate = build(env, compile="off")
+        for seed in range(4):
+            iterate(tf.constant(seed))
+        assert iterate.experimental_get_tracing_count() == 1
+
+
+def test_full_compilation_of_the_portable_route_is_refused():
+    with (
+        ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
+        pytest.raises(UserError, match=r"--compile=full.*--compile=update"),
+    ):
+        build(env, compile="full")
+
+
+@pytest.mark.skipif(
+    bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU"
+)
+def test_a_gpu_that_is_not_there_is_named():
+    with (
+        ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
+        pytest.raises(UserError, match=r"--device=gpu.*--device=cpu"),
+    ):
+        build(env, device="gpu")

@@ -1,0 +1,294 @@
+"""``train`` and ``evaluate``: what most users call."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+
+from tfagents_batch import algorithms, config
+from tfagents_batch.configs import PRESETS
+from tfagents_batch.envs.registry import describe, needs_user_code
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Env
+from tfagents_batch.training import checkpoint, runs
+from tfagents_batch.training import evaluate as evaluation
+from tfagents_batch.training.checkpoint import load as load_checkpoint
+from tfagents_batch.training.console import Console
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.interrupt import Interrupts
+from tfagents_batch.training.logger import Logger
+from tfagents_batch.training.loop import Loop
+
+# What may change when a run is resumed; the rest comes from its folder.
+RESUMABLE = (
+    *("steps", "eval_every", "eval_episodes", "log_every", "checkpoint_every"),
+    *("num_workers", "compile", "device"),
+)
+
+
+class Run(NamedTuple):
+    """What ``train`` returns.
+
+    Attributes:
+      logdir: the run's folder, as ``evaluate`` and ``resume`` take it.
+      step: environment steps trained.
+      metrics: the newest value of every scalar metric.
+      finished: false if a signal ended it early.
+    """
+
+    logdir: str
+    step: int
+    metrics: dict[str, float]
+    finished: bool
+
+
+def train(
+    algorithm: str | None = None,
+    env: str | Callable | Env | None = None,
+    *,
+    config: str | Config | None = None,
+    settings: dict[str, Any] | Any = None,
+    logdir: str | os.PathLike = "logs",
+    resume: str | os.PathLike | None = None,
+    network: keras.Model | Callable | None = None,
+    eval_env: Env | None = None,
+    **options: Any,
+) -> Run:
+    """Train an agent; metrics, TensorBoard events and checkpoints go to a new folder.
+
+        run = train("ppo", env="CartPole-v1", steps=200_000)
+        run = train(config="cartpole", seed=3, settings={"epochs": 4})
+        run = train(resume=run.logdir, steps=400_000)
+
+    Args:
+      algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
+        ``config`` is given.
+      env: environment name, a function that makes one ``gymnasium.Env``, or an
+        ``Env`` (then pass ``eval_env`` too, or ``eval_every=0``).
+      config: name of a preset, or an experiment's Config.
+      settings: of the algorithm; its Config, or a dict of what differs from the
+        preset or the defaults.
+      logdir: root folder of the runs.
+      resume: a run's folder; its newest checkpoint goes on. Everything comes from
+        that folder but ``RESUMABLE`` options and, where the run used your own code,
+        ``env`` and ``network``.
+      network: a ``keras.Model`` or a function of (observation_space, action_space)
+        that returns one; see ``nn.user.actor_critic``.
+      eval_env: for evaluations, where ``env`` is an Env.
+      **options: any other field of ``training.experiment.Config``.
+
+    Raises:
+      UserError: for anything that cannot be used, before a process is started.
+      EnvError: if an environment failed; a checkpoint was written first.
+    """
+    if resume is not None:
+        if algorithm or config or settings:
+            raise UserError(
+                "resume takes its algorithm, config and settings from the run's "
+                f"folder; only {', '.join(RESUMABLE)} may change"
+            )
+        return _resume(resume, env, network, eval_env, options)
+    resolved = resolve(algorithm, env, config, settings, options).check()
+    name = config if isinstance(config, str) else resolved.algorithm
+    with Experiment(resolved, _object(env), eval_env, network) as experiment:
+        folder = runs.create(
+            logdir, name, resolved.seed, _to_text(resolved, env, network)
+        )
+        with runs.lock(folder):
+            return _run(experiment, folder)
+
+
+def evaluate(
+    logdir: str | os.PathLike,
+    episodes: int = 20,
+    *,
+    checkpoint: str | int = "newest",
+    env: str | Callable | Env | None = None,
+    network: keras.Model | Callable | None = None,
+    seed: int = 0,
+) -> evaluation.Evaluation:
+    """Play a trained agent greedily.
+
+    Args:
+      logdir: the run's folder.
+      episodes: to play.
+      checkpoint: "newest", "best" or a step.
+      env: play here instead; needed if the run was trained on your own code.
+      network: needed again if the run had one.
+      seed: of the environments.
+
+    Raises:
+      UserError: for anything that cannot be used; a run without checkpoint too.
+    """
+    run = runs.open_run(logdir)
+    saved, user = _from_text(run.config_text)
+    _need(user, env, network, saved)
+    if episodes < 1:
+        raise UserError(f"episodes is {episodes}; expected at least 1")
+    batch = evaluation.batch_size(episodes, saved.num_envs)
+    workers = (
+        saved.num_workers
+        if saved.num_workers is None
+        else min(saved.num_workers, batch)
+    )
+    saved = dataclasses.replace(saved, num_envs=batch, num_workers=workers)
+    if isinstance(env, str):
+        saved = dataclasses.replace(saved, env=env)
+    with Experiment(saved, _object(env), network=network) as experiment:
+        load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
+        evaluator = evaluation.Evaluator(experiment.env, experiment.algorithm, episodes)
+        return evaluator(seed)
+
+
+def resolve(
+    algorithm: str | None,
+    env: Any,
+    preset: str | Config | None,
+    settings: Any,
+    options: dict[str, Any],
+) -> Config:
+    """The Config of a new run; arguments as in ``train``."""
+    if isinstance(preset, str):
+        if preset not in PRESETS:
+            raise UserError(config.unknown("config", preset, PRESETS))
+        base = PRESETS[preset]()
+    else:
+        base = preset or Config()
+    if algorithm is not None and algorithm not in algorithms.REGISTRY:
+        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    if algorithm is not None and algorithm != base.algorithm:
+        if preset is not None:
+            raise UserError(
+                f"algorithm {algorithm!r} contradicts the config, which is for "
+                f"{base.algorithm!r}"
+            )
+        _, kind = algorithms.REGISTRY[algorithm]
+        base = dataclasses.replace(base, algorithm=algorithm, settings=kind())
+    if isinstance(settings, dict):
+        settings = config.replace(base.settings, settings)
+    if settings is not None:
+        options = options | {"settings": settings}
+    if env is not None:
+        options = options | {"env": env if isinstance(env, str) else describe(env)}
+    return config.replace(base, options)
+
+
+def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
+    refused = sorted(set(options) - set(RESUMABLE))
+    if refused:
+        raise UserError(
+            f"{refused[0]} cannot change when a run is resumed; only "
+            f"{', '.join(RESUMABLE)} can"
+        )
+    run = runs.open_run(folder)
+    saved, user = _from_text(run.config_text)
+    _need(user, env, network, saved)
+    resolved = config.replace(saved, options).check()
+    with (
+        runs.lock(run.folder),
+        Experiment(resolved, _object(env), eval_env, network) as experiment,
+    ):
+        checkpoint.sweep(run.folder)
+        damaged: list[dict] = []
+
+        def note(kind: str, **fields: Any) -> None:
+            damaged.append({"kind": kind, **fields})
+
+        variables = experiment.named_variables()
+        _, state = checkpoint.load(run.folder, variables, on_event=note)
+        return _run(experiment, run.folder, state, damaged)
+
+
+def _run(
+    experiment: Experiment,
+    folder: pathlib.Path,
+    state: dict | None = None,
+    events: Sequence[dict] = (),
+) -> Run:
+    """Train in a run folder whose lock is held."""
+    start = state["step"] if state else 0
+    with contextlib.ExitStack() as stack:
+        console = Console(experiment.config.steps, start_step=start)
+        stack.enter_context(console)
+        logger = Logger(folder, start if state else None, warn=console.message)
+        stack.enter_context(logger)
+        interrupts = stack.enter_context(
+            Interrupts(experiment.stop, kill=experiment.close, report=console.message)
+        )
+        for event in events:
+            logger.event(**event)
+            console.message(f"warning: {event}")
+
+        def save(step: int, state: dict, metadata: dict) -> bool:
+            variables = experiment.named_variables()
+            try:
+                checkpoint.save(folder, step, variables, state, metadata=metadata)
+            except checkpoint.SaveError as error:  # a full disk ends no training
+                console.message(f"warning: {error}; will try again")
+                logger.event("checkpoint_failed", step=step, reason=str(error))
+                return False
+            return True
+
+        loop = Loop(experiment, interrupts, logger.write, save, console.update, state)
+        finished = loop.run()
+        logger.event("finished" if finished else "stopped", step=loop.step)
+    return Run(str(folder), loop.step, loop.latest, finished)
+
+
+def _object(env: Any) -> Callable | Env | None:
+    """``env`` where a config cannot name it."""
+    return None if isinstance(env, str) else env
+
+
+def _to_text(resolved: Config, env: Any, network: Any) -> str:
+    """config.json: the config, and what of the user's own code a run needs again."""
+    user = {
+        "env": resolved.env if needs_user_code(env or resolved.env) else None,
+        "network": describe(network) if network is not None else None,
+    }
+    data = {"schema": 1, "config": config.to_dict(resolved), "user_code": user}
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _from_text(text: str) -> tuple[Config, dict[str, str | None]]:
+    try:
+        data = json.loads(text)
+        schema, plain, user = data["schema"], data["config"], data["user_code"]
+        algorithm = plain["algorithm"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
+            "expected what a train command writes"
+        ) from error
+    if schema != 1:
+        raise UserError(
+            f"config.json has schema {schema!r}; this version reads 1: upgrade "
+            "tfagents_batch"
+        )
+    if algorithm not in algorithms.REGISTRY:
+        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    settings = config.from_dict(
+        algorithms.REGISTRY[algorithm][1], plain.pop("settings", {})
+    )
+    return dataclasses.replace(config.from_dict(Config, plain), settings=settings), user
+
+
+def _need(user: dict[str, str | None], env: Any, network: Any, saved: Config) -> None:
+    """Refuse to go on without code of the user's that a folder only names."""
+    if user["env"] and env is None:
+        raise UserError(
+            f"the run was trained on {user['env']!r}, which is your own code and is "
+            "only imported when you pass it again: pass env (flag --env)"
+        )
+    if user["network"] and network is None:
+        raise UserError(
+            f"the run was trained with the network {user['network']!r}; pass it again "
+            "as network="
+        )

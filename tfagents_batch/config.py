@@ -1,0 +1,179 @@
+"""Frozen dataclass <-> dotted absl flags <-> config.json.
+
+A config is a frozen dataclass whose fields are made by ``option``. Everything else is
+generated from it: a flag for each field (``--algorithm.learning_rate``) and plain
+JSON. What is misspelled or of the wrong type is a ``UserError`` that names it.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Config:
+    ...     epochs: int = option(10, "passes over a trajectory")
+    >>> replace(Config(), {"epochs": 4})
+    Config(epochs=4)
+    >>> replace(Config(), {"epoch": 4})
+    Traceback (most recent call last):
+    tfagents_batch.errors.UserError: unknown setting 'epoch'; did you mean 'epochs'?
+
+A program parses in two passes where one flag decides which others there are::
+
+    values = flags.FlagValues()
+    define_flags(values, Experiment)
+    define_flags(values, REGISTRY[peek(argv, "algorithm") or "ppo"], "algorithm")
+    help = parse_argv(argv, values)
+    settings = overrides(values, ppo.Config, "algorithm")
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import json
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from absl import flags
+
+from tfagents_batch import command_line, fields
+from tfagents_batch.command_line import help_text, parse_argv, peek
+from tfagents_batch.errors import UserError
+from tfagents_batch.fields import to_plain as to_dict
+from tfagents_batch.suggest import unknown
+
+__all__ = [
+    "define_flags",
+    "from_dict",
+    "from_json",
+    "help_text",
+    "option",
+    "overrides",
+    "parse_argv",
+    "peek",
+    "replace",
+    "to_dict",
+    "to_json",
+    "unknown",
+]
+
+Config = TypeVar("Config")
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of a config.
+
+    Args:
+      default: its value; dicts and lists are copied for every config.
+      help: one line: what it is, and its unit.
+    """
+    metadata = {"help": help}
+    if isinstance(default, (dict, list)):
+        factory = functools.partial(copy.deepcopy, default)
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def replace(config: Config, overrides: Mapping[str, Any]) -> Config:
+    """A config in which some settings differ.
+
+    Args:
+      config: to start from.
+      overrides: ``{name: value}``. Names may be dotted; the value of a nested config
+        may be a dict of its settings.
+
+    Raises:
+      UserError: for an unknown name or a value of the wrong type.
+    """
+    return _replace(config, overrides, "")
+
+
+def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
+    """The config that ``to_dict`` described; what is missing has its default.
+
+    Raises:
+      UserError: for an unknown name or a value of the wrong type.
+    """
+    return _replace(cls(), data, "")
+
+
+def to_json(config: Any) -> str:
+    """Readable JSON text, in the order of the fields."""
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def from_json(cls: type[Config], text: str) -> Config:
+    """The config of a JSON text; see ``from_dict``."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"the config is not JSON: {error}") from None
+    return from_dict(cls, data)
+
+
+def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -> None:
+    """Define a flag for every setting.
+
+    Args:
+      flag_values: takes the flags; a fresh one, never ``absl.flags.FLAGS``.
+      config: a config, whose values are shown as defaults, or its class.
+      prefix: in front of each name, with a dot: "algorithm" for
+        ``--algorithm.epochs``. Fields of type Any have no flag.
+    """
+    for name, hint, help, default in _leaves(config, prefix):
+        command_line.define(flag_values, name, fields.kind(hint), default, help)
+
+
+def overrides(
+    flag_values: flags.FlagValues, config: Any, prefix: str = ""
+) -> dict[str, Any]:
+    """The settings that were given as flags; dotted names without the prefix."""
+    start = len(prefix) + 1 if prefix else 0
+    return {
+        name[start:]: flag_values[name].value
+        for name, *_ in _leaves(config, prefix)
+        if flag_values[name].present
+    }
+
+
+def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
+    """Dotted name, type, help and value of every setting, nested ones too."""
+    config = config() if isinstance(config, type) else config
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        name = f"{prefix}.{field.name}" if prefix else field.name
+        hint, value = hints[field.name], getattr(config, field.name)
+        if dataclasses.is_dataclass(hint):
+            yield from _leaves(value, name)
+        elif hint is not Any:
+            yield name, hint, field.metadata["help"], value
+
+
+def _replace(config: Any, overrides: Any, path: str) -> Any:
+    if not isinstance(overrides, Mapping):
+        what = path.rstrip(".") or "the config"
+        raise UserError(f"{what} is {overrides!r}; expected an object of settings")
+    hints = typing.get_type_hints(type(config))
+    known = [field.name for field in dataclasses.fields(config)]
+    changes: dict[str, Any] = {}
+    for name, value in overrides.items():
+        head, _, tail = str(name).partition(".")
+        hint = hints.get(head)
+        nested = dataclasses.is_dataclass(hint)
+        if head not in known or (tail and not nested):
+            names = [path + leaf for leaf, *_ in _leaves(config, "")]
+            raise UserError(unknown("setting", f"{path}{name}", names))
+        if hint is Any or (nested and not tail and isinstance(value, hint)):
+            changes[head] = value
+        elif nested:
+            current = changes.get(head, getattr(config, head))
+            inner = {tail: value} if tail else value
+            changes[head] = _replace(current, inner, f"{path}{head}.")
+        else:
+            changes[head] = _checked(fields.kind(hint), value, f"{path}{head}")
+    return dataclasses.replace(config, **changes)
+
+
+def _checked(kind: fields.Kind, value: Any, name: str) -> Any:
+    try:
+        return kind.check(value)
+    except ValueError as error:
+        raise UserError(f"{name} is {value!r}; {kind.complaint(error)}") from None

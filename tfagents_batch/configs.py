@@ -1,0 +1,86 @@
+"""Presets: ``PRESETS[name]()`` is the config of an experiment tuned to solve it.
+
+What each reaches, and the command that shows it, stands in ``docs/results.md``.
+"""
+
+from __future__ import annotations
+
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.nn import networks
+from tfagents_batch.schedules import Constant, Linear
+from tfagents_batch.training.experiment import Config
+
+
+def cartpole() -> Config:
+    """CartPole-v1, solved at a mean return of 475."""
+    return Config(
+        env="CartPole-v1",
+        steps=200_000,
+        num_envs=8,
+        rollout_length=256,
+        settings=ppo.Config(
+            learning_rate=Linear(1e-3, 0.0),
+            gae_lambda=0.98,
+            epochs=10,
+            minibatch_size=128,
+        ),
+    )
+
+
+def pendulum() -> Config:
+    """Pendulum-v1, a mean return of -200 or better."""
+    return Config(
+        env="Pendulum-v1",
+        steps=300_000,
+        num_envs=8,
+        rollout_length=256,
+        settings=ppo.Config(
+            gamma=0.95,
+            gae_lambda=0.95,
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=10,
+            minibatch_size=64,
+        ),
+    )
+
+
+def lunarlander() -> Config:
+    """LunarLander-v3, solved at a mean return of 200."""
+    return Config(
+        env="LunarLander-v3",
+        steps=1_000_000,
+        num_envs=16,
+        rollout_length=256,
+        settings=ppo.Config(
+            gamma=0.999,
+            gae_lambda=0.98,
+            learning_rate=Linear(5e-4, 0.0),
+            epochs=8,
+            minibatch_size=256,
+            entropy_scale=Constant(0.01),
+        ),
+    )
+
+
+def halfcheetah() -> Config:
+    """HalfCheetah-v5 (extra ``mujoco``)."""
+    return Config(
+        env="HalfCheetah-v5",
+        steps=1_000_000,
+        num_envs=8,
+        rollout_length=256,
+        settings=ppo.Config(
+            learning_rate=Linear(3e-4, 0.0),
+            epochs=10,
+            minibatch_size=64,
+            network=networks.Config(init_std=0.6),
+        ),
+    )
+
+
+PRESETS = {
+    "cartpole": cartpole,
+    "pendulum": pendulum,
+    "lunarlander": lunarlander,
+    "halfcheetah": halfcheetah,
+}

@@ -1,0 +1,211 @@
+"""What a setting of a config takes: on the command line, in Python and in JSON.
+
+bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal, dict (a JSON object)
+and ``schedules.Schedule``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import numbers
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+from absl import flags
+
+from tfagents_batch import schedules
+
+
+class Kind(NamedTuple):
+    """The values of a setting.
+
+    Attributes:
+      expected: what it takes, for help and errors.
+      read: command-line text to value.
+      check: Python or JSON value to the value that is kept. Both raise ValueError,
+        with a detail or without.
+      boolean: whether a flag needs no value.
+    """
+
+    expected: str
+    read: Callable[[str], Any]
+    check: Callable[[Any], Any]
+    boolean: bool = False
+
+    def complaint(self, error: ValueError) -> str:
+        """What to say after name and value that were refused with ``error``."""
+        detail = str(error)
+        if self.expected in detail:
+            return detail
+        return f"expected {self.expected}" + (f" ({detail})" if detail else "")
+
+
+def kind(hint: Any) -> Kind:
+    """The kind of a type annotation.
+
+    Raises:
+      TypeError: if a config cannot have such a field.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _KINDS or origin is dict:
+        return _KINDS[origin or hint]
+    if origin is Literal:
+        return _choice(arguments)
+    if origin is tuple and arguments[1:] == (...,):
+        return _sequence(kind(arguments[0]))
+    if origin in (typing.Union, types.UnionType) and type(None) in arguments:
+        inner = [each for each in arguments if each is not type(None)]
+        if len(inner) == 1:
+            return _optional(kind(inner[0]))
+    raise TypeError(f"a config cannot have a field of type {hint}")
+
+
+def to_plain(value: Any) -> Any:
+    """A value as JSON data: tuples as lists, schedules as number or text.
+
+    Raises:
+      ValueError: naming what JSON cannot hold.
+    """
+    if isinstance(value, schedules.Constant):
+        return value.value
+    if schedules.is_schedule(value):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, numbers.Real) and not isinstance(value, (bool, int)):
+        value = int(value) if isinstance(value, numbers.Integral) else float(value)
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise ValueError(f"{value!r} cannot be written as JSON")
+
+
+def to_text(value: Any) -> str:
+    """A value as one would write it on a command line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(to_text, value))
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
+
+
+def _read_int(text: str) -> int:
+    number = Decimal(text) if _WHOLE.fullmatch(text) else Decimal("0.5")
+    if number != number.to_integral_value() or number.adjusted() > 18:
+        raise ValueError
+    return int(number)
+
+
+def _check_int(value: Any) -> int:
+    if _check_float(value) != int(value):
+        raise ValueError
+    return int(value)
+
+
+def _read_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError from None  # without Python's words
+    return _check_float(value)
+
+
+def _check_float(value: Any) -> float:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _read_bool(text: str) -> bool:
+    try:
+        return flags.BooleanParser().parse(text)
+    except ValueError:
+        raise ValueError from None
+
+
+def _instance(of: type) -> Callable[[Any], Any]:
+    def check(value):
+        if not isinstance(value, of):
+            raise ValueError
+        return value
+
+    return check
+
+
+def _read_object(text: str) -> dict:
+    def unique(items):
+        if len(dict(items)) < len(items):
+            raise ValueError("a key is given twice")
+        return dict(items)
+
+    return _check_object(json.loads(text, object_pairs_hook=unique))
+
+
+def _check_object(value: Any) -> dict:
+    if not isinstance(value, dict):
+        raise ValueError
+    return to_plain(value)
+
+
+_KINDS = {
+    bool: Kind("true or false", _read_bool, _instance(bool), boolean=True),
+    int: Kind("a whole number such as 8 or 1e6", _read_int, _check_int),
+    float: Kind("a number", _read_float, _check_float),
+    str: Kind("text", str, _instance(str)),
+    dict: Kind("a JSON object", _read_object, _check_object),
+    schedules.Schedule: Kind(schedules.EXPECTED, schedules.parse, schedules.parse),
+}
+
+
+def _choice(choices: tuple[Any, ...]) -> Kind:
+    by_name = {str(choice): choice for choice in choices}
+
+    def check(value):
+        if value not in choices:
+            raise ValueError
+        return value
+
+    expected = " or ".join(by_name)
+    return Kind(expected, lambda text: check(by_name.get(text)), check)
+
+
+def _sequence(item: Kind) -> Kind:
+    def read(text):
+        return tuple(item.read(part.strip()) for part in text.split(",") if text)
+
+    def check(value):
+        if not isinstance(value, (list, tuple)):
+            raise ValueError
+        return tuple(item.check(each) for each in value)
+
+    return Kind(f"a comma-separated list, each {item.expected}", read, check)
+
+
+def _optional(inner: Kind) -> Kind:
+    def read(text):
+        return None if text.lower() == "none" else inner.read(text)
+
+    def check(value):
+        return None if value is None else inner.check(value)
+
+    return Kind(f"{inner.expected}, or none", read, check)

@@ -1,0 +1,322 @@
+"""Numbers that change over a run, and clocks that say when something is due.
+
+A schedule is a frozen object: ``schedule(step)`` is its value, ``str(schedule)`` its
+text, ``parse`` reads that text. A clock is called with the step and answers; its
+``state()`` is plain JSON, so that it lives in a checkpoint.
+
+    >>> parse("linear(3e-4, 0, 200000)")
+    Linear(start=0.0003, end=0.0, steps=200000)
+    >>> should_log = Every(1000)
+    >>> [step for step in range(0, 5000, 768) if should_log(step)]
+    [1536, 3072, 4608]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import re
+import time
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tfagents_batch.errors import UserError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+EXPECTED = (
+    "a number, linear(start, end), linear(start, end, steps) or "
+    "piecewise(0: value, step: value, ...)"
+)
+
+
+class Schedule(Protocol):
+    """A number as a function of the step: Constant, Linear or Piecewise.
+
+    A dataclass field annotated ``Schedule`` takes plain numbers too; ``resolve`` and
+    ``parse`` turn them into ``Constant``.
+    """
+
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
+        """f32 scalar at ``step`` (int, int32 or int64 scalar); safe under XLA."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """The same value at every step."""
+
+    value: float
+
+    def __post_init__(self):
+        _set(self, value=_finite(self.value, "value"))
+
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
+        """f32 scalar."""
+        import tensorflow as tf  # here, so that configs load without it
+
+        return tf.constant(self.value, tf.float32)
+
+    def __str__(self) -> str:
+        return _text(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """From ``start`` at step 0 to ``end`` at ``steps``, and ``end`` from there on.
+
+    Args:
+      start, end: values.
+      steps: length of the ramp; None for the whole run, which ``resolve`` fills in.
+    """
+
+    start: float
+    end: float
+    steps: int | None = None
+
+    def __post_init__(self):
+        _set(self, start=_finite(self.start, "start"), end=_finite(self.end, "end"))
+        if self.steps is not None:
+            _set(self, steps=_whole(self.steps, "steps", least=1))
+
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
+        """f32 scalar: (1 - x) start + x end, where x = step / steps within [0, 1]."""
+        import tensorflow as tf
+
+        if self.steps is None:
+            raise UserError(
+                f"{self} runs over the whole run, whose length it was not told; call "
+                "schedules.resolve(config, total_steps), or pass steps"
+            )
+        part = tf.cast(step, tf.float32) / tf.constant(self.steps, tf.float32)
+        part = tf.clip_by_value(part, 0.0, 1.0)
+        return (1.0 - part) * self.start + part * self.end
+
+    def __str__(self) -> str:
+        steps = "" if self.steps is None else f", {self.steps}"
+        return f"linear({_text(self.start)}, {_text(self.end)}{steps})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Piecewise:
+    """The value of the last point whose step is reached.
+
+    Args:
+      points: pairs ``(step, value)``; steps rise from 0.
+    """
+
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self):
+        points = tuple(
+            (_whole(step, "step"), _finite(value, "value"))
+            for step, value in self.points
+        )
+        _set(self, points=points)
+        steps = [step for step, _ in points]
+        if not steps or steps[0] != 0 or steps != sorted(set(steps)):
+            raise UserError(f"steps of piecewise are {steps}; expected 0, then rising")
+
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
+        """f32 scalar."""
+        import tensorflow as tf
+
+        steps, values = zip(*self.points, strict=True)
+        reached = tf.cast(step, tf.int64) >= tf.constant(steps[1:], tf.int64)
+        index = tf.reduce_sum(tf.cast(reached, tf.int32))
+        return tf.gather(tf.constant(values, tf.float32), index)
+
+    def __str__(self) -> str:
+        points = (f"{step}: {_text(value)}" for step, value in self.points)
+        return f"piecewise({', '.join(points)})"
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether ``value`` is one of this module's schedules."""
+    return isinstance(value, (Constant, Linear, Piecewise))
+
+
+def parse(value: str | float | Schedule) -> Schedule:
+    """The schedule that a text or a number stands for; schedules stay as they are.
+
+    Raises:
+      UserError: saying what was wrong and what can be written.
+    """
+    if is_schedule(value):
+        return value
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return Constant(value)
+    if not isinstance(value, str):
+        raise UserError(f"{value!r} is no schedule; expected {EXPECTED}")
+    call = re.fullmatch(r"\s*(linear|piecewise)\s*\((.*)\)\s*", value)
+    try:
+        if not call:
+            return Constant(_number(value))
+        name, inside = call.groups()
+        if name == "linear":
+            return Linear(*map(_number, inside.split(",")))
+        pairs = (point.split(":") for point in inside.split(","))
+        return Piecewise(tuple((_number(step), _number(x)) for step, x in pairs))
+    except UserError as error:
+        raise UserError(f"{value!r}: {error}") from None
+    except (ValueError, TypeError):
+        raise UserError(f"{value!r} is no schedule; expected {EXPECTED}") from None
+
+
+def resolve(config: Any, total_steps: int) -> Any:
+    """A frozen dataclass whose schedules know the length of the run.
+
+    ``Linear`` without steps gets ``total_steps``, a number in a field annotated
+    ``Schedule`` becomes ``Constant``; nested dataclasses are resolved too.
+    """
+    hints = typing.get_type_hints(type(config))
+    changes = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not is_schedule(value):
+            changes[field.name] = resolve(value, total_steps)
+            continue
+        kinds = {hints[field.name], *typing.get_args(hints[field.name])}
+        if value is not None and Schedule in kinds:
+            value = changes[field.name] = parse(value)
+        if isinstance(value, Linear) and value.steps is None:
+            changes[field.name] = dataclasses.replace(value, steps=total_steps)
+    return dataclasses.replace(config, **changes)
+
+
+class Every:
+    """True when at least ``n`` steps have passed since it was last true.
+
+    Batched steps jump over multiples of ``n``; this does not miss them.
+
+    Args:
+      n: steps; 0 means never.
+      first: be true at the first call already.
+    """
+
+    def __init__(self, n: int, first: bool = False):
+        self.n = _whole(n, "n")
+        self._last: int | None = None if first else 0
+
+    def __call__(self, step: int) -> bool:
+        if not self.n or (self._last is not None and step - self._last < self.n):
+            return False
+        self._last = int(step)
+        return True
+
+    def state(self) -> dict[str, int | None]:
+        return {"last": self._last}
+
+    def restore(self, state: dict[str, int | None]) -> None:
+        self._last = state["last"]
+
+
+class EverySeconds:
+    """True when ``seconds`` have passed since it was last true or was made.
+
+    Args:
+      seconds: 0 means never.
+      clock: tells the time in seconds; only differences count. A restored clock goes
+        on where it stood; the time in between does not count.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+        self.seconds = _finite(seconds, "seconds")
+        if self.seconds < 0:
+            raise UserError(f"seconds is {seconds}; expected at least 0")
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self) -> bool:
+        now = self._clock()
+        if not self.seconds or now - self._last < self.seconds:
+            return False
+        self._last = now
+        return True
+
+    def state(self) -> dict[str, float]:
+        return {"elapsed": self._clock() - self._last}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._last = self._clock() - state["elapsed"]
+
+
+class Ratio:
+    """How often something that happens ``ratio`` times a step is due by now.
+
+    Fractions are carried over: after any calls, their sum is ``floor(step * ratio)``.
+
+    Args:
+      ratio: times a step, at least 0.
+    """
+
+    def __init__(self, ratio: float):
+        self.ratio = _finite(ratio, "ratio")
+        if self.ratio < 0:
+            raise UserError(f"ratio is {ratio}; expected at least 0")
+        self._done = 0
+
+    def __call__(self, step: int) -> int:
+        due = max(math.floor(int(step) * self.ratio) - self._done, 0)
+        self._done += due
+        return due
+
+    def state(self) -> dict[str, int]:
+        return {"done": self._done}
+
+    def restore(self, state: dict[str, int]) -> None:
+        self._done = state["done"]
+
+
+class Once:
+    """True at the first call, false ever after."""
+
+    def __init__(self):
+        self._fired = False
+
+    def __call__(self) -> bool:
+        fired, self._fired = self._fired, True
+        return not fired
+
+    def state(self) -> dict[str, bool]:
+        return {"fired": self._fired}
+
+    def restore(self, state: dict[str, bool]) -> None:
+        self._fired = state["fired"]
+
+
+def _set(schedule: Any, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(schedule, name, value)  # frozen, but still being made
+
+
+def _finite(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise UserError(f"{name} is {value!r}; expected a number")
+    if not math.isfinite(value):
+        raise UserError(f"{name} is {value}; expected a finite number")
+    return float(value)
+
+
+def _whole(value: Any, name: str, least: int = 0) -> int:
+    number = _finite(value, name)
+    if number != int(number) or number < least:
+        raise UserError(
+            f"{name} is {value!r}; expected a whole number of at least {least}"
+        )
+    return int(value)
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _text(value: float) -> str:
+    """The shortest text that reads back as ``value``."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

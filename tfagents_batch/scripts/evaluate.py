@@ -1,0 +1,66 @@
+"""Play a trained agent: ``python -m tfagents_batch.scripts.evaluate --logdir=RUN``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.scripts import app
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, play episodes, print one JSON line of the result on stdout."""
+    from absl import flags
+
+    from tfagents_batch import api
+    from tfagents_batch.config import (
+        define_flags,
+        option,
+        overrides,
+        parse_argv,
+        replace,
+    )
+    from tfagents_batch.errors import UserError
+
+    @dataclasses.dataclass(frozen=True)
+    class Command:
+        """Of this script."""
+
+        logdir: str | None = option(None, "the run's folder")
+        episodes: int = option(20, "episodes to play")
+        checkpoint: str = option("newest", "newest, best or a step")
+        env: str | None = option(None, "environment to play instead")
+        seed: int = option(0, "of the environments")
+        debug: bool = option(False, "show tracebacks")
+
+    values = flags.FlagValues()
+    define_flags(values, Command)
+    text = parse_argv(argv, values)
+    if text is not None:
+        print(text)
+        return 0
+    command = replace(Command(), overrides(values, Command))
+    if command.logdir is None:
+        raise UserError("no run: pass --logdir=<run folder>")
+    which = command.checkpoint
+    result = api.evaluate(
+        command.logdir,
+        command.episodes,
+        checkpoint=int(which) if which.isdecimal() else which,
+        env=command.env,
+        seed=command.seed,
+    )
+    line = {
+        "mean_return": result.mean_return,
+        "std_return": result.std_return,
+        "episodes": result.episodes,
+        "mean_length": float(result.lengths.mean()),
+    }
+    print(json.dumps(line))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

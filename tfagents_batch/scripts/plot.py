@@ -1,0 +1,101 @@
+"""Plot learning curves: ``python -m tfagents_batch.scripts.plot --logdir=logs``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.scripts import app
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags and write a PNG: a panel for each kind of run, a line a seed."""
+    from absl import flags
+
+    from tfagents_batch.config import (
+        define_flags,
+        option,
+        overrides,
+        parse_argv,
+        replace,
+    )
+    from tfagents_batch.errors import UserError
+    from tfagents_batch.training import curves
+
+    @dataclasses.dataclass(frozen=True)
+    class Command:
+        """Of this script."""
+
+        logdir: tuple[str, ...] = option(("logs",), "run folders, or folders of runs")
+        out: str = option("learning_curves.png", "picture to write")
+        metric: str = option("episode/return_mean", "what to plot")
+        threshold: tuple[float, ...] = option((), "a dashed line in each panel")
+        debug: bool = option(False, "show tracebacks")
+
+    values = flags.FlagValues()
+    define_flags(values, Command)
+    text = parse_argv(argv, values)
+    if text is not None:
+        print(text)
+        return 0
+    command = replace(Command(), overrides(values, Command))
+    groups = curves.group(command.logdir)
+    if command.threshold and len(command.threshold) != len(groups):
+        raise UserError(
+            f"{len(command.threshold)} thresholds for {len(groups)} panels "
+            f"({'; '.join(groups)}); expected one each"
+        )
+    bands = {}
+    for name, folders in groups.items():
+        lines = [curves.read(folder, command.metric) for folder in folders]
+        bands[name] = (lines, curves.band(lines))
+    draw(bands, command.metric, command.threshold, command.out)
+    print(command.out)
+    return 0
+
+
+def draw(bands: dict, metric: str, thresholds: Sequence[float], out: str) -> None:
+    """Write the picture.
+
+    Args:
+      bands: ``{title: (curves, band)}``, one panel each.
+      metric: named on the vertical axis.
+      thresholds: one for each panel, or none.
+      out: path of the PNG.
+    """
+    from tfagents_batch.errors import UserError
+
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(
+            'plots need matplotlib: pip install "tfagents_batch[plot]"'
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        1, len(bands), figsize=(5 * len(bands), 3.5), squeeze=False
+    )
+    for index, (axis, (name, (lines, band))) in enumerate(
+        zip(axes[0], bands.items(), strict=True)
+    ):
+        for line in lines:
+            axis.plot(line.step, line.value, color="tab:blue", alpha=0.25, linewidth=1)
+        axis.plot(band.step, band.mean, color="tab:blue", linewidth=2)
+        axis.fill_between(band.step, band.low, band.high, color="tab:blue", alpha=0.2)
+        if thresholds:
+            axis.axhline(thresholds[index], color="black", linestyle="--", linewidth=1)
+        runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
+        axis.set_title(f"{name} ({runs})", fontsize=10)
+        axis.set_xlabel("environment steps")
+        axis.set_ylabel(metric)
+        axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(out, dpi=120)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

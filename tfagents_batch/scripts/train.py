@@ -1,0 +1,69 @@
+"""Train an agent: ``python -m tfagents_batch.scripts.train --config=cartpole``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.scripts import app
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags and train; prints the run's folder as the last line.
+
+    Returns:
+      Exit status: 0 when all steps are done, 130 when a signal ended the run early.
+    """
+    # Here, because TensorFlow takes seconds and reads the environment when imported.
+    from absl import flags
+
+    from tfagents_batch import api
+    from tfagents_batch.config import (
+        define_flags,
+        option,
+        overrides,
+        parse_argv,
+        peek,
+        replace,
+    )
+    from tfagents_batch.configs import PRESETS
+
+    algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
+    base = api.resolve(algorithm, None, preset, None, {})
+
+    @dataclasses.dataclass(frozen=True)
+    class Command:
+        """Of this script."""
+
+        config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
+        logdir: str = option("logs", "folder that holds the runs")
+        resume: str | None = option(None, "run folder to go on with")
+        debug: bool = option(False, "show tracebacks")
+
+    values = flags.FlagValues()
+    define_flags(values, Command)
+    define_flags(values, base)
+    define_flags(values, base.settings, prefix="algorithm")
+    text = parse_argv(argv, values)
+    if text is not None:
+        print(text)
+        return 0
+    command = replace(Command(), overrides(values, Command))
+    options = overrides(values, base)
+    changed = overrides(values, base.settings, prefix="algorithm")
+    run = api.train(
+        options.pop("algorithm", None),
+        options.pop("env", None),
+        config=command.config,
+        settings=changed or None,
+        logdir=command.logdir,
+        resume=command.resume,
+        **options,
+    )
+    print(run.logdir)
+    return 0 if run.finished else app.EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

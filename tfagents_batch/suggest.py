@@ -1,0 +1,28 @@
+"""Names that do not exist, with the closest that does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from typing import Any
+
+
+def unknown(what: str, got: Any, known: Collection[str]) -> str:
+    """One line for an error: ``unknown config 'cartpol'; did you mean 'cartpole'?``"""
+    message = f"unknown {what} {got!r}"
+    close = closest(str(got), known)
+    if close:
+        return f"{message}; did you mean {close!r}?"
+    return f"{message}; known: {', '.join(sorted(known)) or 'none'}"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """The known name most like ``name``: equal but for a dotted prefix, or spelled
+    alike in any case; None if there is none."""
+    last = name.rpartition(".")[2]
+    for other in known:
+        if other.rpartition(".")[2] == last:
+            return other
+    folded = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1)
+    return folded[close[0]] if close else None

@@ -1,0 +1,112 @@
+"""Play whole episodes and say how they went; learning and statistics stand still."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch.envs.function import function
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.sources.rollout import Rollout
+
+CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
+LONGEST = 1_000_000  # steps of an episode when the environments name no limit
+
+
+class Evaluation(NamedTuple):
+    """Results of whole episodes, environment by environment.
+
+    Attributes:
+      returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
+      lengths: i64 ``[episodes]``, steps.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def mean_return(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def std_return(self) -> float:
+        """Population standard deviation over episodes."""
+        return float(np.std(self.returns))
+
+    @property
+    def episodes(self) -> int:
+        return len(self.returns)
+
+
+def batch_size(episodes: int, most: int) -> int:
+    """Largest batch up to ``most`` in which every environment plays as many."""
+    return max(size for size in range(1, most + 1) if episodes % size == 0)
+
+
+class Evaluator:
+    """Plays ``episodes`` episodes, the same number in each environment.
+
+    The first episodes to end are not simply taken: that would favour short ones.
+
+    Args:
+      env: for evaluation alone; ``episodes`` is a multiple of its batch.
+      actor: plays its mode, without exploration.
+      episodes: in all.
+    """
+
+    def __init__(self, env: Env, actor: Actor, episodes: int):
+        if episodes % env.spec.num_envs:
+            raise UserError(
+                f"{episodes} episodes do not divide among {env.spec.num_envs} "
+                "environments; choose a multiple"
+            )
+        self.env = env
+        self.quota = episodes // env.spec.num_envs
+        self._actor = actor
+        self._rollout: Rollout | None = None
+
+    def __call__(self, seed: int) -> Evaluation:
+        """Open new episodes and play until every environment has its quota.
+
+        Args:
+          seed: int; equal seeds give equal episodes.
+
+        Raises:
+          EnvError: if an environment failed.
+          UserError: if an episode does not end.
+        """
+        if self._rollout is None:
+            rollout = Rollout(self.env, self._actor, CHUNK, seed, explore=False)
+
+            @function(autograph=False)
+            def play(seed):
+                steps = tf.nest.map_structure(lambda x: x[1:], rollout(seed).steps)
+                info = steps.info
+                ended = steps.last & steps.valid
+                return ended, info["episode_return"], info["episode_length"]
+
+            self._rollout, self._play = rollout, play
+        else:
+            self._rollout.restart(seed)
+        return self._collect(seed)
+
+    def _collect(self, seed: int) -> Evaluation:
+        found = [[] for _ in range(self.env.spec.num_envs)]
+        limit = (self.env.spec.max_episode_steps or LONGEST) + 1
+        patience = 1 + (self.quota * limit) // CHUNK
+        for _ in range(patience + 1):
+            ended, returns, lengths = self._play(tf.constant(seed, tf.int32))
+            ended, returns, lengths = (x.numpy() for x in (ended, returns, lengths))
+            for t, i in zip(*np.nonzero(ended), strict=True):
+                if len(found[i]) < self.quota:
+                    found[i].append((float(returns[t, i]), int(lengths[t, i])))
+            if all(len(rows) == self.quota for rows in found):
+                rows = np.array([row for rows in found for row in rows])
+                return Evaluation(rows[:, 0], rows[:, 1].astype(np.int64))
+        raise UserError(
+            f"an evaluation episode did not end within {limit - 1} steps; give the "
+            "environment a time limit (max_episode_steps)"
+        )

@@ -1,0 +1,172 @@
+"""The single place where environments, algorithm and source are put together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import keras
+
+from tfagents_batch import algorithms, config, schedules, seeds
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.config import option
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Env
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import evaluate, program
+from tfagents_batch.training.evaluate import Evaluator
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that defines a run; written to config.json."""
+
+    algorithm: str = option("ppo", "name of the algorithm")
+    env: str = option("", "environment name, see the README")
+    env_kwargs: dict = option({}, "JSON object of the environment's arguments")
+    steps: int = option(1_000_000, "environment steps to train for")
+    seed: int = option(0, "of everything random")
+    num_envs: int = option(8, "environments stepped as one batch")
+    num_workers: int | None = option(
+        None, "worker processes; 0 steps in this process, default one a core"
+    )
+    rollout_length: int = option(256, "steps of each environment an iteration")
+    eval_every: int | None = option(
+        None, "steps between evaluations; 0 never, default a tenth of the run"
+    )
+    eval_episodes: int = option(10, "episodes an evaluation")
+    log_every: int | None = option(
+        None, "steps between lines of metrics; default a 200th of the run"
+    )
+    checkpoint_every: float = option(60.0, "seconds between checkpoints")
+    compile: Literal["auto", "full", "update", "off"] = option(
+        "auto", "what XLA compiles: the whole iteration, the update, or nothing"
+    )
+    device: Literal["cpu", "gpu"] = option("cpu", "where updates run")
+    on_fault: Literal["raise"] = option("raise", "when an environment fails")
+    settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
+
+    def check(self) -> Config:
+        """Return self if it makes sense.
+
+        Raises:
+          UserError: naming the setting.
+        """
+        if self.algorithm not in algorithms.REGISTRY:
+            raise UserError(
+                config.unknown("algorithm", self.algorithm, algorithms.REGISTRY)
+            )
+        expected = algorithms.REGISTRY[self.algorithm][1]
+        if not isinstance(self.settings, expected):
+            raise UserError(
+                f"settings are of {type(self.settings).__module__}, but the algorithm "
+                f"is {self.algorithm!r}"
+            )
+        if not self.env:
+            raise UserError("no environment: pass --env=<name> or a --config preset")
+        least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
+        least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise UserError(f"{name} is {value}; expected at least {bound}")
+        return self
+
+
+class Experiment:
+    """The live objects of one run; a context manager that closes its environments.
+
+    Args:
+      config: of the run.
+      env: what to train on where ``config.env`` is only its description: a callable
+        that makes one environment, or an Env.
+      eval_env: an Env for evaluations, needed where ``env`` is an Env.
+      network: a user's model or builder, see ``nn.user``.
+
+    Attributes:
+      algorithm, source: as in ``algorithm.update(source(seed), seed)``.
+      iterate: the program, ``seed -> metrics``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        env: Callable | Env | None = None,
+        eval_env: Env | None = None,
+        network: Any = None,
+    ):
+        self.config = config.check()
+        self._given = config.env if env is None else env
+        self._eval_env = eval_env
+        self._opened: list[Any] = []
+        with contextlib.ExitStack() as stack:
+            self.env = self._environments(stack, config.num_envs, config.num_workers)
+            settings = schedules.resolve(config.settings, config.steps)
+            kind, _ = algorithms.REGISTRY[config.algorithm]
+            keras.utils.set_random_seed(config.seed)  # weights
+            self.algorithm = kind(settings, self.env.spec, network)
+            self._stack = stack.pop_all()
+
+    def start(self, step: int) -> None:
+        """Open the first episodes and build the program.
+
+        Args:
+          step: environment steps done before: 0, or where a resumed run stopped. Its
+            environments get other seeds, so first episodes are never replayed.
+        """
+        seed = self.config.seed
+        if step:
+            seed = seeds.iteration_seed(seed, step, "environments")
+        self.source = Rollout(
+            self.env, self.algorithm, self.config.rollout_length, seed
+        )
+        self.iterate = program.build(
+            self.source, self.algorithm, self.config.compile, self.config.device
+        )
+
+    def evaluator(self) -> Evaluator:
+        """Greedy evaluation on environments of its own."""
+        episodes = self.config.eval_episodes
+        env = self._eval_env
+        if env is None:
+            if isinstance(self._given, Env):
+                raise UserError(
+                    "env is an Env object, which evaluations would disturb; pass "
+                    "eval_env= too, or eval_every=0"
+                )
+            batch = evaluate.batch_size(episodes, self.config.num_envs)
+            env = self._environments(self._stack, batch, self.config.num_workers)
+        return Evaluator(env, self.algorithm, episodes)
+
+    def named_variables(self) -> dict[str, Any]:
+        """What a checkpoint holds: ``{name: variable}``."""
+        return self.algorithm.named_variables()
+
+    def stop(self) -> None:
+        """Make every environment's step return at once; from any thread."""
+        for env in self._opened:
+            env.stop()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _environments(self, stack, num_envs: int, num_workers: int | None) -> Env:
+        if isinstance(self._given, Env):
+            return self._given
+        if isinstance(num_workers, int):
+            num_workers = min(num_workers, num_envs)
+        env = make_env(
+            self._given, num_envs, num_workers, env_kwargs=self.config.env_kwargs
+        )
+        stack.callback(env.close)
+        self._opened.append(env)
+        return env

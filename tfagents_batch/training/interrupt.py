@@ -1,0 +1,211 @@
+"""Ctrl-C, SIGTERM and SIGUSR1 while a compiled program runs.
+
+Python runs a signal handler only when the running ``tf.function`` returns, seconds
+later, and its default handler then raises in the middle of TensorFlow's error
+conversion. So the handlers here only record. What must happen at once is done by a
+thread that reads the wake-up descriptor, to which the interpreter's C handler writes
+the signal's number whatever the main thread is doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+EXIT_STATUS = 130  # of a process stopped by SIGINT or SIGTERM
+_HOOK_SECONDS = 0.5  # for the hooks of a hard exit
+_CLOSE, _REQUEST = 0, 255  # bytes that no signal has
+
+
+class Interrupts:
+    """Turns signals into requests that a training loop reads between iterations.
+
+        with Interrupts(stop=pool.stop, kill=pool.kill) as interrupts:
+            while not interrupts.requested:
+                iterate()
+
+    The first SIGINT or SIGTERM sets ``requested`` and is acknowledged within moments.
+    If the context is still open after the grace time, ``stop`` is called, which should
+    end the running iteration. A SIGINT after that first signal ends the process with
+    status 130 within a second. SIGUSR1 sets ``checkpoint_requested``.
+
+    Signals can be received in the main thread only; elsewhere, only ``request`` works.
+
+    Args:
+      stop: makes the environments' steps return at once; called from another thread,
+        more than once perhaps.
+      kill: ends child processes without waiting, before a hard exit.
+      grace_seconds: from SIGINT (or ``request``) to ``stop``.
+      term_grace_seconds: from SIGTERM to ``stop``.
+      report: takes a line of text, in another thread; stderr if None.
+
+    Attributes:
+      signal: number of the first signal, None if there was none.
+    """
+
+    def __init__(
+        self,
+        stop: Callable[[], None] | None = None,
+        *,
+        kill: Callable[[], None] | None = None,
+        grace_seconds: float = 10.0,
+        term_grace_seconds: float = 30.0,
+        report: Callable[[str], None] | None = None,
+    ):
+        self.signal: int | None = None
+        self._stop = stop or (lambda: None)
+        self._kill = kill or (lambda: None)
+        self._grace = {signal.SIGTERM: term_grace_seconds}
+        self._default_grace = grace_seconds
+        self._report = report or _report
+        self._requested = False
+        self._checkpoint_requested = False
+        self._deadline: float | None = None
+        self._acknowledged = False
+        self._handlers: dict[int, object] = {}
+        self._previous_fd = -1
+        self._writer: socket.socket | None = None
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop after this iteration."""
+        return self._requested
+
+    @property
+    def checkpoint_requested(self) -> bool:
+        """Whether to save a checkpoint and go on; reading it clears it."""
+        requested, self._checkpoint_requested = self._checkpoint_requested, False
+        return requested
+
+    def request(self) -> None:
+        """Do what a first SIGINT does; from any thread."""
+        self._requested = True
+        self._wake(_REQUEST)
+
+    def __enter__(self) -> Interrupts:
+        reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)  # what the wake-up descriptor must be
+        self._watcher = threading.Thread(
+            target=self._watch, args=(reader,), name="interrupts", daemon=True
+        )
+        self._watcher.start()
+        if threading.current_thread() is threading.main_thread():
+            self._install()
+        if self._requested:
+            self._wake(_REQUEST)
+        return self
+
+    def __exit__(self, *exc) -> None:
+        if self._handlers:
+            self._restore()
+        self._wake(_CLOSE)
+        self._watcher.join(timeout=2.0)  # longer only if a hook hangs: it is a daemon
+        self._writer.close()
+        self._writer = None
+
+    def _install(self) -> None:
+        numbers = {signal.SIGINT: self._note_stop, signal.SIGTERM: self._note_stop}
+        if hasattr(signal, "SIGUSR1"):
+            numbers[signal.SIGUSR1] = self._note_checkpoint
+        self._previous_fd = signal.set_wakeup_fd(
+            self._writer.fileno(), warn_on_full_buffer=False
+        )
+        for number, handler in numbers.items():
+            self._handlers[number] = signal.signal(number, handler)
+
+    def _restore(self) -> None:
+        for number, handler in self._handlers.items():
+            # None: it was not Python that installed it, and Python cannot put it back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._handlers = {}
+        signal.set_wakeup_fd(self._previous_fd)
+
+    def _note_stop(self, number: int, frame) -> None:
+        self._requested = True
+
+    def _note_checkpoint(self, number: int, frame) -> None:
+        self._checkpoint_requested = True
+
+    def _wake(self, byte: int) -> None:
+        writer = self._writer
+        if writer is not None:
+            # Full: the watcher is awake anyway. Closed: nobody is there to wake.
+            with contextlib.suppress(OSError):
+                writer.send(bytes([byte]))
+
+    def _watch(self, reader: socket.socket) -> None:
+        with reader:
+            while True:
+                timeout = None
+                if self._deadline is not None:
+                    timeout = max(1e-3, self._deadline - time.monotonic())
+                reader.settimeout(timeout)
+                try:
+                    numbers = reader.recv(4096)
+                except TimeoutError:
+                    self._deadline = None
+                    self._say("the iteration did not end in time; it is cut short")
+                    _call(self._stop)
+                    continue
+                for number in numbers:
+                    if number == _CLOSE:
+                        return
+                    self._handle(number)
+                if not numbers:  # closed after a hook took too long
+                    return
+
+    def _handle(self, number: int) -> None:
+        if number in (signal.SIGINT, signal.SIGTERM, _REQUEST):
+            self._requested = True
+            if not self._acknowledged:
+                self._acknowledged = True
+                self.signal = None if number == _REQUEST else number
+                grace = self._grace.get(number, self._default_grace)
+                self._deadline = time.monotonic() + grace
+                self._say(
+                    "stopping after this iteration; press Ctrl-C again to stop at once"
+                )
+            elif number == signal.SIGINT:
+                self._exit_now()
+        elif hasattr(signal, "SIGUSR1") and number == signal.SIGUSR1:
+            self._say("saving a checkpoint after this iteration")
+        elif self._previous_fd >= 0:  # somebody else's signal: an event loop's
+            with contextlib.suppress(OSError):
+                os.write(self._previous_fd, bytes([number]))
+
+    def _exit_now(self) -> None:
+        def hooks() -> None:
+            _call(self._stop)
+            _call(self._kill)
+
+        thread = threading.Thread(target=hooks, daemon=True)
+        thread.start()
+        thread.join(_HOOK_SECONDS)
+        show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a bar hides it
+        _report(f"{show_cursor}stopped")
+        os._exit(EXIT_STATUS)
+
+    def _say(self, text: str) -> None:
+        _call(lambda: self._report(text))
+
+
+def _call(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception as error:  # a hook's bug must not end the watcher
+        _report(f"while stopping: {type(error).__name__}: {error}")
+
+
+def _report(text: str) -> None:
+    """Write a line to stderr, unless that would block: nobody may read the pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.name == "nt" or select.select([], [2], [], 0)[1]:
+            below_bar = "\n" if os.isatty(2) else ""
+            os.write(2, f"{below_bar}{text}\n".encode())

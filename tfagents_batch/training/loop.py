@@ -1,0 +1,189 @@
+"""The training loop: phases on clocks around one compiled program."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.errors import EnvError, Stopped
+from tfagents_batch.schedules import Every, EverySeconds
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.interrupt import Interrupts
+
+# Means over the episodes of an interval: (sum, count) that programs return.
+EPISODES = {
+    "episode/return_mean": ("episode/return_sum", "episode/count"),
+    "episode/length_mean": ("episode/length_sum", "episode/count"),
+}
+
+
+class Interval:
+    """Metrics since the last line: means over iterations, episode by episode."""
+
+    def __init__(self):
+        self._sums: dict[str, float] = defaultdict(float)
+        self._counts: dict[str, int] = defaultdict(int)
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def add(self, metrics: dict[str, Any]) -> None:
+        for name, value in metrics.items():
+            value = np.asarray(value)
+            if value.ndim:
+                self._vectors[name] = value
+            else:
+                self._sums[name] += float(value)
+                self._counts[name] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """Means by name; of vectors the newest; what had no episode is left out."""
+        special = {name for pair in EPISODES.values() for name in pair}
+        summary: dict[str, Any] = {
+            name: total / self._counts[name]
+            for name, total in self._sums.items()
+            if name not in special
+        }
+        for name, (total, count) in EPISODES.items():
+            if self._sums.get(count):
+                summary[name] = self._sums[total] / self._sums[count]
+        return summary | self._vectors
+
+
+class Loop:
+    """Trains an experiment until its steps are done or somebody asks to stop.
+
+    Args:
+      experiment: of the run, its variables restored if it is a resumed one.
+      interrupts: says when to stop and when to save.
+      write: ``(metrics, step)``, takes a line of metrics.
+      save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
+      progress: ``(step, metrics)``, called after every iteration.
+      state: of the checkpoint that is resumed.
+
+    Attributes:
+      step: environment steps done.
+      latest: the newest value of every scalar metric.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        interrupts: Interrupts,
+        write: Callable[[dict, int], None],
+        save: Callable[[int, dict, dict], bool],
+        progress: Callable[[int, dict], None],
+        state: dict | None = None,
+    ):
+        config = experiment.config
+        self.experiment = experiment
+        self._interrupts = interrupts
+        self._write = write
+        self._save = save
+        self._progress = progress
+        state = state or {}
+        self.step = state.get("step", 0)
+        self.best = state.get("best")
+        self._trained_seconds = state.get("trained_seconds", 0.0)
+        self.latest: dict[str, Any] = {}
+        self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
+        self._should_log = Every(_default(config.log_every, config.steps // 200))
+        for name, clock in self._clocks().items():
+            if name in state:
+                clock.restore(state[name])
+        self._should_save = EverySeconds(config.checkpoint_every)
+        self._should_save()
+        self._saved: int | None = state.get("step")
+        self._evaluate = experiment.evaluator() if self._should_evaluate.n else None
+
+    def run(self) -> bool:
+        """Train.
+
+        Returns:
+          True when the steps are done, False when a stop was asked for.
+
+        Raises:
+          EnvError: after a checkpoint; the iteration in which it happened is void.
+        """
+        steps = self.experiment.config.steps
+        self.experiment.start(self.step)
+        interval, since, started = Interval(), self.step, self._trained_seconds
+        try:
+            while self.step < steps and not self._interrupts.requested:
+                interval.add(self._iterate())
+                done = self.step >= steps
+                if self._should_log(self.step) or done:
+                    seconds = self._trained_seconds - started
+                    speed = (self.step - since) / max(seconds, 1e-9)
+                    counters = getattr(self.experiment.env, "metrics", dict)()
+                    counters |= {"time/env_steps_per_second": speed}
+                    self._log(interval.summary() | counters)
+                    interval = Interval()
+                    since, started = self.step, self._trained_seconds
+                self._progress(self.step, self.latest)
+                if self._evaluate and (self._should_evaluate(self.step) or done):
+                    self._evaluation()
+                if self._interrupts.checkpoint_requested or self._should_save():
+                    self._checkpoint()
+        except Stopped:
+            pass
+        except EnvError:
+            self._checkpoint()
+            raise
+        self._checkpoint()
+        return self.step >= steps
+
+    def _iterate(self) -> dict[str, Any]:
+        config, experiment = self.experiment.config, self.experiment
+        seed = tf.constant(seeds.iteration_seed(config.seed, self.step), tf.int32)
+        begin = time.perf_counter()
+        metrics = experiment.iterate(seed)
+        metrics = {name: value.numpy() for name, value in metrics.items()}
+        self._trained_seconds += time.perf_counter() - begin
+        self.step = int(experiment.algorithm.step.numpy())
+        return metrics
+
+    def _evaluation(self) -> None:
+        seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
+        begin = time.perf_counter()
+        result = self._evaluate(seed)
+        self._log(
+            {
+                "eval/return_mean": result.mean_return,
+                "eval/return_std": result.std_return,
+                "eval/length_mean": float(result.lengths.mean()),
+                "eval/episodes": result.episodes,
+                "time/eval_seconds": time.perf_counter() - begin,
+            }
+        )
+        if self.best is None or result.mean_return > self.best:
+            self.best = result.mean_return
+            self._checkpoint(best=True)
+
+    def _log(self, metrics: dict[str, Any]) -> None:
+        metrics |= {"time/elapsed_seconds": self._trained_seconds}
+        self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
+        self._write(metrics, self.step)
+
+    def _checkpoint(self, best: bool = False) -> None:
+        if self._saved == self.step:
+            return
+        state = {name: clock.state() for name, clock in self._clocks().items()}
+        state |= {
+            "step": self.step,
+            "best": self.best,
+            "trained_seconds": self._trained_seconds,
+        }
+        if self._save(self.step, state, {"best": best}):
+            self._saved = self.step
+
+    def _clocks(self) -> dict[str, Every]:
+        return {"evaluate": self._should_evaluate, "log": self._should_log}
+
+
+def _default(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -1,0 +1,92 @@
+"""One iteration as one program: collect, then update unless a fault voids it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfagents_batch.envs.function import function
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm, Metrics, Source
+from tfagents_batch.ops import masked
+from tfagents_batch.types import Trajectory
+
+Program = Callable[[tf.Tensor], Metrics]
+
+
+def build(
+    source: Source, algorithm: Algorithm, compile: str = "auto", device: str = "cpu"
+) -> Program:
+    """Join a source and an algorithm.
+
+    Args:
+      source, algorithm: as in ``algorithm.update(source(seed), seed)``.
+      compile: "full", "update", "off" or "auto": what XLA compiles.
+      device: "cpu" or "gpu", where updates run.
+
+    Returns:
+      A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
+      and statistics stay as they were; environments that failed raise ``EnvError``
+      when the program has returned.
+
+    Raises:
+      UserError: if the device or the way to compile is not to be had.
+    """
+    if compile == "full" and not source.compilable:
+        raise UserError(
+            "--compile=full needs environments that run under XLA; these are stepped "
+            "through the portable route: use --compile=update or auto"
+        )
+    if device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")
+    compiled = compile in ("full", "update") or (
+        compile == "auto" and algorithm.compilable
+    )
+    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+
+    @tf.function(jit_compile=compiled, autograph=False)
+    def update(trajectory, seed):
+        return algorithm.update(trajectory, seed)
+
+    @function(autograph=False)
+    def iterate(seed):
+        with tf.device("/CPU:0"):
+            metrics = dict(source.collect(seed))
+            trajectory = source(seed)
+        with tf.device(place):
+            learn = update.get_concrete_function(
+                *tf.nest.map_structure(_spec, (trajectory, seed))
+            )
+            skip = {name: _zeros(x) for name, x in learn.structured_outputs.items()}
+            ok = source.ok()
+            learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
+        return metrics | source.feedback(learned) | episodes(trajectory)
+
+    return iterate
+
+
+def episodes(trajectory: Trajectory) -> Metrics:
+    """Sums over the episodes that ended in a trajectory, and what was collected.
+
+    Returns:
+      ``episode/count``, ``episode/return_sum``, ``episode/length_sum``, and
+      ``env/masked``, the share of transitions that do not count.
+    """
+    steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
+    ended = steps.last & steps.valid
+    length = tf.cast(steps.info["episode_length"], tf.float32)
+    return {
+        "episode/count": tf.reduce_sum(tf.cast(ended, tf.float32)),
+        "episode/return_sum": masked.sum(steps.info["episode_return"], ended),
+        "episode/length_sum": masked.sum(length, ended),
+        "env/masked": 1 - tf.reduce_mean(tf.cast(trajectory.mask, tf.float32)),
+    }
+
+
+def _spec(x: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def _zeros(spec) -> tf.Tensor:
+    return tf.zeros(spec.shape, spec.dtype)
