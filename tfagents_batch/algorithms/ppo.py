@@ -157,7 +157,7 @@ class PPO(tf.Module):
         )
         target = advantage + value[:-1]
         batch = Batch(
-            nest.map(lambda x: x[:-1], seen),
+            nest.map(lambda x: x[:-1], seen._replace(info={})),
             nest.map(lambda x: _without_nan(x, mask), trajectory.action),
             trajectory.behavior["log_prob"],
             trajectory.behavior["policy"],

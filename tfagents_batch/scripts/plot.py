@@ -73,7 +73,7 @@ def draw(bands: dict, metric: str, thresholds: Sequence[float], out: str) -> Non
             'plots need matplotlib: pip install "tfagents_batch[plot]"'
         ) from None
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(
         1, len(bands), figsize=(5 * len(bands), 3.5), squeeze=False
@@ -90,6 +90,7 @@ def draw(bands: dict, metric: str, thresholds: Sequence[float], out: str) -> Non
         runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
         axis.set_title(f"{name} ({runs})", fontsize=10)
         axis.set_xlabel("environment steps")
+        axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         axis.set_ylabel(metric)
         axis.grid(alpha=0.3)
     figure.tight_layout()

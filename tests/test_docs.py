@@ -1,0 +1,70 @@
+"""What the documents say is what the code does."""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tfagents_batch import config
+from tfagents_batch.algorithms import ppo
+
+ROOT = pathlib.Path(__file__).parents[1]
+MARKER = "<!-- table of tfagents_batch.algorithms.ppo.Config -->"
+
+
+def settings(value, prefix=""):
+    """``(name, default, help)`` of every setting, nested ones too."""
+    plain = config.to_dict(value)
+    for field in dataclasses.fields(value):
+        current = getattr(value, field.name)
+        if dataclasses.is_dataclass(current) and isinstance(plain[field.name], dict):
+            yield from settings(current, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, plain[field.name], field.metadata["help"]
+
+
+def test_the_page_of_ppo_lists_every_setting_with_its_default():
+    table = ["| setting | default | |", "|---|---|---|"]
+    table += [f"| `{n}` | {d} | {h} |" for n, d, h in settings(ppo.Config())]
+    page = (ROOT / "docs/algorithms/ppo.md").read_text()
+    expected = MARKER + "\n\n" + "\n".join(table) + "\n"
+    assert expected in page, f"the table should read:\n{expected}"
+
+
+def test_the_page_of_ppo_explains_every_metric_of_an_update():
+    page = (ROOT / "docs/algorithms/ppo.md").read_text()
+    for name in ppo.METRICS:
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def python_blocks():
+    text = (ROOT / "README.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_python_of_the_readme_runs(number, tmp_path):
+    blocks = python_blocks()
+    assert len(blocks) == 3
+    # As printed, but for a shorter training and a task without Box2D.
+    code = re.sub(r"steps=[\d_]+", "steps=500, eval_every=0", blocks[number])
+    code = code.replace("LunarLander-v3", "CartPole-v1")
+    header = "import keras\nimport tensorflow as tf\nimport tfagents_batch as tfb\n"
+    (tmp_path / "readme.py").write_text(header + code)
+    done = subprocess.run(
+        [sys.executable, "readme.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
