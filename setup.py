@@ -30,6 +30,8 @@ TOOLS = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.5",
     "ruff>=0.12",
+    "tensorflow-probability>=0.25",  # the oracle of our distributions, with Keras 2
+    "tf-keras>=2.21,<2.22",
 ]
 IN_DEV = ("gym", "atari", "mujoco", "box2d", "envpool", "dm", "video", "plot")
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
@@ -44,7 +46,7 @@ setup(
     packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
     python_requires=">=3.11,<3.14",
     install_requires=[
-        "tensorflow>=2.21,<2.23",
+        "tensorflow>=2.21,<2.22",  # a release is taken in when the tests passed on it
         "keras>=3.13.2",  # older ones execute code when a model file is loaded
         "gymnasium>=1.2,<2",
         "numpy>=1.26",

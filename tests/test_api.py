@@ -1,5 +1,6 @@
 import json
 import pathlib
+import random
 
 import gymnasium
 import keras
@@ -10,7 +11,7 @@ import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import checkpoint
+from tfagents_batch.training import checkpoint, runs
 from tfagents_batch.training.logger import read_events, read_metrics
 
 SMALL = {
@@ -23,6 +24,11 @@ SMALL = {
     "compile": "off",
     "settings": {"epochs": 1, "minibatch_size": 50},
 }
+
+
+def read_config(run):
+    path = pathlib.Path(run.logdir) / "config.json"
+    return json.loads(path.read_text())["config"]
 
 
 def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
@@ -40,7 +46,8 @@ def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
     assert result.mean_return > 5
 
 
-def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path):
+@pytest.mark.parametrize("compile", ["off", "update"])
+def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compile):
     def lines(**options):
         run = tfb.train(
             "ppo", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options}
@@ -52,9 +59,10 @@ def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path):
         ]
 
     options = {"num_envs": 4, "eval_every": 200, "eval_episodes": 4}
+    options |= {"compile": compile}
     expected = lines(num_workers=1, **options)
     assert len(expected) >= 3
-    for workers in (2, 4, 0):
+    for workers in (2, 4, 0) if compile == "update" else (2,):
         assert lines(num_workers=workers, **options) == expected
     assert lines(num_workers=2, seed=1, **options) != expected
 
@@ -101,7 +109,10 @@ class TestUserCode:
         return keras.Sequential([keras.layers.Dense(8, "tanh")])
 
     def train(self, tmp_path, **options):
-        return tfb.train("ppo", logdir=tmp_path, **(SMALL | options))
+        options = SMALL | options
+        if not callable(options["env"]) and not isinstance(options["env"], str):
+            del options["num_workers"]
+        return tfb.train("ppo", logdir=tmp_path, **options)
 
     def test_a_function_that_makes_an_environment_has_to_be_passed_again(
         self, tmp_path
@@ -164,13 +175,20 @@ class TestUserCode:
         ({"resume": "nowhere"}, "nowhere"),
         ({"resume": "nowhere", "config": "cartpole"}, "resume takes its"),
         ({"resume": "nowhere", "seed": 3}, "seed cannot change"),
+        ({"env": "CartPole-v1", "seed": 2**31}, "seed is 2147483648"),
+        ({"env": "CartPole-v1", "checkpoint_every": -1.0}, "checkpoint_every is -1"),
+        ({"env": "CartPole-v1", "settings": {"minibatch_size": 0}}, "minibatch_size"),
+        ({"env": "CartPole-v1", "env_kwargs": {"foo": 1}}, "env_kwargs.*foo"),
+        ({"env": [CountingEnv] * 2, "num_envs": 3}, "num_envs cannot be chosen"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_leaves_no_folder(
     tmp_path, arguments, message
 ):
+    if "resume" not in arguments:
+        arguments = arguments | {"logdir": tmp_path / "logs"}
     with pytest.raises(UserError, match=message):
-        tfb.train(logdir=tmp_path / "logs", **arguments)
+        tfb.train(**arguments)
     assert not (tmp_path / "logs").exists()
 
 
@@ -202,7 +220,79 @@ def test_a_gymnasium_wrapper_is_an_environment_like_any_other(tmp_path):
 def test_a_config_object_is_a_preset_too(tmp_path):
     from tfagents_batch.training.experiment import Config
 
-    config = Config(env="CartPole-v1", settings=ppo.Config(epochs=3))
+    config = Config(env="CartPole-v1", settings=ppo.Config(epochs=3, gamma=0.9))
     run = tfb.train(config=config, logdir=tmp_path, **SMALL)
-    data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
-    assert data["config"]["settings"]["epochs"] == 1
+    settings = read_config(run)["settings"]
+    assert (settings["epochs"], settings["gamma"]) == (1, 0.9)
+
+
+class TestResume:
+    def test_options_that_change_are_kept_for_the_next_resume(self, tmp_path):
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        tfb.train(resume=run.logdir, steps=600)
+        assert read_config(run)["steps"] == 600
+        events = read_events(run.logdir)
+        changed = [event["changed"] for event in events if event["event"] == "options"]
+        assert changed == [{"steps": [300, 600]}]
+
+    def test_fewer_steps_than_the_run_has_are_refused(self, tmp_path):
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        with pytest.raises(UserError, match=r"steps is 100, but the run has \d+"):
+            tfb.train(resume=run.logdir, steps=100)
+
+    def test_another_environment_is_refused(self, tmp_path):
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        with pytest.raises(UserError, match="'CartPole-v1', not on 'Acrobot-v1'"):
+            tfb.train(resume=run.logdir, steps=600, env="Acrobot-v1")
+
+    def test_a_folder_in_use_is_refused(self, tmp_path):
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        with (
+            runs.lock(run.logdir),
+            pytest.raises(UserError, match=r"in use|another process"),
+        ):
+            tfb.train(resume=run.logdir, steps=600)
+
+
+def test_a_folder_cannot_make_us_import_code(tmp_path):
+    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
+    path = pathlib.Path(run.logdir) / "config.json"
+    data = json.loads(path.read_text())
+    data["config"]["env"] = f"{evil}:make"
+    path.write_text(json.dumps(data))
+    for use in (tfb.evaluate, lambda folder: tfb.train(resume=folder, steps=600)):
+        with pytest.raises(UserError, match="your own code"):
+            use(run.logdir)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.random()
+    random.seed(1)
+    np.random.seed(1)
+    tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+    assert (random.random(), np.random.random()) == expected
+
+
+def test_a_list_of_functions_is_a_batch_and_is_evaluated(tmp_path):
+    def make(length):
+        return lambda: CountingEnv(length=length)
+
+    options = {k: v for k, v in SMALL.items() if k not in ("num_envs", "num_workers")}
+    options |= {"eval_every": 200, "eval_episodes": 10}
+    envs = [make(5)] * 3
+    run = tfb.train(env=envs, num_workers=0, logdir=tmp_path, **options)
+    assert run.metrics["eval/return_mean"] == 15
+    assert read_config(run)["num_envs"] == 3
+
+
+def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path):
+    options = SMALL | {"env_kwargs": {"sutton_barto_reward": True}}
+    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+    assert tfb.evaluate(run.logdir, 2).mean_return < 0  # -1 at the end
+    result = tfb.evaluate(run.logdir, 2, env_kwargs={"sutton_barto_reward": False})
+    assert result.mean_return > 5

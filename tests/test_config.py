@@ -384,3 +384,39 @@ def test_configs_need_no_tensorflow():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
     )
     assert result.stdout == "False\n", result.stderr
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounded:
+    count: int = config.option(1, "x", least=1)
+    share: float | None = config.option(None, "x", above=0, most=1)
+    sizes: tuple[int, ...] = config.option((1,), "x", least=1)
+    rate: Schedule = config.option(Constant(1.0), "x", least=0)
+    inner: Settings = config.option(Settings(), "x")
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"count": 0}, "a.count is 0; expected at least 1"),
+        ({"count": 1.5}, "a.count is 1.5; expected a whole number"),
+        ({"share": 0.0}, "a.share is 0.0; expected more than 0 and at most 1"),
+        ({"share": 1.5}, "a.share is 1.5; expected more than 0 and at most 1"),
+        ({"share": float("nan")}, "a.share is nan; expected a number"),
+        ({"sizes": (3, 0)}, "a.sizes is 3,0; expected at least 1"),
+        ({"rate": -1}, "a.rate is -1; expected at least 0"),
+        ({"rate": "linear(1, -1)"}, "a.rate is linear(1, -1); expected at least 0"),
+        ({"rate": "piecewise(0: 1, 5: -1)"}, "expected at least 0"),
+        ({"inner": 3}, "a.inner is 3; expected a "),
+    ],
+)
+def test_check_names_what_is_out_of_bounds(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        config.check(Bounded(**values), "a.")
+
+
+def test_check_keeps_what_is_right_as_its_type_says():
+    checked = config.check(Bounded(count=2.0, share=1, sizes=[3], rate=2))
+    assert checked == Bounded(2, 1.0, (3,), Constant(2.0))
+    assert isinstance(checked.count, int) and isinstance(checked.share, float)
+    assert config.check(Bounded()) == Bounded()

@@ -15,7 +15,7 @@ import keras
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs.registry import describe, needs_user_code
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import EnvError, SaveError, TrainingError, UserError
 from tfagents_batch.interfaces import Env
 from tfagents_batch.training import checkpoint, runs
 from tfagents_batch.training import evaluate as evaluation
@@ -55,7 +55,7 @@ def train(
     *,
     config: str | Config | None = None,
     settings: dict[str, Any] | Any = None,
-    logdir: str | os.PathLike = "logs",
+    logdir: str | os.PathLike | None = None,
     resume: str | os.PathLike | None = None,
     network: keras.Model | Callable | None = None,
     eval_env: Env | None = None,
@@ -70,37 +70,40 @@ def train(
     Args:
       algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
         ``config`` is given.
-      env: environment name, a function that makes one ``gymnasium.Env``, or an
-        ``Env`` (then pass ``eval_env`` too, or ``eval_every=0``).
+      env: environment name, a function that makes one ``gymnasium.Env``, a list of
+        such functions, or an ``Env`` (then pass ``eval_env`` too, or
+        ``eval_every=0``).
       config: name of a preset, or an experiment's Config.
       settings: of the algorithm; its Config, or a dict of what differs from the
         preset or the defaults.
-      logdir: root folder of the runs.
+      logdir: root folder of the runs; "logs" if None.
       resume: a run's folder; its newest checkpoint goes on. Everything comes from
-        that folder but ``RESUMABLE`` options and, where the run used your own code,
-        ``env`` and ``network``.
+        that folder but ``RESUMABLE`` options, which are written to it, and, where the
+        run used your own code, ``env`` and ``network``.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
       eval_env: for evaluations, where ``env`` is an Env.
       **options: any other field of ``training.experiment.Config``.
 
     Raises:
-      UserError: for anything that cannot be used, before a process is started.
+      UserError: for anything that cannot be used, before there is a folder.
       EnvError: if an environment failed; a checkpoint was written first.
+      TrainingError: if gradients are not finite any more.
+      SaveError: if the last checkpoint could not be written.
     """
     if resume is not None:
-        if algorithm or config or settings:
+        if algorithm or config or settings or logdir:
             raise UserError(
-                "resume takes its algorithm, config and settings from the run's "
-                f"folder; only {', '.join(RESUMABLE)} may change"
+                "resume takes its algorithm, config, settings and logdir from the "
+                f"run's folder; only {', '.join(RESUMABLE)} may change"
             )
         return _resume(resume, env, network, eval_env, options)
+    options = _sized(env, options)
     resolved = resolve(algorithm, env, config, settings, options).check()
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
-        folder = runs.create(
-            logdir, name, resolved.seed, _to_text(resolved, env, network)
-        )
+        text = _to_text(resolved, resolved.env if env is None else env, network)
+        folder = runs.create(logdir or "logs", name, resolved.seed, text)
         with runs.lock(folder):
             return _run(experiment, folder)
 
@@ -111,6 +114,7 @@ def evaluate(
     *,
     checkpoint: str | int = "newest",
     env: str | Callable | Env | None = None,
+    env_kwargs: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
 ) -> evaluation.Evaluation:
@@ -121,6 +125,7 @@ def evaluate(
       episodes: to play.
       checkpoint: "newest", "best" or a step.
       env: play here instead; needed if the run was trained on your own code.
+      env_kwargs: of the environment; those of the run if that is what is played.
       network: needed again if the run had one.
       seed: of the environments.
 
@@ -133,14 +138,12 @@ def evaluate(
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
     batch = evaluation.batch_size(episodes, saved.num_envs)
-    workers = (
-        saved.num_workers
-        if saved.num_workers is None
-        else min(saved.num_workers, batch)
-    )
-    saved = dataclasses.replace(saved, num_envs=batch, num_workers=workers)
-    if isinstance(env, str):
-        saved = dataclasses.replace(saved, env=env)
+    changes: dict[str, Any] = {"num_envs": batch, "seed": seed, "eval_every": 0}
+    if isinstance(env, str) and env != saved.env:
+        changes |= {"env": env, "env_kwargs": {}}
+    if env_kwargs is not None:
+        changes["env_kwargs"] = env_kwargs
+    saved = dataclasses.replace(saved, **changes)
     with Experiment(saved, _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         evaluator = evaluation.Evaluator(experiment.env, experiment.algorithm, episodes)
@@ -190,6 +193,11 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
     run = runs.open_run(folder)
     saved, user = _from_text(run.config_text)
     _need(user, env, network, saved)
+    if isinstance(env, str) and env != saved.env:
+        raise UserError(
+            f"the run was trained on {saved.env!r}, not on {env!r}; start a new run "
+            "for another environment"
+        )
     resolved = config.replace(saved, options).check()
     with (
         runs.lock(run.folder),
@@ -202,7 +210,21 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
             damaged.append({"kind": kind, **fields})
 
         variables = experiment.named_variables()
-        _, state = checkpoint.load(run.folder, variables, on_event=note)
+        step, state = checkpoint.load(run.folder, variables, on_event=note)
+        if "steps" in options and resolved.steps <= step:
+            raise UserError(
+                f"steps is {resolved.steps}, but the run has {step} already; ask for "
+                "more to go on"
+            )
+        changed = {
+            name: [getattr(saved, name), getattr(resolved, name)]
+            for name in options
+            if getattr(saved, name) != getattr(resolved, name)
+        }
+        if changed:  # so that the next resume knows
+            text = _to_text(resolved, env, network, user)
+            runs.write_atomic(run.folder / "config.json", text)
+            damaged.append({"kind": "options", "changed": changed})
         return _run(experiment, run.folder, state, damaged)
 
 
@@ -222,22 +244,33 @@ def _run(
         interrupts = stack.enter_context(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
+        if state:
+            console.message(f"going on from step {start:,} of {folder}")
         for event in events:
             logger.event(**event)
-            console.message(f"warning: {event}")
+            if event["kind"] == "checkpoint_damaged":
+                console.message(
+                    f"warning: the checkpoint of step {event['step']:,} is damaged "
+                    f"({event['reason']}); an older one is taken"
+                )
 
         def save(step: int, state: dict, metadata: dict) -> bool:
             variables = experiment.named_variables()
             try:
                 checkpoint.save(folder, step, variables, state, metadata=metadata)
-            except checkpoint.SaveError as error:  # a full disk ends no training
+            except SaveError as error:  # a full disk ends no training
                 console.message(f"warning: {error}; will try again")
                 logger.event("checkpoint_failed", step=step, reason=str(error))
                 return False
             return True
 
         loop = Loop(experiment, interrupts, logger.write, save, console.update, state)
-        finished = loop.run()
+        try:
+            finished = loop.run()
+        except (EnvError, TrainingError, UserError, SaveError) as error:
+            kind = type(error).__name__
+            logger.event("failed", loop.step, error=kind, text=str(error))
+            raise
         logger.event("finished" if finished else "stopped", step=loop.step)
     return Run(str(folder), loop.step, loop.latest, finished)
 
@@ -247,10 +280,29 @@ def _object(env: Any) -> Callable | Env | None:
     return None if isinstance(env, str) else env
 
 
-def _to_text(resolved: Config, env: Any, network: Any) -> str:
+def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options, with the batch of environments that are given one by one or made."""
+    if isinstance(env, Env):
+        size, fixed = env.spec.num_envs, ("num_envs", "num_workers", "env_kwargs")
+    elif isinstance(env, (list, tuple)):
+        size, fixed = len(env), ("num_envs",)
+    else:
+        return options
+    for name in fixed:
+        if name in options and (name != "num_envs" or options[name] != size):
+            raise UserError(
+                f"{name} cannot be chosen for environments that are passed as "
+                f"{type(env).__name__}, {size} of them"
+            )
+    return options | {"num_envs": size}
+
+
+def _to_text(
+    resolved: Config, env: Any, network: Any, user: dict[str, Any] | None = None
+) -> str:
     """config.json: the config, and what of the user's own code a run needs again."""
-    user = {
-        "env": resolved.env if needs_user_code(env or resolved.env) else None,
+    user = user or {
+        "env": resolved.env if needs_user_code(env) else None,
         "network": describe(network) if network is not None else None,
     }
     data = {"schema": 1, "config": config.to_dict(resolved), "user_code": user}
@@ -277,7 +329,10 @@ def _from_text(text: str) -> tuple[Config, dict[str, str | None]]:
     settings = config.from_dict(
         algorithms.REGISTRY[algorithm][1], plain.pop("settings", {})
     )
-    return dataclasses.replace(config.from_dict(Config, plain), settings=settings), user
+    saved = dataclasses.replace(config.from_dict(Config, plain), settings=settings)
+    if needs_user_code(saved.env):  # whatever the file says of it
+        user = user | {"env": saved.env}
+    return saved, user
 
 
 def _need(user: dict[str, str | None], env: Any, network: Any, saved: Config) -> None:

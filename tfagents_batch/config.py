@@ -41,6 +41,7 @@ from tfagents_batch.fields import to_plain as to_dict
 from tfagents_batch.suggest import unknown
 
 __all__ = [
+    "check",
     "define_flags",
     "from_dict",
     "from_json",
@@ -58,14 +59,24 @@ __all__ = [
 Config = TypeVar("Config")
 
 
-def option(default: Any, help: str) -> Any:
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+) -> Any:
     """A field of a config.
 
     Args:
       default: its value; dicts and lists are copied for every config.
       help: one line: what it is, and its unit.
+      least, most, above: what ``check`` demands: at least, at most, more than. They
+        hold for every number of a tuple and every value of a schedule, not for None.
     """
-    metadata = {"help": help}
+    bounds = {"least": least, "most": most, "above": above}
+    metadata = {"help": help, **{k: v for k, v in bounds.items() if v is not None}}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -93,6 +104,35 @@ def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
       UserError: for an unknown name or a value of the wrong type.
     """
     return _replace(cls(), data, "")
+
+
+def check(config: Config, path: str = "") -> Config:
+    """The config, each value as its type keeps it (a number as a schedule, ...).
+
+    A nested config is only checked for its class; it may have a ``check`` of its own.
+
+    Args:
+      config: to check.
+      path: in front of the names in errors: "network.".
+
+    Raises:
+      UserError: for a value of the wrong type or out of its field's bounds.
+    """
+    hints = typing.get_type_hints(type(config))
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        name, hint = path + field.name, hints[field.name]
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(hint):
+            if not isinstance(value, hint):
+                wanted = f"{hint.__module__}.{hint.__qualname__}"
+                raise UserError(f"{name} is {value!r}; expected a {wanted}")
+        elif hint is not Any:
+            value = changes[field.name] = _checked(fields.kind(hint), value, name)
+            complaint = fields.out_of_bounds(value, field.metadata)
+            if complaint:
+                raise UserError(f"{name} is {fields.to_text(value)}; {complaint}")
+    return dataclasses.replace(config, **changes)
 
 
 def to_json(config: Any) -> str:

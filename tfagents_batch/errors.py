@@ -77,3 +77,14 @@ class ProtocolError(EnvError):
 
 class Stopped(Exception):
     """Stepping ended because the process was asked to stop; not an error."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on, for example because no gradient is finite any more."""
+
+
+class SaveError(OSError):
+    """A checkpoint could not be written, for example because the disk is full.
+
+    Nothing is left of it, earlier ones are whole, and saving may be tried again.
+    """

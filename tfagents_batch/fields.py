@@ -10,10 +10,11 @@ import dataclasses
 import json
 import math
 import numbers
+import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -103,6 +104,40 @@ def to_text(value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return str(value)
+
+
+def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
+    """What a checked value should have been, if it is not within bounds.
+
+    Args:
+      value: None, a number, a tuple of them or a schedule; others have no bounds.
+      bounds: any of "least", "most" and "above".
+    """
+    compare = {
+        "least": (operator.ge, "at least"),
+        "above": (operator.gt, "more than"),
+        "most": (operator.le, "at most"),
+    }
+    given = {name: bounds[name] for name in compare if name in bounds}
+    if all(
+        compare[k][0](x, bound) for x in _numbers(value) for k, bound in given.items()
+    ):
+        return None
+    demands = [f"{compare[name][1]} {bound}" for name, bound in given.items()]
+    return f"expected {' and '.join(demands)}"
+
+
+def _numbers(value: Any) -> Sequence[float]:
+    """Every number a value stands for; a schedule is never outside of its own."""
+    if isinstance(value, schedules.Constant):
+        return [value.value]
+    if isinstance(value, schedules.Linear):
+        return [value.start, value.end]
+    if isinstance(value, schedules.Piecewise):
+        return [x for _, x in value.points]
+    if isinstance(value, (tuple, list)):
+        return value
+    return [] if value is None else [value]
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")

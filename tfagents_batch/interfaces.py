@@ -22,6 +22,11 @@ class Env(Protocol):
 
     A state is used once: process-backed environments keep theirs behind an int32
     token that orders the calls, and a stale token is refused.
+
+    Optional are an attribute ``compilable`` (bool, false without it: may ``init`` and
+    ``step`` run under XLA?) and the members of ``ManagedEnv``, each on its own: without
+    ``check`` there is nothing to raise, without ``stop`` a program runs to its end,
+    without ``metrics`` there are no counters.
     """
 
     spec: EnvSpec
@@ -46,6 +51,28 @@ class Env(Protocol):
 
     def ok(self, state: State) -> tf.Tensor:
         """bool ``[]``: false after a stop, or a fault that voids the iteration."""
+
+
+@runtime_checkable
+class ManagedEnv(Env, Protocol):
+    """An environment that holds more than tensors: processes, devices, connections."""
+
+    def check(self) -> None:
+        """Called when a program has returned; not from within a graph.
+
+        Raises:
+          EnvError: the fault that ``ok`` could only flag, if there was one.
+          Stopped: if ``stop`` ended the program.
+        """
+
+    def stop(self) -> None:
+        """Make every step return at once, ``ok`` false; from any thread, and often."""
+
+    def close(self) -> None:
+        """Free everything; whoever made the environment calls it, maybe twice."""
+
+    def metrics(self) -> dict[str, float]:
+        """Counters of the interval since the last call, ``{"group/name": number}``."""
 
 
 @runtime_checkable
@@ -87,7 +114,13 @@ class ActorCriticHeads(NamedTuple):
 
 
 class Network(Protocol):
-    """A keras.Model over observations that keeps recurrent state outside itself."""
+    """A keras.Model over observations that keeps recurrent state outside itself.
+
+    Attributes:
+      convolves: whether a convolution is among its operations.
+    """
+
+    convolves: bool
 
     def initial_state(self, batch: int) -> Nest:
         """State of ``batch`` rows before their first step; ``()`` if feed-forward."""
@@ -97,6 +130,9 @@ class Network(Protocol):
 
     def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
         """Heads of ``[T, B, ...]`` steps; the state is reset where ``first``."""
+
+    def extra_loss(self) -> tf.Tensor:
+        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
 
 
 @runtime_checkable
@@ -121,24 +157,50 @@ class Actor(Protocol):
 
 @runtime_checkable
 class Algorithm(Actor, Protocol):
-    """A tf.Module that learns from trajectories; final, never subclassed."""
+    """A tf.Module that learns from trajectories; final, never subclassed.
+
+    It is made by ``(config, spec, network=None)``. Its frozen config has a method
+    ``check() -> Config``, which raises ``UserError`` and needs no environment.
+
+    Attributes:
+      config: its settings, checked.
+      step: int64 ``[]`` variable, transitions trained on; ``update`` advances it, and
+        it is what a run counts and schedules follow.
+      compilable: does XLA make ``update`` faster? False also where it cannot.
+    """
 
     config: Any
+    step: tf.Variable
+    compilable: bool
 
     def update(self, trajectory: Trajectory, seed) -> Metrics:
         """Do all gradient work of one trajectory; means are over its mask."""
 
+    def named_variables(self) -> dict[str, Any]:
+        """All state, ``{name: variable}``, named alike in every process: what a
+        checkpoint holds."""
+
 
 @runtime_checkable
 class Source(Protocol):
-    """A tf.Module that makes trajectories; its variables hold where it stands."""
+    """A tf.Module that makes trajectories; its variables hold where it stands.
 
-    compilable: bool  # may it run under XLA?
+    Attributes:
+      compilable: may it run under XLA?
+    """
+
+    compilable: bool
 
     def collect(self, seed) -> Metrics:
         """Called once a program, before the sampling; a no-op for on-policy sources."""
 
     def __call__(self, seed) -> Trajectory: ...
+
+    def ok(self) -> tf.Tensor:
+        """bool ``[]``: false if the trajectory just made is void and not learned from.
+
+        Read in the same program, after the call.
+        """
 
     def feedback(self, metrics: Metrics) -> Metrics:
         """Take what the source wants from an update's metrics; return the rest."""

@@ -1,4 +1,4 @@
-import dataclasses
+import re
 
 import keras
 import numpy as np
@@ -6,51 +6,21 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import interfaces, nest
-from tfagents_batch.algorithms import REGISTRY, ppo
-from tfagents_batch.schedules import Linear
-from tfagents_batch.types import TimeStep, Trajectory
-
-T, B = 12, 4
+from tests.algorithms.cases import B, T, collect
+from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec
+from tfagents_batch import nest
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.ops import chunks
+from tfagents_batch.schedules import Constant, Linear
+from tfagents_batch.types import TimeStep
 
 
 def make(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
     keras.utils.set_random_seed(seed)
     config = ppo.Config(**{"minibatch_size": 16, "epochs": 2, **settings})
     return ppo.PPO(config, make_spec(observation, action, B))
-
-
-def collect(agent, observation=VECTOR, seed=0, length=5, terminate=False) -> Trajectory:
-    """A trajectory of random observations and rewards, acted on by the agent."""
-    random = np.random.default_rng(seed)
-    drawn = make_steps(observation, T + 1, B, seed).observation
-    rows, actions, behaviors = [], [], []
-    state = start = agent.initial_state(B)
-    noise = agent.noise((T, B), seed)
-    clock = np.arange(B) % length
-    for t in range(T + 1):
-        first, last = clock == 0, clock == length
-        step = TimeStep(
-            nest.map(lambda x, t=t: x[t], drawn),
-            tf.constant(np.where(first, 0, random.normal(size=B)), tf.float32),
-            tf.constant(first),
-            tf.constant(last & terminate),
-            tf.constant(last & (not terminate)),
-            {},
-        )
-        rows.append(step)
-        clock = np.where(last, 0, clock + 1)
-        if t < T:
-            now = nest.map(lambda x, t=t: x[t], noise)
-            action, behavior, state = agent.act(step, state, now, True)
-            actions.append(action)
-            behaviors.append(behavior)
-
-    def stack(parts):
-        return nest.map(lambda *xs: tf.stack(xs), *parts)
-
-    return Trajectory(stack(rows), stack(actions), stack(behaviors), start)
 
 
 def weights(agent):
@@ -61,10 +31,50 @@ def named(agent):
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
-def test_it_is_an_algorithm():
-    agent = make()
-    assert isinstance(agent, interfaces.Algorithm)
-    assert REGISTRY["ppo"] == (ppo.PPO, ppo.Config)
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"epochs": 0}, "epochs is 0; expected at least 1"),
+        ({"epochs": 1.5}, "epochs is 1.5; expected a whole number"),
+        ({"minibatch_size": 0}, "minibatch_size is 0; expected at least 1"),
+        ({"gamma": 1.01}, "gamma is 1.01; expected at least 0 and at most 1"),
+        ({"gamma": -0.1}, "gamma is -0.1; expected at least 0 and at most 1"),
+        ({"gamma": np.nan}, "gamma is nan; expected a number"),
+        ({"gae_lambda": 2}, "gae_lambda is 2.0; expected at least 0 and at most 1"),
+        ({"clip_ratio": 0.0}, "clip_ratio is 0.0; expected more than 0"),
+        ({"learning_rate": Linear(1e-3, -1e-3)}, "learning_rate is linear(0.001, -0"),
+        ({"adam_epsilon": 0.0}, "adam_epsilon is 0.0; expected more than 0"),
+        ({"gradient_norm": 0.0}, "gradient_norm is 0.0; expected more than 0"),
+        ({"value_scale": -1.0}, "value_scale is -1.0; expected at least 0"),
+        ({"value_clip": 0.0}, "value_clip is 0.0; expected more than 0"),
+        ({"kl_target": 0.0}, "kl_target is 0.0; expected more than 0"),
+        ({"kl_init_penalty": 0.0}, "kl_init_penalty is 0.0; expected more than 0"),
+        ({"kl_adapt_low": 0.0}, "kl_adapt_low is 0.0; expected more than 0"),
+        ({"kl_adapt_low": 2.0}, "kl_adapt_low is 2.0; expected at most kl_adapt_high"),
+        ({"kl_adapt_factor": 1.0}, "kl_adapt_factor is 1.0; expected more than 1"),
+        ({"kl_cutoff_factor": -1.0}, "kl_cutoff_factor is -1.0; expected more than 0"),
+        ({"kl_cutoff_scale": -1.0}, "kl_cutoff_scale is -1.0; expected at least 0"),
+        ({"kl_stop": 0.0}, "kl_stop is 0.0; expected more than 0"),
+        ({"objective": "clp"}, "objective is 'clp'; expected clip or kl or both"),
+        ({"entropy_scale": np.inf}, "entropy_scale is inf; expected"),
+        ({"network": networks.Config(init_std=-1)}, "network.init_std is -1.0; expect"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        ppo.Config(**settings).check()
+    with pytest.raises(UserError, match=re.escape(message)):
+        make(**settings)
+
+
+def test_settings_at_their_bounds_are_taken_as_numbers():
+    config = ppo.Config(
+        gamma=0, gae_lambda=1, learning_rate=0, value_scale=0, entropy_scale=-0.1
+    )
+    assert config.check().learning_rate == Constant(0.0)
+    assert ppo.Config().check() == ppo.Config()
+    agent = make(learning_rate=1e-3, entropy_scale="linear(0.1, 0, 100)")
+    assert np.isfinite(agent.update(collect(agent), 1)["loss/total"])
 
 
 @pytest.mark.parametrize("objective", ["clip", "kl", "both"])
@@ -73,7 +83,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, objective):
     agent = make(action=ACTIONS[action], objective=objective)
     before = weights(agent)
     metrics = agent.update(collect(agent), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values())
+    assert all(np.all(np.isfinite(x)) for x in metrics.values() if not x.shape)
     assert float(metrics["grad/skipped"]) == 0
     moved = [np.any(a != b) for a, b in zip(before, weights(agent), strict=True)]
     assert all(moved)
@@ -84,7 +94,7 @@ def test_observations_of_any_kind_are_learned_from(observation):
     space = OBSERVATIONS[observation]
     agent = make(space)
     metrics = agent.update(collect(agent, space), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values())
+    assert all(np.all(np.isfinite(x)) for x in metrics.values() if not x.shape)
 
 
 def test_before_the_first_step_ratio_is_one_and_kl_zero():
@@ -264,6 +274,101 @@ def test_an_agent_restored_by_name_acts_and_learns_alike():
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-def test_every_setting_has_a_help():
-    for field in dataclasses.fields(ppo.Config):
-        assert field.metadata["help"], field.name
+@pytest.mark.parametrize("objective", ["clip", "kl", "both"])
+def test_the_cutoff_is_reported_where_there_is_one(objective):
+    share = {}
+    for rate in (1e-7, 0.1):
+        agent = make(objective=objective, learning_rate=Constant(rate), epochs=5)
+        metrics = agent.update(collect(agent), 1)
+        share[rate] = metrics.get("policy/kl_cutoff")
+    if objective == "clip":
+        assert share == {1e-7: None, 0.1: None}
+    else:
+        assert float(share[1e-7]) == 0
+        assert 0 < float(share[0.1]) <= 1
+
+
+def test_the_rule_of_the_penalty_is_in_the_settings():
+    rate = Constant(1e-7)  # so the KL is 0
+    timid = make(objective="kl", learning_rate=rate, kl_adapt_factor=4.0)
+    timid.update(collect(timid), 1)
+    assert float(timid.penalty) == pytest.approx(1 / 4)
+    bold = make(
+        objective="kl", learning_rate=Constant(0.05), epochs=5, kl_adapt_high=1e9
+    )
+    bold.update(collect(bold), 1)
+    assert float(bold.penalty) == 1
+
+
+def test_the_epsilon_of_adam_is_a_setting():
+    assert make(adam_epsilon=1e-8).optimizer.adam.epsilon == 1e-8
+    assert make().optimizer.adam.epsilon == 1e-5
+
+
+@pytest.mark.parametrize("action", ["discrete", "box"])
+def test_histograms_hold_what_counts_and_nan_for_the_rest(action):
+    agent = make(action=ACTIONS[action])
+    trajectory = collect(agent)
+    metrics = agent.update(trajectory, 1)
+    mask = trajectory.mask.numpy()
+    taken = metrics["policy/action"].numpy()
+    expected = trajectory.action.numpy()[mask].ravel()
+    np.testing.assert_array_equal(taken[np.isfinite(taken)], expected)
+    assert taken.dtype == np.float32 and len(taken) == trajectory.action.numpy().size
+    finite = np.isfinite(metrics["value/target"].numpy())
+    np.testing.assert_array_equal(finite, mask.ravel())
+
+
+def test_evaluating_in_chunks_changes_nothing(monkeypatch):
+    results = []
+    for limit in (chunks.ROWS, 7):
+        monkeypatch.setattr(chunks, "ROWS", limit)
+        agent = make(action=ACTIONS["box"], objective="both")
+        metrics = tf.function(agent.update, autograph=False)(
+            collect(agent), tf.constant(1)
+        )
+        results.append((named(agent), metrics))
+    for part in (0, 1):
+        for name, expected in results[0][part].items():
+            got = results[1][part][name]
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_recurrent_network_is_refused_by_name():
+    class Recurrent(networks.ActorCritic):
+        def initial_state(self, batch):
+            return tf.zeros([batch, 1])
+
+    def build(observation_space, action_space):
+        spec = make_spec(observation_space, action_space)
+        return Recurrent(networks.actor_critic(spec).body, spec)
+
+    with pytest.raises(UserError, match=r"'actor_critic' keeps a state"):
+        ppo.PPO(ppo.Config(), make_spec(), build)
+
+
+def regularized(scale):
+    def build(observation_space, action_space):
+        l2 = keras.regularizers.L2(scale)
+        return keras.Sequential([keras.layers.Dense(4, kernel_regularizer=l2)])
+
+    return build
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_what_a_users_layers_add_is_minimised_and_logged(jit):
+    norms, logged = {}, {}
+    for scale in (0.0, 1.0):
+        keras.utils.set_random_seed(0)
+        config = ppo.Config(minibatch_size=16, learning_rate=Constant(1e-2))
+        agent = ppo.PPO(config, make_spec(num_envs=B), regularized(scale))
+        kernel = agent.network.trainable_variables[0]
+        first = float(np.sum(np.square(kernel.numpy())))
+        update = tf.function(agent.update, jit_compile=jit, autograph=False)
+        for seed in range(2):
+            metrics = update(collect(agent), tf.constant(seed))
+        logged[scale] = float(metrics["loss/network"])
+        norms[scale] = float(np.sum(np.square(kernel.numpy())))
+    assert logged[0.0] == 0
+    assert 0 < logged[1.0] < first  # once a minibatch, however many went before
+    assert norms[1.0] < 0.5 * norms[0.0]

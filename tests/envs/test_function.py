@@ -110,3 +110,14 @@ def test_every_live_environment_is_checked(make_process_env):
         run()
     assert caught.value.phase == "reset"
     function(lambda: tf.constant(1))()  # raised once, and not by others
+
+
+def test_the_fault_of_an_environment_that_is_closed_is_not_raised_elsewhere():
+    from tfagents_batch.envs.process_env import ProcessEnv
+    from tfagents_batch.envs.testing import FaultEnv
+
+    env = ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0)
+    state, _ = tf.function(env.init)(tf.constant(1))
+    tf.function(env.step)(state, tf.constant([0]))
+    env.close()
+    assert int(function(lambda x: x + 1)(tf.constant(1))) == 2

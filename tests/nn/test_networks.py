@@ -1,3 +1,5 @@
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 
 
@@ -53,7 +56,60 @@ def test_towers_have_the_classic_size_and_an_image_has_one_trunk():
     network = networks.actor_critic(make_spec(space, gs.Discrete(6)))
     trunk = 8224 + 32832 + 36928 + 3136 * 512 + 512
     assert network.count_params() == trunk + 513 * 7
-    assert network.convolves
+
+
+class HiddenConvolution(keras.layers.Layer):
+    def call(self, x):
+        image = tf.reshape(x, [-1, 3, 1, 1])
+        kernel = tf.ones([1, 1, 1, 2])
+        convolve = tf.function(lambda x: tf.nn.conv2d(x, kernel, 1, "SAME"))
+        return tf.reshape(convolve(image), [-1, 6])
+
+
+@pytest.mark.parametrize(
+    "body, convolves",
+    [
+        (lambda: keras.layers.Dense(4, name="Conv"), False),
+        (lambda: keras.layers.Conv1D(2, 1), True),
+        (lambda: keras.layers.DepthwiseConv1D(1), True),
+        (HiddenConvolution, True),
+    ],
+)
+def test_convolutions_are_found_by_what_is_computed(body, convolves):
+    layers = [keras.layers.Reshape((3, 1)), body(), keras.layers.Flatten()]
+    towers = networks.Towers(keras.Sequential(layers), (), "linear", 3)
+    assert networks.ActorCritic(towers, make_spec()).convolves is convolves
+
+
+def test_the_built_in_network_convolves_on_images_only():
+    for name in ("vector", "discrete"):
+        assert not networks.actor_critic(make_spec(OBSERVATIONS[name])).convolves
+    for name in ("small_image", "nested"):
+        assert networks.actor_critic(make_spec(OBSERVATIONS[name])).convolves
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"hidden": (64, 0)}, "network.hidden is 64,0; expected at least 1"),
+        ({"hidden": 64}, "network.hidden is 64; expected"),
+        ({"activation": "tahn"}, "network.activation 'tahn'; did you mean 'tanh'"),
+        ({"activation": "get"}, "unknown network.activation 'get'"),
+        ({"init_std": 0.0}, "network.init_std is 0.0; expected more than 0"),
+        ({"init_std": np.inf}, "network.init_std is inf; expected a number"),
+    ],
+)
+def test_settings_that_make_no_network_are_named(settings, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        networks.Config(**settings).check("network.")
+
+
+def test_every_activation_that_is_allowed_makes_a_layer():
+    assert {"tanh", "relu", "silu", "linear"} <= networks.ACTIVATIONS
+    for name in networks.ACTIVATIONS:
+        networks.Config(activation=name).check()
+        layer = keras.layers.Dense(4, name)
+        assert layer(tf.ones([2, 3])).shape == (2, 4), name
 
 
 def test_policy_starts_near_uniform_with_the_configured_deviation():

@@ -41,20 +41,97 @@ def test_a_builder_gets_the_spaces_without_the_mask():
     assert heads.policy.logits.shape == (2, 2, 3)
 
 
-def test_a_model_of_both_heads_is_used_as_it_is():
+def both_heads(size=2):
     inputs = keras.Input((3,))
     outputs = {
-        "policy": keras.layers.Dense(2)(inputs),
+        "policy": keras.layers.Dense(size)(inputs),
         "value": keras.layers.Dense(1)(inputs),
     }
-    model = keras.Model(inputs, outputs)
-    network = adapt(model, make_spec(action=ACTIONS["box"]))
+    return keras.Model(inputs, outputs)
+
+
+def test_a_built_model_of_both_heads_is_used_as_it_is():
+    model = both_heads()
+    network = adapt(lambda *_: model, make_spec(action=ACTIONS["box"]))
     steps = make_steps(VECTOR, 1, 4)
     heads, _ = network.unroll(steps)
     expected = model(steps.observation[0])
     np.testing.assert_allclose(heads.policy.mean[0], expected["policy"], rtol=1e-6)
     np.testing.assert_allclose(heads.value[0], expected["value"][:, 0], rtol=1e-6)
     assert len(network.trainable_variables) == 5  # and the deviation
+
+
+class Plain(keras.Model):
+    """A subclass as users write them."""
+
+    def __init__(self):
+        super().__init__(name="plain")
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+class Sized(keras.Model):
+    """Its size is known to nobody else."""
+
+    def __init__(self, units=3, **options):
+        super().__init__(name="sized", **options)
+        self.units = units
+        self.dense = keras.layers.Dense(units)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+class Described(Sized):
+    def get_config(self):
+        return {"units": self.units}
+
+
+MODELS = {
+    "sequential": lambda: sequential(keras.layers.Dense(4)),
+    "functional": both_heads,
+    "plain": Plain,
+    "described": lambda: Described(7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_copied_so_that_a_seed_says_all(name):
+    model = MODELS[name]()
+    model(tf.ones([1, 3]))
+    before = [weight.numpy() for weight in model.weights]
+    spec = make_spec(action=ACTIONS["box"])
+    weights = []
+    for seed in (1, 1, 2):
+        keras.utils.set_random_seed(seed)
+        network = adapt(model, spec)
+        weights.append([weight.numpy() for weight in network.weights])
+        for weight in network.weights:
+            weight.assign(weight + 1.0)
+    for a, b in zip(weights[0], weights[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(np.any(a != b) for a, b in zip(weights[0], weights[2], strict=True))
+    for a, b in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    shapes = {weight.shape for weight in weights[0]}
+    assert {weight.shape for weight in before} <= shapes
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Sized(7),
+        Sized(units=7),
+        sequential(Sized(7)),
+        networks.actor_critic(make_spec()),
+        sequential(keras.layers.Dense(2), keras.layers.Lambda(lambda x: x)),
+    ],
+)
+def test_a_model_that_cannot_be_copied_asks_for_a_builder(model):
+    with pytest.raises(UserError, match=r"cannot be copied.*pass a function of"):
+        adapt(model)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +151,9 @@ def test_layers_that_differ_in_training_are_refused_by_name(layer, name):
     ("network", "message"),
     [
         (3, "network is int; expected a keras.Model"),
-        (lambda o, a: "x", "builder returned str"),
+        (lambda o, a: "x", "builder .* returned str"),
+        (lambda o: "x", r"builder '.*<lambda>' cannot be called with two arguments"),
+        (lambda o, a, b: "x", r"two arguments \(missing a required argument: 'b'\)"),
         (
             sequential(keras.layers.Reshape((3, 1))),
             r"'mine' returns .*shape \(None, 3, 1\); expected features",
@@ -120,9 +199,108 @@ def test_another_keras_backend_is_refused(monkeypatch):
         adapt(sequential(keras.layers.Dense(2)))
 
 
+def test_a_builder_that_raises_is_named_with_its_error():
+    def build(observation_space, action_space):
+        raise KeyError("image\nand more")
+
+    with pytest.raises(
+        UserError, match=r"builder '.*build' raised KeyError: "
+    ) as caught:
+        adapt(build)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make_layer",
+    [lambda: keras.layers.Dropout(0.5, name="late"), keras.layers.BatchNormalization],
+)
+def test_layers_made_in_build_are_checked_too(make_layer):
+    class Late(keras.Model):
+        def build(self, shape):
+            self.late = make_layer()
+
+        def call(self, x):
+            return self.late(x)
+
+    with pytest.raises(UserError, match="acts differently in training"):
+        adapt(lambda *_: Late())
+
+
+class TestActorCritic:
+    def build(self, observation=VECTOR, action=ACTIONS["discrete"]):
+        return networks.actor_critic(make_spec(observation, action))
+
+    def test_it_is_taken_from_a_builder(self):
+        model = self.build()
+        assert adapt(lambda *_: model) is model
+
+    @pytest.mark.parametrize("action", [gs.Discrete(4), ACTIONS["box"]])
+    def test_one_for_other_actions_is_refused(self, action):
+        with pytest.raises(UserError, match="this action space needs Categorical"):
+            adapt(lambda *_: self.build(action=action))
+
+    def test_one_for_other_observations_is_refused(self):
+        space = gs.Box(-1, 1, (7,))
+        with pytest.raises(
+            UserError, match="'actor_critic' does not take observations"
+        ):
+            adapt(lambda *_: self.build(observation=space))
+
+    def test_its_layers_are_checked(self):
+        spec = make_spec()
+        body = sequential(keras.layers.Dropout(0.5, name="drop"))
+        towers = networks.Towers(body, (), "linear", 3)
+        with pytest.raises(UserError, match="layer 'drop'"):
+            adapt(lambda *_: networks.ActorCritic(towers, spec))
+
+
+class Adds(keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(tf.reduce_mean(tf.square(x)))
+        return x
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_losses_of_layers_are_those_of_the_newest_call(jit):
+    network = adapt(
+        lambda *_: sequential(
+            keras.layers.Dense(4, kernel_regularizer=keras.regularizers.L2(0.5)), Adds()
+        )
+    )
+    kernel = network.trainable_variables[0]
+    assert kernel.shape == (3, 4)
+
+    def loss(observation):
+        steps = make_steps(VECTOR, 1, 2)
+        network(steps._replace(observation=observation))
+        with tf.GradientTape() as tape:
+            network(steps._replace(observation=observation))
+            loss = network.extra_loss()
+        return loss, tape.gradient(loss, kernel.value)
+
+    compiled = tf.function(loss, jit_compile=jit, autograph=False)
+    observation = tf.constant([[1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]])
+    for _ in range(2):
+        added = np.mean(np.square(observation.numpy() @ kernel.numpy()))
+        expected = 0.5 * np.sum(np.square(kernel.numpy())) + added
+        for function in (loss, compiled):
+            got, gradient = function(observation)
+            np.testing.assert_allclose(got, expected, rtol=1e-5)
+            assert np.any(gradient)
+        assert not any(tf.is_symbolic_tensor(x) for x in network.losses)
+        kernel.assign(kernel * 2)
+
+
+def test_a_network_without_such_layers_adds_nothing():
+    network = networks.actor_critic(make_spec())
+    network.unroll(make_steps(VECTOR, 1, 2))
+    assert float(network.extra_loss()) == 0
+
+
 def test_gradients_reach_the_users_weights():
     model = sequential(keras.layers.Dense(4, "tanh"))
-    network = adapt(model)
+    network = adapt(lambda *_: model)
     with tf.GradientTape() as tape:
         heads, _ = network.unroll(make_steps(VECTOR, 2, 2))
         loss = tf.reduce_sum(heads.value)

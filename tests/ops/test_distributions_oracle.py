@@ -10,8 +10,8 @@ from tfagents_batch.ops import distributions as ds
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    tfd = pytest.importorskip("tensorflow_probability").distributions
-    tfb = pytest.importorskip("tensorflow_probability").bijectors
+    from tensorflow_probability import bijectors as tfb
+    from tensorflow_probability import distributions as tfd
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

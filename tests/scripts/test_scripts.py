@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -73,6 +75,9 @@ def test_evaluation_is_one_json_line(trained):
         (["--config=cartpole", "--algorithm=dqn"], "dqn"),
         ([], "no environment"),
         (["--resume=nowhere"], "nowhere"),
+        (["--resume=nowhere", "--logdir=logs"], "logdir"),
+        (["--env=CartPole-v1", '--env_kwargs={"foo": 1}'], "env_kwargs.*foo"),
+        (["--env=CartPole-v1", "--seed=50000000000"], "seed is 50000000000"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
@@ -142,3 +147,41 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     assert done.returncode == 0, done.stderr
     newest = sorted(path.name for path in (folder / "checkpoints").iterdir())[-1]
     assert int(newest.removeprefix("step-")) >= step + 100
+
+
+def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from tfagents_batch.envs.testing import FaultEnv\n"
+        "def make():\n    return FaultEnv('hang', phase='reset')\n"
+    )
+    arguments = ["--env=./mine.py:make", "--num_workers=1", "--num_envs=1"]
+    process = subprocess.Popen(
+        [*TRAIN, *arguments, "--eval_every=0"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        logs = tmp_path / "logs"
+        deadline = time.monotonic() + 60
+        # The folder is made last before the first reset.
+        while not list(logs.glob("*/metrics.jsonl")):
+            assert time.monotonic() < deadline
+            select.select([], [], [], 0.05)
+        os.kill(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_closed_stderr_is_no_reason_to_fail(tmp_path):
+    command = " ".join([*TRAIN, "--help", "2>&-"])
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, timeout=120
+    )
+    assert done.returncode == 0
+    assert b"--config" in done.stdout

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import interfaces, seeds
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.sources.rollout import Rollout
@@ -86,3 +86,29 @@ def test_length_one_is_a_trajectory_too(env):
     trajectory = Rollout(env, Counter(), 1, seed=0)(1)
     assert trajectory.steps.reward.shape == (2, 3)
     np.testing.assert_array_equal(trajectory.reward, 1)
+
+
+def test_it_is_a_source(env):
+    rollout = Rollout(env, Counter(), 3, seed=0)
+    assert isinstance(rollout, interfaces.Source)
+    assert isinstance(rollout, tf.Module)
+    assert isinstance(rollout.compilable, bool)
+    assert rollout.collect(1) == {}
+    metrics = {"loss/total": tf.constant(1.0)}
+    assert rollout.feedback(metrics) == metrics
+    assert rollout.ok().dtype == tf.bool and rollout.ok().shape == ()
+
+
+def test_a_rollout_compiles_where_its_environments_say_so(env):
+    class Compilable:
+        compilable = True
+
+        def __getattr__(self, name):
+            return getattr(env, name)
+
+    assert not Rollout(env, Counter(), 3, seed=0).compilable
+    assert Rollout(Compilable(), Counter(), 3, seed=0).compilable
+
+
+def test_the_environments_it_was_made_for_are_managed_ones(env):
+    assert isinstance(env, interfaces.ManagedEnv)

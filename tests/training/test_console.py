@@ -72,6 +72,7 @@ def test_plain_lines_come_after_3_seconds_and_then_every_10():
 def test_a_line_says_steps_speed_return_and_time_left():
     stream, clock = io.StringIO(), Clock()
     with Console(200_000, stream, clock=clock) as console:
+        console.update(0, {})
         clock.now += 10
         console.update(
             50_000,
@@ -88,6 +89,17 @@ def test_a_line_says_steps_speed_return_and_time_left():
     assert line.isascii()
 
 
+def test_the_first_iteration_which_compiles_does_not_count_for_the_time_left():
+    stream, clock = io.StringIO(), Clock()
+    with Console(1000, stream, clock=clock) as console:
+        clock.now += 100
+        console.update(100, {})
+        assert "left" not in stream.getvalue()
+        clock.now += 10
+        console.update(200, {})
+    assert "  1:20 left  " in stream.getvalue().splitlines()[1]
+
+
 def test_the_last_known_return_stays_and_nan_is_none():
     stream, clock = io.StringIO(), Clock()
     with Console(100, stream, clock=clock) as console:
@@ -100,6 +112,7 @@ def test_the_last_known_return_stays_and_nan_is_none():
 def test_time_left_of_a_resumed_run_counts_its_own_steps_only():
     stream, clock = io.StringIO(), Clock()
     with Console(1000, stream, start_step=800, clock=clock) as console:
+        console.update(800, {})
         clock.now += 10
         console.update(900, {})
     line = stream.getvalue().splitlines()[0]
@@ -112,6 +125,7 @@ def test_a_terminal_gets_a_bar_with_the_same_numbers():
     terminal = rich.console.Console(force_terminal=True, file=stream, width=120)
     threads = threading.active_count()
     with Console(200_000, clock=clock, terminal=terminal) as console:
+        console.update(0, {})
         clock.now += 10
         console.update(50_000, {"episode/return_mean": 123.456})
         assert threading.active_count() == threads
@@ -135,6 +149,7 @@ def test_a_narrow_terminal_gets_one_line_with_what_matters():
         "eval/return_mean": -1234.5,
     }
     with Console(1_000_000, clock=clock, terminal=terminal) as console:
+        console.update(0, {})
         clock.now += 1000
         console.update(123_456, metrics)
         before = stream.tell()

@@ -6,7 +6,14 @@ import pytest
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import EnvError
+from tfagents_batch.errors import (
+    EnvError,
+    SaveError,
+    Stopped,
+    TrainingError,
+    UserError,
+)
+from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.loop import Interval, Loop
 
@@ -25,19 +32,20 @@ BASE = Config(
 
 
 class Asked:
-    """Interrupts of a test: asked to stop, or to save, at given iterations."""
+    """Interrupts of a test: asked to stop, or to save, after given iterations."""
 
-    def __init__(self, stop_at=None, save_at=()):
-        self._stop_at, self._save_at, self._count = stop_at, save_at, 0
+    def __init__(self, records, stop_after=None, save_after=()):
+        self._records = records
+        self._stop_after, self._save_after = stop_after, save_after
 
     @property
     def requested(self):
-        self._count += 1
-        return self._stop_at is not None and self._count > self._stop_at
+        done = len(self._records.progress)
+        return self._stop_after is not None and done >= self._stop_after
 
     @property
     def checkpoint_requested(self):
-        return self._count in self._save_at
+        return len(self._records.progress) in self._save_after
 
 
 class Records:
@@ -51,11 +59,11 @@ class Records:
         self.saved.append((step, state, metadata))
         return True
 
-    def run(self, config=BASE, interrupts=None, state=None, make=CountingEnv):
+    def run(self, config=BASE, state=None, make=CountingEnv, **asked):
         with Experiment(config, env=make) as experiment:
             loop = Loop(
                 experiment,
-                interrupts or Asked(),
+                Asked(self, **asked),
                 self.write,
                 self.save,
                 lambda step, latest: self.progress.append(step),
@@ -85,7 +93,9 @@ def test_lines_come_on_their_clock_and_at_the_end():
     line = records.lines[0][1]
     assert line["episode/return_mean"] == 15
     assert line["episode/length_mean"] == 5
-    assert line["time/env_steps_per_second"] > 0
+    assert records.lines[-1][1]["time/elapsed_seconds"] > 0
+    speeds = [line.get("time/env_steps_per_second") for _, line in records.lines]
+    assert max(speed for speed in speeds if speed is not None) > 0
 
 
 def test_evaluations_come_on_their_clock_and_at_the_end():
@@ -107,7 +117,7 @@ def test_zero_means_no_evaluation():
 
 def test_a_stop_is_seen_between_iterations_and_saves():
     records = Records()
-    loop = records.run(interrupts=Asked(stop_at=3))
+    loop = records.run(stop_after=3)
     assert not records.finished
     assert len(records.progress) == 3
     assert records.saved[-1][0] == loop.step
@@ -115,7 +125,7 @@ def test_a_stop_is_seen_between_iterations_and_saves():
 
 def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
     records = Records()
-    records.run(dataclasses.replace(BASE, eval_every=0), interrupts=Asked(save_at=(2,)))
+    records.run(dataclasses.replace(BASE, eval_every=0), save_after=(2,))
     assert records.finished
     assert [step for step, *_ in records.saved] == [
         records.progress[1],
@@ -123,12 +133,27 @@ def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
     ]
 
 
-def test_an_evaluation_that_is_better_is_saved_as_best():
+def test_an_evaluation_that_is_better_is_saved_as_best(monkeypatch):
+    returns = iter([1.0, 3.0, 2.0, 4.0])
+
+    def play(self, seed, stop):
+        return Evaluation(np.array([next(returns)]), np.array([5]))
+
+    monkeypatch.setattr(Evaluator, "__call__", play)
     records = Records()
-    records.run()
-    best = [step for step, _, metadata in records.saved if metadata["best"]]
+    records.run(dataclasses.replace(BASE, eval_every=100))
     evaluated = [step for step, line in records.lines if "eval/return_mean" in line]
-    assert best == evaluated[:1]  # the counting environment always returns the same
+    best = [step for step, _, metadata in records.saved if metadata["best"]]
+    assert len(evaluated) == 4
+    assert best == [evaluated[0], evaluated[1], evaluated[3]]
+    assert records.saved[-1][1]["best"] == 4
+
+
+def test_an_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(monkeypatch):
+    monkeypatch.setattr(Evaluator, "__call__", lambda self, seed, stop: None)
+    records = Records()
+    records.run(stop_after=5)
+    assert records.saved[-1][1]["evaluate"] == {"last": 0}
 
 
 def test_a_resumed_loop_goes_on_with_step_and_clocks():
@@ -140,7 +165,7 @@ def test_a_resumed_loop_goes_on_with_step_and_clocks():
         experiment.algorithm.step.assign(step)
         loop = Loop(
             experiment,
-            Asked(),
+            Asked(second),
             second.write,
             second.save,
             lambda step, latest: second.progress.append(step),
@@ -168,6 +193,67 @@ def test_a_fault_saves_what_was_trained_before_and_raises():
     with pytest.raises(EnvError, match="simulator gone"):
         records.run(config, make=Breaks)
     assert records.saved[-1][0] == records.progress[-1]
+
+
+def test_a_stop_that_is_seen_after_the_update_keeps_step_and_weights_together(
+    monkeypatch,
+):
+    """The environments may be stopped while an update runs that is still valid."""
+    records = Records()
+    start = Experiment.start
+
+    def started(self, step):
+        start(self, step)
+        iterate, calls = self.iterate, []
+
+        def stopped(seed):
+            metrics = iterate(seed)
+            calls.append(seed)
+            if len(calls) == 2:
+                raise Stopped("seen when the program had returned")
+            return metrics
+
+        self.iterate = stopped
+        records.algorithm = self.algorithm
+
+    monkeypatch.setattr(Experiment, "start", started)
+    loop = records.run(dataclasses.replace(BASE, eval_every=0))
+    assert not records.finished
+    assert loop.step == int(records.algorithm.step)
+    assert loop.step > records.progress[-1]
+    step, state, _ = records.saved[-1]
+    assert step == state["step"] == loop.step
+
+
+def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
+    records = Records()
+    records.save = lambda step, state, metadata: False
+    with pytest.raises(SaveError, match="last checkpoint"):
+        records.run(dataclasses.replace(BASE, eval_every=0))
+
+
+def test_training_ends_when_no_gradient_is_finite():
+    class Poisoned(CountingEnv):
+        def step(self, action):
+            observation, _, *rest = super().step(action)
+            return observation, 1e20, *rest
+
+    settings = dataclasses.replace(
+        BASE.settings, normalize_return=False, normalize_advantage=False
+    )
+    config = dataclasses.replace(BASE, eval_every=0, settings=settings)
+    records = Records()
+    with pytest.raises(TrainingError, match="no gradient was finite in 3 iterations"):
+        records.run(config, make=Poisoned)
+    assert len(records.progress) == 2
+
+
+def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):
+    monkeypatch.setattr("tfagents_batch.training.evaluate.LONGEST", 300)
+    records = Records()
+    with pytest.raises(UserError, match=r"did not end.*eval_every=0"):
+        records.run(make=lambda: CountingEnv(length=10**9))
+    assert records.saved
 
 
 def test_episodes_of_an_interval_weigh_alike_in_its_means():

@@ -12,11 +12,12 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.config import option
+from tfagents_batch.config import check, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn import moments, networks, optimizer, user
-from tfagents_batch.ops import losses, masked, minibatch, returns
-from tfagents_batch.schedules import Constant, Schedule, parse
+from tfagents_batch.ops import chunks, losses, masked, minibatch, returns
+from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
@@ -25,35 +26,76 @@ class Config:
     """Settings of PPO."""
 
     objective: Literal["clip", "kl", "both"] = option("clip", "what bounds the update")
-    clip_ratio: float = option(0.2, "largest change of the probability ratio, epsilon")
-    gamma: float = option(0.99, "discount a step")
-    gae_lambda: float = option(0.95, "decay of advantages; 1 is Monte Carlo")
-    learning_rate: Schedule = option(Constant(3e-4), "Adam's step size")
-    epochs: int = option(10, "passes over a trajectory")
-    minibatch_size: int = option(64, "transitions an optimizer step")
-    gradient_norm: float | None = option(0.5, "largest global norm; none: no clipping")
+    clip_ratio: float = option(
+        0.2, "largest change of the probability ratio, epsilon", above=0
+    )
+    gamma: float = option(0.99, "discount a step", least=0, most=1)
+    gae_lambda: float = option(
+        0.95, "decay of advantages; 1 is Monte Carlo", least=0, most=1
+    )
+    learning_rate: Schedule = option(Constant(3e-4), "Adam's step size", least=0)
+    adam_epsilon: float = option(1e-5, "Adam's epsilon", above=0)
+    epochs: int = option(10, "passes over a trajectory", least=1)
+    minibatch_size: int = option(64, "transitions an optimizer step", least=1)
+    gradient_norm: float | None = option(
+        0.5, "largest global norm; none: no clipping", above=0
+    )
     entropy_scale: Schedule = option(Constant(0.0), "weight of the entropy bonus")
-    value_scale: float = option(1.0, "weight of the value loss, half squared error")
-    value_clip: float | None = option(None, "largest change of a value an update")
-    kl_target: float = option(0.01, "KL an update aims at, under the penalty; nats")
-    kl_init_penalty: float = option(1.0, "first weight of the KL penalty")
-    kl_cutoff_factor: float = option(2.0, "KL over kl_target where the cutoff begins")
-    kl_cutoff_scale: float = option(1000.0, "weight of the squared excess over it")
-    kl_stop: float | None = option(None, "end an update's epochs above this KL; nats")
+    value_scale: float = option(
+        1.0, "weight of the value loss, half squared error", least=0
+    )
+    value_clip: float | None = option(
+        None, "largest change of a value an update", above=0
+    )
+    kl_target: float = option(
+        0.01, "KL an update aims at, under the penalty; nats", above=0
+    )
+    kl_init_penalty: float = option(1.0, "first weight of the KL penalty", above=0)
+    kl_adapt_low: float = option(
+        0.7, "KL over kl_target below which the penalty falls", above=0
+    )
+    kl_adapt_high: float = option(
+        1.3, "KL over kl_target above which the penalty rises", above=0
+    )
+    kl_adapt_factor: float = option(1.5, "by which the penalty rises or falls", above=1)
+    kl_cutoff_factor: float = option(
+        2.0, "KL over kl_target where the cutoff begins", above=0
+    )
+    kl_cutoff_scale: float = option(
+        1000.0, "weight of the squared excess over it", least=0
+    )
+    kl_stop: float | None = option(
+        None, "end an update's epochs above this KL; nats", above=0
+    )
     normalize_advantage: bool = option(True, "standardize within each minibatch")
     normalize_observation: bool = option(True, "by streaming mean and deviation")
     normalize_return: bool = option(True, "divide rewards by the deviation of returns")
     network: networks.Config = option(networks.Config(), "shape of the network")
 
+    def check(self) -> Config:
+        """The config, its values as their types keep them (numbers as schedules).
 
-# How the KL penalty follows the divergence of an update, in units of kl_target.
-PENALTY_RULE = {"low": 0.7, "high": 1.3, "factor": 1.5, "minimum": 1e-4, "maximum": 1e3}
+        Raises:
+          UserError: naming the setting, what it is and what was expected.
+        """
+        config = check(self)
+        if config.kl_adapt_low > config.kl_adapt_high:
+            raise UserError(
+                f"kl_adapt_low is {config.kl_adapt_low}; expected at most "
+                f"kl_adapt_high, {config.kl_adapt_high}"
+            )
+        return dataclasses.replace(config, network=config.network.check("network."))
+
+
+PENALTY_BOUNDS = {"minimum": 1e-4, "maximum": 1e3}
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),
+    "loss/network",
     *("policy/entropy", "policy/approx_kl", "policy/clip_fraction"),
     *("grad/norm", "grad/skipped"),
 )
+KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 
 
 class Batch(NamedTuple):
@@ -76,18 +118,29 @@ class PPO(tf.Module):
       spec: of the environments.
       network: a ``keras.Model`` or builder of the user's, see ``nn.user``; None for
         the built-in one.
+
+    Attributes:
+      step: i64, transitions trained on.
+
+    Raises:
+      UserError: for settings or a network that cannot be used.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
-        self.config = config
+        self.config = config = config.check()
         self.network = (
             networks.actor_critic(spec, config.network)
             if network is None
             else user.actor_critic(network, spec, config.network)
         )
+        if nest.flatten(self.network.initial_state(1)):
+            raise UserError(
+                f"network {self.network.name!r} keeps a state between steps "
+                "(initial_state is not ()); PPO trains feed-forward networks only"
+            )
         self.optimizer = optimizer.Optimizer(
-            self.network.trainable_variables, config.gradient_norm
+            self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
         self.observations = moments.ObservationNormalizer(spec.observation_space)
         self.returns = moments.Moments(())
@@ -144,10 +197,10 @@ class PPO(tf.Module):
         from as it was acted on.
         """
         config, mask, steps = self.config, trajectory.mask, trajectory.steps
-        self.optimizer.set_learning_rate(parse(config.learning_rate)(self.step))
+        self.optimizer.set_learning_rate(config.learning_rate(self.step))
         self._advance_returns(trajectory)  # acting does not read them: use the newest
         seen = steps._replace(observation=self._seen(steps.observation))
-        value = self.network.unroll(seen, trajectory.state[0])[0].value
+        value = self._values(seen)
         advantage = returns.gae(
             self._scaled(trajectory.reward),
             trajectory.discount(config.gamma),
@@ -172,10 +225,8 @@ class PPO(tf.Module):
             ),
             "value/mean": masked.mean(value[:-1], mask),
             "grad/learning_rate": tf.identity(self.optimizer.adam.learning_rate.value),
-            "policy/action": tf.reshape(
-                tf.cast(nest.flatten(trajectory.action)[0], tf.float32), [-1]
-            ),
-            "value/target": tf.reshape(target, [-1]),
+            "policy/action": _histogram(nest.flatten(trajectory.action)[0], mask),
+            "value/target": _histogram(target, mask),
         }
         metrics |= self._adapt_penalty(batch, mask)
         self._advance(trajectory)
@@ -184,7 +235,8 @@ class PPO(tf.Module):
     def _epochs(self, rows: Batch, mask: tf.Tensor, seed) -> Metrics:
         """All optimizer steps on ``[N]`` rows; means of their metrics."""
         config = self.config
-        entropy_scale = parse(config.entropy_scale)(self.step)
+        entropy_scale = config.entropy_scale(self.step)
+        names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
 
         def step(rows, mask, carry):
             sums, count, stopped = carry
@@ -199,7 +251,7 @@ class PPO(tf.Module):
 
         sums, count, _ = minibatch.loop(
             step,
-            (dict.fromkeys(METRICS, 0.0), 0.0, False),
+            (dict.fromkeys(names, 0.0), 0.0, False),
             rows,
             mask,
             epochs=config.epochs,
@@ -214,6 +266,7 @@ class PPO(tf.Module):
         """Scalar loss of one minibatch ``[n]`` and its metrics."""
         config = self.config
         heads, _ = self.network(rows.steps, ())
+        network_loss = self.network.extra_loss()
         log_prob = heads.policy.log_prob(rows.action)
         advantage = rows.advantage
         if config.normalize_advantage:
@@ -221,30 +274,33 @@ class PPO(tf.Module):
         surrogate, clip_fraction = losses.clipped_surrogate(
             log_prob, rows.log_prob, advantage, config.clip_ratio, mask
         )
-        penalty = 0.0
+        penalty, metrics = tf.zeros([]), {}
         if config.objective == "kl":
             surrogate = losses.importance_surrogate(
                 log_prob, rows.log_prob, advantage, mask
             )
         if config.objective != "clip":
-            penalty, _ = losses.kl_penalty(
-                self._kl(heads.policy, rows.policy, mask),
+            kl = heads.policy.with_params(rows.policy).kl(heads.policy)
+            penalty, cutoff = losses.kl_penalty(
+                masked.mean(kl, mask),
                 self.penalty,
                 target=config.kl_target,
                 cutoff_factor=config.kl_cutoff_factor,
                 cutoff_coef=config.kl_cutoff_scale,
             )
+            metrics["policy/kl_cutoff"] = cutoff
         value = losses.value(
             heads.value, rows.target, mask, rows.value, config.value_clip
         )
         entropy = heads.policy.entropy()
         bonus = losses.entropy_bonus(entropy, entropy_scale, mask)
-        loss = surrogate + penalty + config.value_scale * value + bonus
-        return loss, {
+        loss = surrogate + penalty + config.value_scale * value + bonus + network_loss
+        return loss, metrics | {
             "loss/total": loss,
             "loss/policy": surrogate,
-            "loss/kl_penalty": tf.convert_to_tensor(penalty),
+            "loss/kl_penalty": penalty,
             "loss/value": value,
+            "loss/network": network_loss,
             "policy/entropy": masked.mean(entropy, mask),
             "policy/approx_kl": losses.approx_kl(log_prob, rows.log_prob, mask),
             "policy/clip_fraction": clip_fraction,
@@ -255,17 +311,36 @@ class PPO(tf.Module):
         config = self.config
         if config.objective == "clip":
             return {}
-        policy = self.network.unroll(batch.steps, ())[0].policy
-        kl = self._kl(policy, batch.policy, mask)
+        kl = self._divergence(batch, mask)
         penalty = losses.adapt_penalty(
-            self.penalty, kl, target=config.kl_target, **PENALTY_RULE
+            self.penalty,
+            kl,
+            target=config.kl_target,
+            low=config.kl_adapt_low,
+            high=config.kl_adapt_high,
+            factor=config.kl_adapt_factor,
+            **PENALTY_BOUNDS,
         )
         self.penalty.assign(penalty)
         return {"policy/kl": kl, "policy/kl_penalty": penalty}
 
-    def _kl(self, policy, behavior: dict, mask: tf.Tensor) -> tf.Tensor:
-        """Masked mean of KL(behavior || policy), nats."""
-        return masked.mean(policy.with_params(behavior).kl(policy), mask)
+    def _values(self, steps: TimeStep) -> tf.Tensor:
+        """Values ``[T, B]`` of steps as the network sees them."""
+        value = chunks.apply(
+            lambda rows: self.network(rows, ())[0].value, nest.fold(steps)
+        )
+        return tf.reshape(value, steps.first.shape)
+
+    def _divergence(self, batch: Batch, mask: tf.Tensor) -> tf.Tensor:
+        """Masked mean of KL(behavior || policy) over ``[T, B]``, nats."""
+
+        def divergence(rows):
+            steps, behavior = rows
+            policy = self.network(steps, ())[0].policy
+            return policy.with_params(behavior).kl(policy)
+
+        kl = chunks.apply(divergence, nest.fold((batch.steps, batch.policy)))
+        return masked.mean(kl, tf.reshape(mask, [-1]))
 
     # ---- statistics
 
@@ -295,6 +370,11 @@ class PPO(tf.Module):
             self.observations.update(steps.observation, steps.valid)
         counted = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
         self.step.assign_add(counted)
+
+
+def _histogram(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """f32 ``[n]`` of ``[T, B, ...]``: NaN, which the logger drops, where masked."""
+    return tf.reshape(masked.safe(tf.cast(x, tf.float32), mask, float("nan")), [-1])
 
 
 def _without_nan(action: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,8 +11,10 @@ import tensorflow as tf
 from tfagents_batch.envs import live
 
 
-def function(fn: Callable | None = None, **options: Any) -> Any:
-    """A ``tf.function`` that checks every environment of this process on return.
+def function(
+    fn: Callable | None = None, *, envs: Sequence[Any] | None = None, **options: Any
+) -> Any:
+    """A ``tf.function`` that checks environments when it returns.
 
     A Python exception cannot come out of a graph as itself, and a program that is
     aborted half-way leaves its variables half-written; so environments only raise a
@@ -21,19 +23,21 @@ def function(fn: Callable | None = None, **options: Any) -> Any:
 
     Args:
       fn: a Python function; without it a decorator is returned.
+      envs: to check; every environment of this process if None.
       options: of ``tf.function``.
 
     Returns:
       a callable with the attributes of the ``tf.function`` it wraps.
     """
     if fn is None:
-        return functools.partial(function, **options)
-    return _Checked(tf.function(fn, **options))
+        return functools.partial(function, envs=envs, **options)
+    return _Checked(tf.function(fn, **options), envs)
 
 
 class _Checked:
-    def __init__(self, compiled: Any):
+    def __init__(self, compiled: Any, envs: Sequence[Any] | None):
         self._compiled = compiled
+        self._envs = envs
         python = getattr(compiled, "python_function", None)
         if python is not None:
             functools.update_wrapper(self, python)
@@ -43,20 +47,26 @@ class _Checked:
             result = self._compiled(*args, **kwargs)
         except Exception:
             # A graph error may be the echo of a fault, which says more.
-            _check()
+            _check(self._envs)
             raise
-        _check()
+        _check(self._envs)
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Checked(self._compiled.__get__(instance, owner))
+        return _Checked(self._compiled.__get__(instance, owner), self._envs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_compiled"], name)
 
 
-def _check() -> None:
-    if not tf.inside_function():
+def _check(envs: Sequence[Any] | None) -> None:
+    if tf.inside_function():
+        return
+    if envs is None:
         live.check_all()
+    for env in envs or ():
+        check = getattr(env, "check", None)  # an environment of tensors has none
+        if check is not None:
+            check()

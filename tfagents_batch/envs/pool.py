@@ -198,6 +198,7 @@ class Pool:
 
     def close(self) -> None:
         """End workers and free memory, within two seconds; idempotent, any thread."""
+        live.POOLS.discard(self)  # what it still has to say, its own user asks for
         if self._history is None:
             self._history = "pool is closed"
         self._finalizer()

@@ -8,12 +8,21 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.config import option
+from tfagents_batch.config import check, option, unknown
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn import blocks
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+# The functions of keras.activations that map an array of any shape to one like it.
+_OTHERS = {"get", "serialize", "deserialize", "glu", "threshold"}
+ACTIVATIONS = {
+    name
+    for name in dir(keras.activations)
+    if not name.startswith("_") and name not in _OTHERS
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +30,30 @@ class Config:
     """Shape of the built-in networks."""
 
     hidden: tuple[int, ...] | None = option(
-        None, "units of each tower's layers; by default 64,64, none behind a lone image"
+        None,
+        "units of each tower's layers; by default 64,64, none behind a lone image",
+        least=1,
     )
     activation: str = option("tanh", "Keras activation of the hidden layers")
-    init_std: float = option(1.0, "standard deviation of a Box policy at the start")
+    init_std: float = option(
+        1.0, "standard deviation of a Box policy at the start", above=0
+    )
+
+    def check(self, path: str = "") -> Config:
+        """The config, its values as their types keep them.
+
+        Args:
+          path: in front of the names in errors.
+
+        Raises:
+          UserError: naming the setting.
+        """
+        config = check(self, path)
+        if config.activation not in ACTIVATIONS:
+            raise UserError(
+                unknown(f"{path}activation", config.activation, ACTIVATIONS)
+            )
+        return config
 
 
 class Towers(keras.Model):
@@ -73,6 +102,10 @@ class ActorCritic(keras.Model):
         [N]}``; never sees the action mask.
       spec: of the environments.
       init_std: standard deviation at the start.
+
+    Attributes:
+      family: of its policies.
+      convolves: whether a convolution is among its operations.
     """
 
     def __init__(self, body: keras.Model, spec: EnvSpec, init_std: float = 1.0):
@@ -86,13 +119,10 @@ class ActorCritic(keras.Model):
                 name="log_std",
             )
         # Weights exist before the first program is traced, and shapes are checked.
-        self.unroll(_dummy_steps(spec))
+        steps = dummy_steps(spec)
+        self.unroll(steps)
         self.built = True
-
-    @property
-    def convolves(self) -> bool:
-        """Is there a convolution anywhere in it?"""
-        return any("Conv" in type(layer).__name__ for layer in layers(self))
+        self.convolves = "Conv" in " ".join(_operations(self, steps))
 
     def initial_state(self, batch: int) -> Nest:
         return ()
@@ -104,6 +134,16 @@ class ActorCritic(keras.Model):
     def unroll(self, steps: TimeStep, state: Nest = ()):
         features, mask = _split_mask(steps.observation)
         return self._heads(nest.batch_apply(self.body, features), mask), state
+
+    def extra_loss(self) -> tf.Tensor:
+        """f32 ``[]``: what layers added to the loss in the newest call; 0 if nothing.
+
+        Regularizers and ``add_loss``. To be read once, right after the call and in
+        the same graph: it forgets them, for a tensor of a graph is of no use outside.
+        """
+        total = tf.add_n([tf.zeros([]), *(tf.cast(x, tf.float32) for x in self.losses)])
+        self._clear_losses()
+        return total
 
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
@@ -134,7 +174,19 @@ def _split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
     return features, tf.cast(observation[ACTION_MASK], tf.bool)
 
 
-def _dummy_steps(spec: EnvSpec) -> TimeStep:
+def _operations(network: ActorCritic, steps: TimeStep) -> set[str]:
+    """Types of all operations that evaluating a network takes."""
+    function = tf.function(
+        lambda steps: network.unroll(steps)[0].value, autograph=False
+    )
+    graph = function.get_concrete_function(steps).graph.as_graph_def()
+    network._clear_losses()  # of that graph
+    inside = [node for function in graph.library.function for node in function.node_def]
+    return {node.op for node in [*graph.node, *inside]}
+
+
+def dummy_steps(spec: EnvSpec) -> TimeStep:
+    """Steps ``[1, 2]`` of zeros."""
     zeros = nest.map(
         lambda s: tf.zeros(s.shape, s.dtype), nest.specs(spec.observation_space, (1, 2))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,55 +11,64 @@ import keras
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.encoder import feature_space
-from tfagents_batch.nn.networks import ActorCritic, Config, Towers, layers
+from tfagents_batch.nn.fresh import fresh_copy
+from tfagents_batch.nn.networks import (
+    ActorCritic,
+    Config,
+    Towers,
+    dummy_steps,
+    layers,
+)
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec
 
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
 EXPECTED = "expected features [N, F], or a dict of 'policy' [N, {size}] and 'value' [N]"
+BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
 
 
-def actor_critic(network: keras.Model | Builder, spec: EnvSpec, config: Config):
+def actor_critic(
+    network: keras.Model | Builder, spec: EnvSpec, config: Config
+) -> ActorCritic:
     """Adapt a user's model to ``ActorCritic``.
+
+    A builder's model is used as it is, trained weights too. Of a model that is passed
+    itself a copy is used, with new weights under the present seed: it stays as it is,
+    and one model in two runs gives two agents. Copied can be Sequential and
+    functional models, subclasses with ``get_config`` and those whose constructor
+    takes nothing.
 
     Args:
       network: a ``keras.Model``, or a builder ``f(observation_space, action_space)``
         that returns one. The model maps a batched observation ``[N, ...]`` (dict or
         tuple as the space is nested, without ``action_mask``) to features ``[N, F]``,
-        to which linear heads are added, or to ``{"policy": [N, A], "value": [N]}``.
-        It runs with ``training=False``.
+        to which linear heads are added, or to ``{"policy": [N, A], "value": [N]}``;
+        a builder may also return an ``ActorCritic``. It runs with
+        ``training=False``. What its layers add to the loss (regularizers,
+        ``add_loss``) is minimised too; they see all rows of a minibatch, masked ones
+        included.
       spec: of the environments.
       config: only ``init_std`` is used.
 
     Raises:
-      UserError: naming the layer or the shape at fault.
+      UserError: naming the builder, the layer or the shape at fault.
     """
     check_backend()
-    model = network
-    if not isinstance(model, keras.Model):
-        if not callable(network):
-            raise UserError(
-                f"network is {type(network).__name__}; expected a keras.Model or a "
-                "function of (observation_space, action_space) that returns one"
-            )
-        model = network(feature_space(spec.observation_space), spec.action_space)
-        if not isinstance(model, keras.Model):
-            raise UserError(
-                f"the network builder returned {type(model).__name__}; expected a "
-                "keras.Model"
-            )
+    if isinstance(network, keras.Model):
+        model = fresh_copy(network)
+    elif callable(network):
+        model = _built(network, spec)
+    else:
+        raise UserError(
+            f"network is {type(network).__name__}; expected a keras.Model or {BUILDER}"
+        )
+    _check_layers(model)
     if isinstance(model, ActorCritic):
+        _check_actor_critic(model, spec)
         return model
-    for layer in layers(model):
-        if isinstance(layer, (keras.layers.Dropout, keras.layers.BatchNormalization)):
-            raise UserError(
-                f"layer {layer.name!r} of model {model.name!r} is a "
-                f"{type(layer).__name__}, which acts differently in training and "
-                "breaks the ratio of old and new policy; remove it (LayerNormalization "
-                "is fine)"
-            )
     size = distributions.for_space(spec.action_space).size
     outputs = _outputs(model, spec)
+    _check_layers(model)  # those that were made in `build` too
     if isinstance(outputs, dict):
         _check_heads(outputs, size, model)
         body = _Heads(model)
@@ -110,6 +120,34 @@ class _Heads(keras.Model):
         return {"policy": outputs["policy"], "value": value}
 
 
+def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
+    name = getattr(builder, "__qualname__", type(builder).__qualname__)
+    spaces = feature_space(spec.observation_space), spec.action_space
+    try:
+        inspect.signature(builder).bind(*spaces)
+    except TypeError as error:
+        raise UserError(
+            f"network builder {name!r} cannot be called with two arguments "
+            f"({error}); expected {BUILDER}"
+        ) from error
+    except ValueError:
+        pass  # without a signature: the call will tell
+    try:
+        model = builder(*spaces)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"network builder {name!r} raised {_first_line(error)}"
+        ) from error
+    if not isinstance(model, keras.Model):
+        raise UserError(
+            f"network builder {name!r} returned {type(model).__name__}; expected a "
+            "keras.Model"
+        )
+    return model
+
+
 def _outputs(model: keras.Model, spec: EnvSpec):
     """Symbolic outputs for a batch of unknown size; builds the model on the way."""
     inputs = nest.map(
@@ -122,7 +160,37 @@ def _outputs(model: keras.Model, spec: EnvSpec):
         shapes = nest.map(lambda x: f"{x.dtype}{list(x.shape)}", inputs)
         raise UserError(
             f"model {model.name!r} does not take the observations {shapes}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            f"{_first_line(error)}"
+        ) from error
+
+
+def _check_layers(model: keras.Model) -> None:
+    for layer in layers(model):
+        if isinstance(layer, (keras.layers.Dropout, keras.layers.BatchNormalization)):
+            raise UserError(
+                f"layer {layer.name!r} of model {model.name!r} is a "
+                f"{type(layer).__name__}, which acts differently in training and "
+                "breaks the ratio of old and new policy; remove it (LayerNormalization "
+                "is fine)"
+            )
+
+
+def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
+    """It must act in this action space and see this observation space."""
+    got, wanted = model.family, distributions.for_space(spec.action_space)
+    if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
+        raise UserError(
+            f"model {model.name!r} has policies {got.name} of size {got.size} for "
+            f"actions of shape {got.shape}; this action space needs {wanted.name} of "
+            f"size {wanted.size} for {wanted.shape}"
+        )
+    steps = dummy_steps(spec)
+    try:
+        model.unroll(steps, model.initial_state(steps.first.shape[1]))
+    except Exception as error:
+        raise UserError(
+            f"model {model.name!r} does not take observations of "
+            f"{spec.observation_space}: {_first_line(error)}"
         ) from error
 
 
@@ -149,3 +217,7 @@ def _describe(outputs) -> str:
     shape = getattr(outputs, "shape", None)
     kind = type(outputs).__name__
     return f"{kind} of shape {tuple(shape)}" if shape is not None else kind
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -2,44 +2,72 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 
-from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.errors import (
+    EnvError,
+    SaveError,
+    Stopped,
+    TrainingError,
+    UserError,
+)
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
+EXIT_DATA = 65  # training cannot go on: no finite gradient
 EXIT_ENVIRONMENT = 70
+EXIT_STORAGE = 74  # the last checkpoint could not be saved
 EXIT_INTERRUPTED = 130
+
+_EXITS = {
+    UserError: EXIT_USAGE,
+    TrainingError: EXIT_DATA,
+    EnvError: EXIT_ENVIRONMENT,
+    SaveError: EXIT_STORAGE,
+    Stopped: EXIT_INTERRUPTED,
+    KeyboardInterrupt: EXIT_INTERRUPTED,
+}
 
 
 def run(main: Callable[[Sequence[str]], int]) -> int:
     """Run a script's main on the command line; returns the exit status.
 
-    Input that cannot be used is one line on stderr and status 64, an environment
-    that failed its report and status 70; ``--debug`` adds the traceback.
+    What went wrong is one line on stderr, or an environment's report; ``--debug`` adds
+    the traceback.
     """
     argv = sys.argv[1:]
+    _open_stderr()
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, _interrupt)  # while nothing is there to save
     try:
         import_tensorflow()
         return main(argv)
-    except (UserError, EnvError, KeyboardInterrupt) as error:
+    except tuple(_EXITS) as error:
         if "--debug" in argv:
             traceback.print_exception(error)
-        status, message = _explain(error)
-        print(message, file=sys.stderr)
+        status = next(code for kind, code in _EXITS.items() if isinstance(error, kind))
+        text = "interrupted" if status == EXIT_INTERRUPTED else f"error: {error}"
+        print(text, file=sys.stderr)
         return status
 
 
-def _explain(error: BaseException) -> tuple[int, str]:
-    if isinstance(error, UserError):
-        return EXIT_USAGE, f"error: {error}"
-    if isinstance(error, EnvError):
-        return EXIT_ENVIRONMENT, f"error: {error}"
-    return EXIT_INTERRUPTED, "interrupted"
+def _interrupt(number, frame) -> None:
+    raise KeyboardInterrupt
+
+
+def _open_stderr() -> None:
+    """Have a stderr, where the caller closed it: much writes to descriptor 2."""
+    try:
+        os.fstat(2)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = open(2, "w")  # noqa: SIM115
 
 
 def import_tensorflow() -> None:

@@ -32,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
         episodes: int = option(20, "episodes to play")
         checkpoint: str = option("newest", "newest, best or a step")
         env: str | None = option(None, "environment to play instead")
+        env_kwargs: dict | None = option(None, "JSON object of its arguments")
         seed: int = option(0, "of the environments")
         debug: bool = option(False, "show tracebacks")
 
@@ -50,6 +51,7 @@ def main(argv: Sequence[str]) -> int:
         command.episodes,
         checkpoint=int(which) if which.isdecimal() else which,
         env=command.env,
+        env_kwargs=command.env_kwargs,
         seed=command.seed,
     )
     line = {

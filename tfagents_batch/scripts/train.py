@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
         """Of this script."""
 
         config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
-        logdir: str = option("logs", "folder that holds the runs")
+        logdir: str | None = option(None, "folder that holds the runs; default logs")
         resume: str | None = option(None, "run folder to go on with")
         debug: bool = option(False, "show tracebacks")
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training import runs
 
 SCHEMA = 1
@@ -40,13 +40,6 @@ _MAX_MANIFEST = 1 << 24  # bytes
 _KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # of tf.train.Checkpoint, by index
 
 OnEvent = Callable[..., None]
-
-
-class SaveError(OSError):
-    """A checkpoint could not be written, for example because the disk is full.
-
-    Nothing is left of it, earlier ones are whole, and saving may be tried again.
-    """
 
 
 class Damaged(Exception):

@@ -51,7 +51,8 @@ class Console:
         terminal: rich.console.Console | None = None,
     ):
         self._total = total_steps
-        self._start_step = self._step = start_step
+        self._step = start_step
+        self._steady: tuple[float, int] | None = None
         self._clock = clock
         self._began = self._shown = clock()
         self._interval = FIRST_LINE_SECONDS
@@ -76,6 +77,8 @@ class Console:
             of each.
         """
         self._step = step
+        if self._steady is None:  # the first iteration is mostly compilation
+            self._steady = (self._clock(), step)
         for name in (_SPEED, _RETURN, _EVAL):
             if (value := metrics.get(name)) is not None and math.isfinite(value):
                 self._latest[name] = float(value)
@@ -116,7 +119,8 @@ class Console:
     def _numbers(self, now: float) -> str:
         """The most wanted first: a narrow terminal cuts off the end."""
         elapsed = now - self._began
-        mean_speed = (self._step - self._start_step) / elapsed if elapsed > 0 else 0.0
+        since, first = self._steady or (now, self._step)
+        mean_speed = (self._step - first) / (now - since) if now > since else 0.0
         speed = self._latest.get(_SPEED, mean_speed)
         parts = [f"{count(self._step)}/{count(self._total)} steps"]
         if speed > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources.rollout import Rollout
 
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
-LONGEST = 1_000_000  # steps of an episode when the environments name no limit
+LONGEST = 100_000  # steps of an episode when the environments name no limit
 
 
 class Evaluation(NamedTuple):
@@ -68,11 +69,17 @@ class Evaluator:
         self._actor = actor
         self._rollout: Rollout | None = None
 
-    def __call__(self, seed: int) -> Evaluation:
+    def __call__(
+        self, seed: int, stop: Callable[[], bool] = lambda: False
+    ) -> Evaluation | None:
         """Open new episodes and play until every environment has its quota.
 
         Args:
           seed: int; equal seeds give equal episodes.
+          stop: asked every ``CHUNK`` steps.
+
+        Returns:
+          None if ``stop`` said so.
 
         Raises:
           EnvError: if an environment failed.
@@ -81,7 +88,7 @@ class Evaluator:
         if self._rollout is None:
             rollout = Rollout(self.env, self._actor, CHUNK, seed, explore=False)
 
-            @function(autograph=False)
+            @function(envs=[self.env], autograph=False)
             def play(seed):
                 steps = tf.nest.map_structure(lambda x: x[1:], rollout(seed).steps)
                 info = steps.info
@@ -91,13 +98,15 @@ class Evaluator:
             self._rollout, self._play = rollout, play
         else:
             self._rollout.restart(seed)
-        return self._collect(seed)
+        return self._collect(seed, stop)
 
-    def _collect(self, seed: int) -> Evaluation:
+    def _collect(self, seed: int, stop: Callable[[], bool]) -> Evaluation | None:
         found = [[] for _ in range(self.env.spec.num_envs)]
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
         for _ in range(patience + 1):
+            if stop():
+                return None
             ended, returns, lengths = self._play(tf.constant(seed, tf.int32))
             ended, returns, lengths = (x.numpy() for x in (ended, returns, lengths))
             for t, i in zip(*np.nonzero(ended), strict=True):
@@ -108,5 +117,6 @@ class Evaluator:
                 return Evaluation(rows[:, 0], rows[:, 1].astype(np.int64))
         raise UserError(
             f"an evaluation episode did not end within {limit - 1} steps; give the "
-            "environment a time limit (max_episode_steps)"
+            "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
+            "eval_every=0"
         )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import keras
+import numpy as np
 
 from tfagents_batch import algorithms, config, schedules, seeds
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate, program
@@ -69,10 +71,14 @@ class Config:
             raise UserError("no environment: pass --env=<name> or a --config preset")
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
+        least |= {"checkpoint_every": 0}
         for name, bound in least.items():
             value = getattr(self, name)
-            if value is not None and value < bound:
+            if value is not None and not value >= bound:
                 raise UserError(f"{name} is {value}; expected at least {bound}")
+        if self.seed >= 2**31:
+            raise UserError(f"seed is {self.seed}; expected less than 2**31")
+        self.settings.check()
         return self
 
 
@@ -82,32 +88,33 @@ class Experiment:
     Args:
       config: of the run.
       env: what to train on where ``config.env`` is only its description: a callable
-        that makes one environment, or an Env.
+        that makes one environment, a list of them, or an Env.
       eval_env: an Env for evaluations, needed where ``env`` is an Env.
       network: a user's model or builder, see ``nn.user``.
 
     Attributes:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
-      iterate: the program, ``seed -> metrics``.
+      iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
+      evaluator: greedy evaluation on environments of its own; None without.
     """
 
     def __init__(
         self,
         config: Config,
-        env: Callable | Env | None = None,
+        env: Callable | Sequence[Callable] | Env | None = None,
         eval_env: Env | None = None,
         network: Any = None,
     ):
         self.config = config.check()
         self._given = config.env if env is None else env
-        self._eval_env = eval_env
-        self._opened: list[Any] = []
+        self._running: list[Any] = []  # environments that can be stopped
         with contextlib.ExitStack() as stack:
-            self.env = self._environments(stack, config.num_envs, config.num_workers)
+            self.env = self._environments(stack, config.num_envs)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
-            keras.utils.set_random_seed(config.seed)  # weights
-            self.algorithm = kind(settings, self.env.spec, network)
+            with _seeded(config.seed):
+                self.algorithm = kind(settings, self.env.spec, network)
+            self.evaluator = self._make_evaluator(stack, eval_env)
             self._stack = stack.pop_all()
 
     def start(self, step: int) -> None:
@@ -127,27 +134,13 @@ class Experiment:
             self.source, self.algorithm, self.config.compile, self.config.device
         )
 
-    def evaluator(self) -> Evaluator:
-        """Greedy evaluation on environments of its own."""
-        episodes = self.config.eval_episodes
-        env = self._eval_env
-        if env is None:
-            if isinstance(self._given, Env):
-                raise UserError(
-                    "env is an Env object, which evaluations would disturb; pass "
-                    "eval_env= too, or eval_every=0"
-                )
-            batch = evaluate.batch_size(episodes, self.config.num_envs)
-            env = self._environments(self._stack, batch, self.config.num_workers)
-        return Evaluator(env, self.algorithm, episodes)
-
     def named_variables(self) -> dict[str, Any]:
         """What a checkpoint holds: ``{name: variable}``."""
         return self.algorithm.named_variables()
 
     def stop(self) -> None:
         """Make every environment's step return at once; from any thread."""
-        for env in self._opened:
+        for env in self._running:
             env.stop()
 
     def close(self) -> None:
@@ -159,14 +152,62 @@ class Experiment:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _environments(self, stack, num_envs: int, num_workers: int | None) -> Env:
-        if isinstance(self._given, Env):
-            return self._given
-        if isinstance(num_workers, int):
-            num_workers = min(num_workers, num_envs)
-        env = make_env(
-            self._given, num_envs, num_workers, env_kwargs=self.config.env_kwargs
-        )
+    def _make_evaluator(self, stack, eval_env: Env | None) -> Evaluator | None:
+        episodes = self.config.eval_episodes
+        if self.config.eval_every == 0:
+            return None
+        if eval_env is None and isinstance(self._given, Env):
+            raise UserError(
+                "env is an Env object, which evaluations would disturb; pass "
+                "eval_env= too, or eval_every=0"
+            )
+        if eval_env is None:
+            batch = evaluate.batch_size(episodes, self.config.num_envs)
+            eval_env = self._environments(stack, batch)
+        else:
+            self._note(eval_env)
+        return Evaluator(eval_env, self.algorithm, episodes)
+
+    def _environments(self, stack, num_envs: int) -> Env:
+        config, given = self.config, self._given
+        if isinstance(given, Env):
+            self._note(given)
+            return given
+        workers = config.num_workers
+        if workers is not None:
+            workers = min(workers, num_envs)
+        if isinstance(given, (list, tuple)):
+            given = given[:num_envs]
+        try:
+            env = make_env(given, num_envs, workers, env_kwargs=config.env_kwargs)
+        except EnvError as error:
+            raise _explained(error, config) from error
         stack.callback(env.close)
-        self._opened.append(env)
+        self._note(env)
         return env
+
+    def _note(self, env: Env) -> None:
+        if hasattr(env, "stop"):
+            self._running.append(env)
+
+
+def _explained(error: EnvError, config: Config) -> Exception:
+    """Arguments that a constructor does not take are the user's to mend."""
+    cause = error.__cause__
+    wrong = getattr(cause, "type_name", type(cause).__name__) == "TypeError"
+    if error.phase == "construct" and wrong and config.env_kwargs:
+        text = getattr(cause, "text", cause)
+        return UserError(f"env_kwargs {config.env_kwargs} do not fit: {text}")
+    return error
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Initial weights depend on the seed; the caller's random numbers do not."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

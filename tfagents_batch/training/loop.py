@@ -11,10 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.errors import EnvError, Stopped
+from tfagents_batch.errors import (
+    EnvError,
+    SaveError,
+    Stopped,
+    TrainingError,
+    UserError,
+)
 from tfagents_batch.schedules import Every, EverySeconds
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.interrupt import Interrupts
+
+BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
 
 # Means over the episodes of an interval: (sum, count) that programs return.
 EPISODES = {
@@ -98,7 +106,8 @@ class Loop:
         self._should_save = EverySeconds(config.checkpoint_every)
         self._should_save()
         self._saved: int | None = state.get("step")
-        self._evaluate = experiment.evaluator() if self._should_evaluate.n else None
+        self._evaluate = experiment.evaluator if self._should_evaluate.n else None
+        self._bad_iterations = 0
 
     def run(self) -> bool:
         """Train.
@@ -108,49 +117,86 @@ class Loop:
 
         Raises:
           EnvError: after a checkpoint; the iteration in which it happened is void.
+          TrainingError: when gradients are not finite any more.
+          SaveError: if the last checkpoint could not be written.
         """
         steps = self.experiment.config.steps
-        self.experiment.start(self.step)
-        interval, since, started = Interval(), self.step, self._trained_seconds
         try:
-            while self.step < steps and not self._interrupts.requested:
-                interval.add(self._iterate())
-                done = self.step >= steps
-                if self._should_log(self.step) or done:
-                    seconds = self._trained_seconds - started
-                    speed = (self.step - since) / max(seconds, 1e-9)
-                    counters = getattr(self.experiment.env, "metrics", dict)()
-                    counters |= {"time/env_steps_per_second": speed}
-                    self._log(interval.summary() | counters)
-                    interval = Interval()
-                    since, started = self.step, self._trained_seconds
-                self._progress(self.step, self.latest)
-                if self._evaluate and (self._should_evaluate(self.step) or done):
-                    self._evaluation()
-                if self._interrupts.checkpoint_requested or self._should_save():
-                    self._checkpoint()
+            self.experiment.start(self.step)
+            self._train(steps)
         except Stopped:
             pass
-        except EnvError:
+        except (EnvError, UserError):
             self._checkpoint()
             raise
-        self._checkpoint()
+        if not self._checkpoint():
+            raise SaveError(
+                f"the last checkpoint, of step {self.step}, could not be saved; the "
+                f"newest one is of step {self._saved}"
+            )
         return self.step >= steps
+
+    def _train(self, steps: int) -> None:
+        interval = Interval()
+        since, started = self.step, self._trained_seconds
+        while self.step < steps and not self._interrupts.requested:
+            first = not self.latest
+            metrics = self._iterate()
+            self._check_finite(metrics)
+            interval.add(metrics)
+            done = self.step >= steps
+            if self._should_log(self.step) or done:
+                counters = getattr(self.experiment.env, "metrics", dict)()
+                seconds = self._trained_seconds - started
+                if first:  # mostly compilation: no speed
+                    counters |= {"time/first_iteration_seconds": seconds}
+                elif seconds:
+                    speed = (self.step - since) / seconds
+                    counters |= {"time/env_steps_per_second": speed}
+                self._log(interval.summary() | counters)
+                interval = Interval()
+                since, started = self.step, self._trained_seconds
+            self._progress(self.step, self.latest)
+            if self._evaluate and (self._evaluation_is_due() or done):
+                self._evaluation()
+            if self._interrupts.checkpoint_requested or self._should_save():
+                self._checkpoint()
 
     def _iterate(self) -> dict[str, Any]:
         config, experiment = self.experiment.config, self.experiment
         seed = tf.constant(seeds.iteration_seed(config.seed, self.step), tf.int32)
         begin = time.perf_counter()
-        metrics = experiment.iterate(seed)
-        metrics = {name: value.numpy() for name, value in metrics.items()}
-        self._trained_seconds += time.perf_counter() - begin
-        self.step = int(experiment.algorithm.step.numpy())
-        return metrics
+        try:
+            metrics = experiment.iterate(seed)
+            return {name: value.numpy() for name, value in metrics.items()}
+        finally:
+            # Also when it raises: an update may have been done before a stop was seen.
+            self._trained_seconds += time.perf_counter() - begin
+            self.step = int(experiment.algorithm.step.numpy())
+
+    def _check_finite(self, metrics: dict[str, Any]) -> None:
+        bad = float(metrics.get("grad/skipped", 0.0)) == 1
+        self._bad_iterations = self._bad_iterations + 1 if bad else 0
+        if self._bad_iterations == BAD_ITERATIONS:
+            raise TrainingError(
+                f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
+                f"{self.step}: look for NaN in rewards and observations, or lower the "
+                "learning rate; the checkpoints before are whole"
+            )
+
+    def _evaluation_is_due(self) -> bool:
+        before = self._should_evaluate.state()
+        due = self._should_evaluate(self.step)
+        self._not_evaluated = before
+        return due
 
     def _evaluation(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
         begin = time.perf_counter()
-        result = self._evaluate(seed)
+        result = self._evaluate(seed, lambda: self._interrupts.requested)
+        if result is None:  # stopped: a resumed run makes up for it
+            self._should_evaluate.restore(self._not_evaluated)
+            return
         self._log(
             {
                 "eval/return_mean": result.mean_return,
@@ -161,25 +207,29 @@ class Loop:
             }
         )
         if self.best is None or result.mean_return > self.best:
-            self.best = result.mean_return
-            self._checkpoint(best=True)
+            before, self.best = self.best, result.mean_return
+            if not self._checkpoint(best=True):
+                self.best = before
 
     def _log(self, metrics: dict[str, Any]) -> None:
         metrics |= {"time/elapsed_seconds": self._trained_seconds}
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self._write(metrics, self.step)
 
-    def _checkpoint(self, best: bool = False) -> None:
-        if self._saved == self.step:
-            return
+    def _checkpoint(self, best: bool = False) -> bool:
+        """Save, unless this step is saved already; false if it could not be."""
+        if self._saved == self.step and not best:
+            return True
         state = {name: clock.state() for name, clock in self._clocks().items()}
         state |= {
             "step": self.step,
             "best": self.best,
             "trained_seconds": self._trained_seconds,
         }
-        if self._save(self.step, state, {"best": best}):
-            self._saved = self.step
+        if not self._save(self.step, state, {"best": best}):
+            return False
+        self._saved = self.step
+        return True
 
     def _clocks(self) -> dict[str, Every]:
         return {"evaluate": self._should_evaluate, "log": self._should_log}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import re
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -14,6 +16,8 @@ from tfagents_batch.types import Trajectory
 
 Program = Callable[[tf.Tensor], Metrics]
 
+_LOG = logging.getLogger("tfagents_batch")
+
 
 def build(
     source: Source, algorithm: Algorithm, compile: str = "auto", device: str = "cpu"
@@ -22,7 +26,8 @@ def build(
 
     Args:
       source, algorithm: as in ``algorithm.update(source(seed), seed)``.
-      compile: "full", "update", "off" or "auto": what XLA compiles.
+      compile: "full", "update", "off" or "auto": what XLA compiles. "auto" goes on
+        uncompiled, and says so, where XLA refuses an operation.
       device: "cpu" or "gpu", where updates run.
 
     Returns:
@@ -40,16 +45,76 @@ def build(
         )
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
         raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")
-    compiled = compile in ("full", "update") or (
-        compile == "auto" and algorithm.compilable
-    )
-    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+    ways = [compile]
+    if compile == "auto":
+        ways = ["full", "update"] if source.compilable else ["update"]
+        ways = [*ways, "off"] if algorithm.compilable else ["off"]
+    return _Compiled(lambda way: _join(source, algorithm, device, way), ways)
 
-    @tf.function(jit_compile=compiled, autograph=False)
+
+class _Compiled:
+    """A program compiled in the first of several ways that XLA does not refuse.
+
+    XLA refuses before the update has assigned anything; what had been collected for
+    it, if anything, is dropped.
+    """
+
+    def __init__(self, make: Callable[[str], Program], ways: Sequence[str]):
+        self._make = make
+        self._program = make(ways[0])
+        self._way, *self._others = ways
+        self._settled = False
+
+    def __call__(self, seed: tf.Tensor) -> Metrics:
+        while not self._settled:
+            try:
+                metrics = self._program(seed)
+            except (
+                tf.errors.InvalidArgumentError,
+                tf.errors.UnimplementedError,
+            ) as error:
+                operation = _refused_operation(str(error))
+                if operation is None:
+                    raise
+                self._go_down(operation)
+                continue
+            self._settled = True
+            return metrics
+        return self._program(seed)
+
+    def _go_down(self, operation: str) -> None:
+        if not self._others:
+            raise UserError(
+                f"--compile={self._way}: XLA cannot compile {operation}; use "
+                "--compile=auto or off, or another operation in the network"
+            )
+        way = self._others.pop(0)
+        _LOG.warning(
+            "XLA cannot compile %s: --compile=%s instead of %s",
+            operation,
+            way,
+            self._way,
+        )
+        self._way, self._program = way, self._make(way)
+
+
+def _refused_operation(message: str) -> str | None:
+    """The operation that XLA has no kernel for, by its error; None for others."""
+    found = re.search(r"No registered '(\w+)' OpKernel for XLA", message)
+    found = found or re.search(r"unsupported operations.*?: (\w+)", message, re.S)
+    return found[1] if found else None
+
+
+def _join(source: Source, algorithm: Algorithm, device: str, way: str) -> Program:
+    """One iteration; ``way`` says what XLA compiles: "full", "update" or "off"."""
+    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+    envs = [source.env] if hasattr(source, "env") else []
+
+    @tf.function(jit_compile=way != "off", autograph=False)
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
-    @function(autograph=False)
+    @function(envs=envs, jit_compile=way == "full", autograph=False)
     def iterate(seed):
         with tf.device("/CPU:0"):
             metrics = dict(source.collect(seed))

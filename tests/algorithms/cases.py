@@ -1,0 +1,42 @@
+"""Trajectories that the tests of algorithms share."""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.nn.cases import VECTOR, make_steps
+from tfagents_batch import nest
+from tfagents_batch.types import TimeStep, Trajectory
+
+T, B = 12, 4
+
+
+def collect(agent, observation=VECTOR, seed=0, length=5, terminate=False) -> Trajectory:
+    """A trajectory of random observations and rewards, acted on by the agent."""
+    random = np.random.default_rng(seed)
+    drawn = make_steps(observation, T + 1, B, seed).observation
+    rows, actions, behaviors = [], [], []
+    state = start = agent.initial_state(B)
+    noise = agent.noise((T, B), seed)
+    clock = np.arange(B) % length
+    for t in range(T + 1):
+        first, last = clock == 0, clock == length
+        step = TimeStep(
+            nest.map(lambda x, t=t: x[t], drawn),
+            tf.constant(np.where(first, 0, random.normal(size=B)), tf.float32),
+            tf.constant(first),
+            tf.constant(last & terminate),
+            tf.constant(last & (not terminate)),
+            {},
+        )
+        rows.append(step)
+        clock = np.where(last, 0, clock + 1)
+        if t < T:
+            now = nest.map(lambda x, t=t: x[t], noise)
+            action, behavior, state = agent.act(step, state, now, True)
+            actions.append(action)
+            behaviors.append(behavior)
+
+    def stack(parts):
+        return nest.map(lambda *xs: tf.stack(xs), *parts)
+
+    return Trajectory(stack(rows), stack(actions), stack(behaviors), start)

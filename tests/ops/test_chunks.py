@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.ops import chunks
+
+
+def total(rows):
+    return tf.reduce_sum(rows["x"], -1) + tf.cast(rows["n"], tf.float32)
+
+
+def make(size):
+    x = tf.random.stateless_normal([size, 3], [1, 2])
+    return {"x": x, "n": tf.range(size)}
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("size, limit", [(1, 1), (7, 3), (9, 3), (10, 4), (5, 100)])
+def test_chunks_give_what_the_whole_gives(size, limit, jit):
+    rows = make(size)
+    apply = tf.function(
+        lambda rows: chunks.apply(total, rows, limit), jit_compile=jit, autograph=False
+    )
+    np.testing.assert_allclose(apply(rows), total(rows), rtol=1e-6)
+
+
+def test_no_chunk_is_above_the_limit():
+    seen = []
+
+    def function(rows):
+        seen.append(rows["n"].shape[0])
+        return total(rows)
+
+    chunks.apply(function, make(10), 4)
+    assert seen and max(seen) <= 4
+    assert len(set(seen)) == 1
+
+
+def test_large_rows_make_small_chunks_and_small_rows_one():
+    seen = []
+
+    def function(image):
+        seen.append(image.shape[0])
+        return tf.zeros(image.shape[:1])
+
+    pixels = tf.zeros([chunks.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
+    chunks.apply(function, pixels)
+    assert max(seen) < len(pixels)
+    seen.clear()
+    chunks.apply(function, tf.zeros([chunks.ROWS, 4]))
+    assert seen == [chunks.ROWS]

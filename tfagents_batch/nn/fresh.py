@@ -1,0 +1,58 @@
+"""Copies of Keras models with weights of their own."""
+
+from __future__ import annotations
+
+import inspect
+
+import keras
+
+from tfagents_batch.errors import UserError
+
+
+def fresh_copy(model: keras.Model) -> keras.Model:
+    """The same architecture, its weights initialised anew; ``model`` stays as it is.
+
+    Raises:
+      UserError: if the architecture cannot be known from outside.
+    """
+    try:
+        copy = _copy(model)
+    except Exception as error:
+        raise _refusal(model, str(error).strip().partition("\n")[0]) from error
+    shapes = (
+        [tuple(w.shape) for w in model.weights],
+        [tuple(w.shape) for w in copy.weights],
+    )
+    if model.built and copy.built and shapes[0] != shapes[1]:
+        raise _refusal(model, "its copy has weights of other shapes")
+    if {id(w) for w in model.variables} & {id(w) for w in copy.variables}:
+        raise _refusal(model, "its copy shares weights with it")
+    return copy
+
+
+def _copy(model: keras.Model) -> keras.Model:
+    for part in model._flatten_layers(include_self=True, recursive=True):
+        # Keras makes up a config for a subclass without one, which leaves out what
+        # its constructor was given.
+        if isinstance(part, keras.Model) and not _has_config(part):
+            if part is model and not inspect.signature(type(model)).parameters:
+                return type(model)()
+            raise TypeError(f"class {type(part).__name__} has no get_config")
+    if _from_keras(type(model)):
+        return keras.models.clone_model(model)
+    return type(model).from_config(model.get_config())
+
+
+def _has_config(model: keras.Model) -> bool:
+    return _from_keras(type(model)) or not _from_keras(type(model).get_config)
+
+
+def _from_keras(thing) -> bool:
+    return thing.__module__.partition(".")[0] == "keras"
+
+
+def _refusal(model: keras.Model, why: str) -> UserError:
+    return UserError(
+        f"model {model.name!r} cannot be copied, and every run needs its own ({why}); "
+        "pass a function of (observation_space, action_space) that returns it"
+    )
