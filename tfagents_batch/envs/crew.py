@@ -210,7 +210,7 @@ class ProcessCrew:
         try:
             outcome = Outcome()
             while ready := self._poll.poll(0):
-                dead = self._read(ready, {}, 0, "", outcome, context)
+                dead = self._read(ready, {}, 0, None, outcome, context)
                 for worker in dead:
                     self._forget(worker)
                     outcome.faults.append(self._crash(worker, None, context))

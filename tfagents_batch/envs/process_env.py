@@ -114,7 +114,7 @@ class ProcessEnv:
             raise UserError(
                 f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
             )
-        seed = tf.ensure_shape(seed, [])
+        seed = _scalar(seed)
         if self._native is not None:
             return self._run(self._native.init, tf.cast(seed, tf.int64))
         return self._run(self._host, self._host_init, [seed])
@@ -135,8 +135,13 @@ class ProcessEnv:
         """
         inputs = [state, *self._flat_actions(action)]
         if self._native is not None:
-            inputs[0] = tf.ensure_shape(tf.convert_to_tensor(state, tf.int32), [])
-            if self._in_xla() or all(x.shape.is_fully_defined() for x in inputs):
+            inputs[0] = _scalar(tf.convert_to_tensor(state, tf.int32))
+            if self._in_xla():  # where shapes are known when it is compiled
+                inputs[1:] = [
+                    tf.ensure_shape(x, [self.spec.num_envs, *leaf.shape])
+                    for x, leaf in zip(inputs[1:], self._actions, strict=True)
+                ]
+            if all(x.shape.is_fully_defined() for x in inputs):
                 return self._run(self._native.step, inputs)
         # A shape that is unknown until the graph runs is checked by Python.
         return self._run(self._host, self._host_step, inputs)
@@ -144,7 +149,7 @@ class ProcessEnv:
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
         if self._native is not None:
-            return self._native.ok(tf.ensure_shape(state, []))
+            return self._native.ok(_scalar(tf.convert_to_tensor(state, tf.int32)))
         result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [state], tf.bool)
         return tf.ensure_shape(result, [])
 
@@ -238,6 +243,10 @@ class ProcessEnv:
             ) from None
         pairs = zip(flat, self._actions, strict=True)
         return [_action_tensor(x, leaf, self.spec.num_envs) for x, leaf in pairs]
+
+
+def _scalar(x: tf.Tensor) -> tf.Tensor:
+    return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
 
 
 def _outputs(spec: EnvSpec) -> list[tf.TensorSpec]:

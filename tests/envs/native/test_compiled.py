@@ -12,6 +12,7 @@ import gymnasium
 import gymnasium.spaces as gs
 import keras
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -417,3 +418,32 @@ def test_gradients_do_not_pass_through_a_step(native):
         return tape.gradient(loss, weight)
 
     assert float(run()) == 3
+
+
+def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(native):
+    env = native(fault_envs(None, 3), 1)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec(None, tf.int32)])
+    def run(action):
+        state, _ = env.init(1)
+        return env.step(state, action)[1].valid
+
+    assert run(tf.zeros([3], tf.int32)).numpy().all()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(tf.zeros([2], tf.int32))
+
+
+def test_a_worker_stays_small(native):
+    env = native([cartpole] * 4, 2)
+    assert bool(long_rollout(env, 200)[1])
+    sizes = [psutil.Process(pid).memory_info().rss / 1e6 for pid in env._pool.pids]
+    assert max(sizes) < 60
+
+
+def test_a_thousand_failed_steps_return_at_once(native):
+    env = native(fault_envs("exc", 2, step=0), 1)
+    started = time.monotonic()
+    valid, ok = long_rollout(env, 200_000)
+    assert time.monotonic() - started < 10
+    assert not bool(ok)
+    assert int(valid) == 1  # the row beside the one that failed first

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ class Hub:
         self.handle = library.tfab_open(descriptor, data.ctypes.data, len(data))
         if self.handle == 0:
             raise ValueError("the native hub cannot use the shared memory")
-        weakref.finalize(self, library.tfab_free, self.handle)
+        weakref.finalize(self, _free, library.tfab_free, self.handle, os.getpid())
 
     def init(self, seed: int, out: Sequence[np.ndarray]) -> None:
         """Reset every row into ``out``, arrays in the order of the outputs."""
@@ -192,6 +193,11 @@ class Hub:
         rows = np.zeros(num_envs, bool)
         self._library.tfab_over(self.handle, rows.ctypes.data)
         return rows
+
+
+def _free(free: Callable[[int], None], handle: int, owner: int) -> None:
+    if os.getpid() == owner:  # in a forked copy a lock may be held for ever
+        free(handle)
 
 
 def _arrays(plan: layout.Layout) -> list[int]:
