@@ -184,6 +184,8 @@ class Native:
         )
         for note in outcome.notes():
             _LOG.warning("%s", note)
+        if not outcome.faults:
+            return EnvError("a worker failed, and nothing is known of it")
         return batch.exception(outcome.faults)
 
     def _empty(self) -> list[np.ndarray]:
