@@ -23,13 +23,18 @@ _LOG = logging.getLogger("tfagents_batch")
 class Native:
     """Steps workers through a hub, whoever else calls the hub from a program.
 
-    Args and attributes are those of ``Portable``, but for
-
     Args:
+      crew: attached and driven by the hub.
       hub: opened on the pool's memory.
+      memory: shared with the workers, laid out by ``plan``.
+      plan: the layout.
+      action_space: of one environment.
+      info: ``{column: dtype}``.
+      writer: the action leaves, for their words.
 
     Attributes:
       handle: the hub's number, for programs.
+      history: why the pool is over; None while it is not.
     """
 
     def __init__(
