@@ -68,14 +68,48 @@ def _extra(before: dict[str, set]) -> dict[str, set]:
     }
 
 
+def pytest_collection_modifyitems(items):
+    """In-process environments have one route: do not test them twice."""
+    items[:] = [
+        item
+        for item in items
+        if not (
+            (parameters := getattr(item, "callspec", None))
+            and parameters.params.get("route") == "native"
+            and parameters.params.get("num_workers") == 0
+        )
+    ]
+
+
+@pytest.fixture(params=["portable", pytest.param("native", marks=pytest.mark.xla)])
+def route(request):
+    """Both ways to worker processes; the native one where there is a compiler."""
+    if request.param == "native":
+        request.getfixturevalue("library")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def library():
+    """The native hub's library; skips, saying why, where it cannot be had."""
+    from tfagents_batch.envs.native import build
+
+    try:
+        return build.library()
+    except build.Unavailable as error:
+        pytest.skip(f"no native route: {error}")
+
+
 @pytest.fixture
-def make_pool():
+def make_pool(route, request):
     """Makes pools and closes them."""
     from tfagents_batch.envs.pool import Pool
 
     pools = []
 
     def make(constructors, num_workers=None, **options):
+        if route == "native":
+            options["library"] = request.getfixturevalue("library")
         pools.append(Pool(constructors, num_workers, **options))
         return pools[-1]
 
@@ -85,14 +119,15 @@ def make_pool():
 
 
 @pytest.fixture
-def make_process_env():
+def make_process_env(route):
     """Makes process environments and closes them."""
     from tfagents_batch.envs.process_env import ProcessEnv
 
     envs = []
 
     def make(constructors, num_workers=None, **options):
-        envs.append(ProcessEnv(constructors, num_workers, **options))
+        chosen = route if num_workers != 0 else "auto"
+        envs.append(ProcessEnv(constructors, num_workers, route=chosen, **options))
         return envs[-1]
 
     yield make

@@ -43,7 +43,7 @@ PACKAGES = {
     "envs": {"cloudpickle", "gymnasium", "numpy"},
 }
 # The files of envs that may import TensorFlow; workers import none of them.
-GRAPH_SIDE = {"process_env", "function", "make", "contract"}
+GRAPH_SIDE = {"process_env", "function", "make", "contract", "build", "op"}
 
 
 class Import(NamedTuple):

@@ -34,6 +34,13 @@ ACTIONS = {
 }
 
 
+WAYS = [
+    pytest.param((0, "auto"), id="in_process"),
+    pytest.param((2, "portable"), id="two_workers"),
+    pytest.param((2, "native"), id="two_workers_native", marks=pytest.mark.xla),
+]
+
+
 class Case(EnvContract):
     """The contract for ``env`` in this process and in two workers."""
 
@@ -41,13 +48,18 @@ class Case(EnvContract):
     env: ClassVar = None
     env_kwargs: ClassVar = {}
 
-    @pytest.fixture(autouse=True, params=[0, 2], ids=["in_process", "two_workers"])
+    @pytest.fixture(autouse=True, params=WAYS)
     def _workers(self, request):
-        self.num_workers = request.param
+        self.num_workers, self.route = request.param
+        if self.route == "native":
+            request.getfixturevalue("library")
+        self.compilable = self.route == "native"
 
     def make_env(self):
         make = type(self).env
-        return make_env(make, 3, self.num_workers, env_kwargs=self.env_kwargs)
+        return make_env(
+            make, 3, self.num_workers, env_kwargs=self.env_kwargs, route=self.route
+        )
 
 
 class TestCartPole(Case):
@@ -70,7 +82,7 @@ class TestCountingEnv(Case):
     @pytest.mark.parametrize("truncate", [False, True])
     def test_where_the_mask_is_set_the_next_observation_is_one_later(self, truncate):
         makers = [lambda n=n: CountingEnv(n, truncate) for n in (1, 2, 5)]
-        with make_env(makers, num_workers=self.num_workers) as env:
+        with make_env(makers, num_workers=self.num_workers, route=self.route) as env:
             steps = rollout(env, self.steps, seed=1).steps
         mask = Trajectory(steps, action=(), behavior={}).mask
         episode, step = np.moveaxis(steps.observation, -1, 0)
@@ -109,9 +121,14 @@ class TestObservationSpaces(EnvContract):
 class TestNestedSpacesInWorkers(EnvContract):
     steps = 20
 
+    @pytest.fixture(autouse=True)
+    def _route(self, route):
+        self.route = route
+        self.compilable = route == "native"
+
     def make_env(self):
         everything = gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values()))
-        return make_env(batch(*everything), num_workers=2)
+        return make_env(batch(*everything), num_workers=2, route=self.route)
 
 
 def batch(observation_space, action_space):

@@ -34,10 +34,12 @@ def spans(made):
         yield field.offset, field.offset + size
 
 
-def test_arrays_start_at_cache_lines_behind_one_line_per_worker():
+def test_arrays_start_at_cache_lines_behind_the_lines_of_control_words():
     made = plan(num_workers=4)
     assert all(field.offset % 64 == 0 for field in made.fields)
-    assert min(field.offset for field in made.fields) == 4 * 64
+    assert (
+        min(field.offset for field in made.fields) == (4 + 1) * 64
+    )  # the learner has one, too
 
 
 def test_arrays_do_not_overlap_and_fit():

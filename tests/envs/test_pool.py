@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import crew
+from tfagents_batch.envs import crew, layout, protocol
 from tfagents_batch.envs.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, Stopped, UserError
@@ -333,8 +333,9 @@ def test_a_pool_can_be_closed_while_it_steps(make_pool):
     thread = threading.Thread(target=pool.step, args=([np.zeros(1, np.int32)],))
     thread.start()
     deadline = time.monotonic() + 10
-    while not pool._crew._busy.locked() and time.monotonic() < deadline:
-        pass
+    command = pool._words[0]
+    while command[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
+        time.sleep(0.001)
     started = time.monotonic()
     pool.close()
     assert time.monotonic() - started < 2.5

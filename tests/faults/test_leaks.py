@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -22,15 +23,22 @@ def held():
     )
 
 
-def test_pools_that_come_and_go_leave_nothing():
+def test_pools_that_come_and_go_leave_nothing(route, request):
+    native = route == "native"
+    library = request.getfixturevalue("library") if native else None
     before = held()
     for index in range(200):
         # Most of them without a process, so that this takes seconds.
-        pool = Pool([CountingEnv] * 2, num_workers=1 if index % 20 == 0 else 0)
+        num_workers = 1 if index % 20 == 0 else 0
+        pool = Pool([CountingEnv] * 2, num_workers, library=library)
         pool.reset(1)
         pool.step([np.zeros(2, np.int32)])
         pool.close()
         assert held() == before
+    del pool
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        assert "memfd:tfagents_batch" not in maps.read()
 
 
 def test_constructions_that_fail_leave_nothing():

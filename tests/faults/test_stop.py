@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.envs import layout, protocol
 from tfagents_batch.envs.function import function
 from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import Stopped
@@ -38,21 +39,26 @@ def stop_after(env, moment):
     return stopped, thread
 
 
+def _when_stepping(env, moment):
+    """Set an event once the first worker was told to step."""
+    words = env._pool._words[0]
+    deadline = time.monotonic() + 20
+    while words[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
+        time.sleep(0.001)
+    moment.set()
+
+
 @pytest.mark.parametrize("mode", ["slow_always", "hang"])
 def test_a_blocked_rollout_ends_within_half_a_second(make_process_env, mode):
     env = make_process_env(fault_envs(mode, step=0, seconds=30), 2)
     moment = threading.Event()
-    real = env._pool._crew.command
-
-    def command(*args, **kwargs):
-        moment.set()
-        return real(*args, **kwargs)
-
-    env._pool._crew.command = command
+    watch = threading.Thread(target=_when_stepping, args=(env, moment))
+    watch.start()
     stopped, thread = stop_after(env, moment)
     valid, ok = tf.function(endless)(env)
     assert time.monotonic() - stopped[0] < 0.5 + 1.0  # a thousand steps of nothing, too
     thread.join()
+    watch.join()
     assert not bool(ok)
     assert int(valid) == 0
     with pytest.raises(Stopped):
@@ -70,6 +76,8 @@ def test_stopping_is_raised_by_function(make_process_env):
     thread.join()
 
 
+# On the native route the main thread waits in C, where Python runs no handlers.
+@pytest.mark.parametrize("route", ["portable"], indirect=True)
 def test_stopping_from_a_signal_handler_is_fine(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
     before = signal.signal(signal.SIGUSR2, lambda *_: pool.stop())
@@ -87,6 +95,7 @@ def test_stopping_from_a_signal_handler_is_fine(make_pool):
         pool.check()
 
 
+@pytest.mark.parametrize("route", ["portable"], indirect=True)
 def test_an_interrupted_step_ends_the_pool(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
 

@@ -7,7 +7,7 @@ what is out of range without a word.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -28,6 +28,25 @@ class InvalidAction(Exception):
         super().__init__(message)
         self.row = row
         self.action = action
+
+
+class LeafBounds(NamedTuple):
+    """What an action leaf takes, for those who check it elsewhere.
+
+    Attributes:
+      kind: "float_box", "int_box" or "range".
+      dtype: in the shared memory.
+      width: numbers in a row.
+      low, high: ``[width]``, inclusive.
+      clips: whether a Box has a finite bound.
+    """
+
+    kind: str
+    dtype: str
+    width: int
+    low: np.ndarray
+    high: np.ndarray
+    clips: bool
 
 
 class ActionWriter:
@@ -64,6 +83,30 @@ class ActionWriter:
             self.clipped += clipped
             self.total += total
 
+    def check_kinds(self, flat: Sequence[np.ndarray]) -> None:
+        """Check the number, shapes and kinds of dtypes of leaves, not their values.
+
+        Raises:
+          InvalidAction: for the first that is wrong.
+        """
+        if len(flat) != len(self._write):
+            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
+        for write, value in zip(self._write, flat, strict=True):
+            write.check_kind(value)
+
+    def bounds(self) -> list[LeafBounds]:
+        """What each leaf takes."""
+        return [write.bounds() for write in self._write]
+
+    def refusal(self, leaf: int, row: int, numbers: np.ndarray) -> InvalidAction:
+        """Words for what was found wrong elsewhere.
+
+        Args:
+          leaf, row: where.
+          numbers: int64, of that row, flat; those of a float Box are in the arrays.
+        """
+        return self._write[leaf].refusal(row, numbers)
+
     def release(self) -> None:
         """Let go of the arrays; the counts stay."""
         self._write = []
@@ -88,11 +131,7 @@ class _BoxWriter:
 
     def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
         array = self._array
-        _check_shape(value, array, self._name)
-        if value.dtype.kind not in ("f" if self._is_float else "iu"):
-            raise InvalidAction(
-                f"{self._name} is {value.dtype}; expected {array.dtype}"
-            )
+        self.check_kind(value)
         live = len(array) - int(np.count_nonzero(ignored))
         if not self._clips:
             array[...] = value
@@ -105,11 +144,27 @@ class _BoxWriter:
         clipped = int(np.count_nonzero(changed[~ignored])) if changed.any() else 0
         return clipped, live * self._width
 
+    def check_kind(self, value: np.ndarray) -> None:
+        _check_shape(value, self._array, self._name)
+        if value.dtype.kind not in ("f" if self._is_float else "iu"):
+            raise InvalidAction(
+                f"{self._name} is {value.dtype}; expected {self._array.dtype}"
+            )
+
+    def bounds(self) -> LeafBounds:
+        kind = "float_box" if self._is_float else "int_box"
+        dtype = self._array.dtype.name
+        bounds = self._low.ravel(), self._high.ravel()
+        return LeafBounds(kind, dtype, self._width, *bounds, self._clips)
+
+    def refusal(self, row: int, numbers: np.ndarray | None = None) -> InvalidAction:
+        value = self._array[row].tolist()
+        return _invalid(self._name, row, value, "expected finite numbers")
+
     def _check_finite(self) -> None:
         finite = np.isfinite(self._array)
         if not finite.all():
-            row = _first_row(~finite)
-            raise _invalid(self._name, row, self._array, "expected finite numbers")
+            raise self.refusal(_first_row(~finite))
 
 
 class _RangeWriter:
@@ -130,16 +185,33 @@ class _RangeWriter:
             self._high = self._low + int(space.n) - 1
 
     def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        self.check_kind(value)
+        wrong = (value < self._low) | (value > self._high)
+        if wrong.any():
+            row = _first_row(wrong)
+            raise self.refusal(row, value[row])
+        self._array[...] = value
+        return 0, 0
+
+    def check_kind(self, value: np.ndarray) -> None:
         _check_shape(value, self._array, self._name)
         if value.dtype.kind not in "iub":
             raise InvalidAction(f"{self._name} is {value.dtype}; expected integers")
-        wrong = (value < self._low) | (value > self._high)
-        if wrong.any():
-            low, high = np.asarray(self._low).tolist(), np.asarray(self._high).tolist()
-            expected = f"{self._space} takes {low} to {high}"
-            raise _invalid(self._name, _first_row(wrong), value, expected)
-        self._array[...] = value
-        return 0, 0
+
+    def bounds(self) -> LeafBounds:
+        shape = self._array.shape[1:]
+        low, high = (
+            np.broadcast_to(np.asarray(bound, np.int64), shape).ravel()
+            for bound in (self._low, self._high)
+        )
+        return LeafBounds("range", self._array.dtype.name, low.size, low, high, False)
+
+    def refusal(self, row: int, numbers: np.ndarray) -> InvalidAction:
+        shape = self._array.shape[1:]
+        value = np.ravel(numbers)[: int(np.prod(shape, dtype=int))].reshape(shape)
+        low, high = np.asarray(self._low).tolist(), np.asarray(self._high).tolist()
+        expected = f"{self._space} takes {low} to {high}"
+        return _invalid(self._name, row, value.tolist(), expected)
 
 
 class ActionReader:
@@ -207,8 +279,8 @@ def _first_row(wrong: np.ndarray) -> int:
     return int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
 
 
-def _invalid(name: str, row: int, array: np.ndarray, expected: str) -> InvalidAction:
-    value = _short(array[row].tolist())
+def _invalid(name: str, row: int, action: Any, expected: str) -> InvalidAction:
+    value = _short(action)
     return InvalidAction(f"{name} is {value}; {expected}", row, value)
 
 

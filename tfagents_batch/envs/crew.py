@@ -7,6 +7,7 @@ of a worker, stop.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -25,6 +26,7 @@ from tfagents_batch.envs.supervisor import Supervisor
 
 _LOG = logging.getLogger("tfagents_batch")
 _GRACE_SECONDS = 1.0  # for the other workers once one has failed
+_FRAME_SECONDS = 5.0  # for the text of a failure, which follows its reply
 _SEND_SECONDS = 30.0  # where the phase has no deadline
 _CLOSE_SECONDS = (0.9, 0.4)  # until SIGTERM, until SIGKILL
 
@@ -65,6 +67,7 @@ class ProcessCrew:
         self._known: dict[int, tuple[Worker, bool]] = {}  # fd: worker, is it a reply
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._stop, select.POLLIN)
+        self._hub: Any = None
         self._supervisor = Supervisor()
 
     def construct(self, seconds: float | None) -> Outcome:
@@ -97,17 +100,43 @@ class ProcessCrew:
                 os.close(descriptor)
 
     def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, finite_check: str
+        self,
+        plan: layout.Layout,
+        memory: Any,
+        descriptor: int,
+        finite_check: str,
+        native: bool | None = None,
     ) -> Outcome:
-        """Give the workers the shared memory."""
+        """Give the workers the shared memory.
+
+        Args:
+          native: not None if a hub will drive them; then whether they should poll a
+            little before they sleep.
+        """
         self._words = [layout.control(memory, w.index) for w in self.workers]
         payloads = [
-            {"layout": plan.to_json(), "worker": w.index, "finite_check": finite_check}
+            {
+                "layout": plan.to_json(),
+                "worker": w.index,
+                "finite_check": finite_check,
+                "native": native is not None,
+                "spin": bool(native),
+            }
             for w in self.workers
         ]
         count = len(self.workers)
         limits, descriptors = [_SEND_SECONDS] * count, [descriptor] * count
         return self.command(protocol.ATTACH, payloads, limits, descriptors)
+
+    def drive(self, hub: Any) -> None:
+        """Leave commands to a native hub from now on."""
+        self._hub = hub
+        self._supervisor.call(self._watch_ends)
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last command."""
+        return self._sequence
 
     def command(
         self,
@@ -151,9 +180,51 @@ class ProcessCrew:
         finally:
             self._busy.release()
 
+    def explain(
+        self, code: int, sequence: int, states: Sequence[int], context: Context
+    ) -> Outcome:
+        """Find out what made a command fail that a hub has sent.
+
+        Args:
+          code, sequence: of the command.
+          states: of the workers, see ``native.hub``.
+          context: what is known of a row.
+        """
+        from tfagents_batch.envs.native import hub as hubs
+
+        outcome = Outcome()
+        patience = time.monotonic() + _FRAME_SECONDS
+        with self._busy:
+            told = (hubs.FAILED, hubs.DEAD)
+            waiting = {i: patience for i, state in enumerate(states) if state in told}
+            late = {i: 0.0 for i, state in enumerate(states) if state == hubs.LATE}
+            self._wait(waiting, code, sequence, outcome, context, heed_stop=False)
+            if late:
+                self._expire(late, protocol.NAMES[code], outcome, context)
+        return outcome
+
+    def listen(self, context: Context) -> list[Fault]:
+        """Read what workers said unasked, and look whether they live."""
+        if self._stopping or not self._busy.acquire(blocking=False):
+            return []
+        try:
+            outcome = Outcome()
+            while ready := self._poll.poll(0):
+                dead = self._read(ready, {}, 0, None, outcome, context)
+                for worker in dead:
+                    self._forget(worker)
+                    outcome.faults.append(self._crash(worker, None, context))
+                if self._stopping:
+                    break
+            return outcome.faults
+        finally:
+            self._busy.release()
+
     def stop(self) -> None:
         """End the current wait and refuse every later one; from any thread."""
         self._stopping = True
+        if self._hub is not None:  # before the workers may leave rows alone
+            self._hub.stop()
         for words in self._words:
             words[layout.STOP] = 1
         stop = self._stop
@@ -178,6 +249,8 @@ class ProcessCrew:
         for worker in started:
             with contextlib.suppress(OSError):  # gone, or too busy to be told
                 worker.send(frame, None, 0)
+        if self._hub is not None:
+            self._hub.poke()
         patient = [worker for worker in started if worker.index not in self._reported]
         launcher.end(patient, *_CLOSE_SECONDS)
         for worker in started:
@@ -186,6 +259,8 @@ class ProcessCrew:
             if worker.exit_code == 1 and worker in patient:
                 _LOG.warning("worker %d %s: %s", worker.index, ended, worker.tail())
         self._supervisor.close()
+        if self._hub is not None:
+            self._hub.close()
         if self._busy.acquire(timeout=0.5):
             self._busy.release()
             self._close_descriptors()
@@ -195,6 +270,13 @@ class ProcessCrew:
         for worker in self.workers:
             worker.start(self._variables)
             self._supervisor.watch(worker)
+
+    def _watch_ends(self) -> None:
+        for worker in self.workers:
+            self._supervisor.watch_end(
+                worker.pidfd, functools.partial(self._hub.died, worker.index)
+            )
+        self._supervisor.watch_interrupts()
 
     def _register(self, worker: Worker) -> None:
         for descriptor, is_reply in (
@@ -241,6 +323,7 @@ class ProcessCrew:
         sequence: int,
         outcome: Outcome,
         context: Context,
+        heed_stop: bool = True,
     ) -> None:
         """The one wait: until all have replied, failed or are late, or a stop."""
         phase = protocol.NAMES[code]
@@ -257,8 +340,7 @@ class ProcessCrew:
                     waiting[index] = min(deadline, grace)
             if not waiting:
                 break
-            if self._stopping:
-                outcome.stopped = True
+            if self._stopping and heed_stop:
                 break
             milliseconds = None
             earliest = min(waiting.values())
@@ -268,33 +350,49 @@ class ProcessCrew:
                     self._expire(waiting, phase, outcome, context)
                     break
                 milliseconds = left * 1000 + 1
-            dead = []
-            for descriptor, _ in self._poll.poll(milliseconds):
-                if descriptor == self._stop:
-                    continue
-                worker, is_reply = self._known[descriptor]
-                if not is_reply:
-                    dead.append(worker)
-                    continue
-                try:
-                    frames = worker.inbox.read()
-                except protocol.Malformed as error:
-                    del waiting[worker.index]
-                    outcome.faults.append(self._deaf(worker, error, phase, context))
-                    outcome.lost.update(worker.rows)
-                    continue
-                self._take(worker, frames, waiting, sequence, outcome)
-                if worker.inbox.closed:
-                    dead.append(worker)
+            ready = self._poll.poll(milliseconds)
+            dead = self._read(ready, waiting, sequence, phase, outcome, context)
         for worker in dead:
             self._forget(worker)
         for index in waiting:
             outcome.lost.update(self.workers[index].rows)
+        if self._stopping and heed_stop:
+            # Once asked to stop, workers leave rows alone and reply all the same.
+            outcome.stopped = True
+            outcome.lost.update(range(len(self._constructors)))
+
+    def _read(
+        self, ready, waiting, sequence, phase, outcome, context
+    ) -> list[launcher.Worker]:
+        """Read from descriptors that are ready; the workers that have ended."""
+        dead = []
+        for descriptor, _ in ready:
+            if descriptor == self._stop or descriptor not in self._known:
+                continue
+            worker, is_reply = self._known[descriptor]
+            if not is_reply:
+                dead.append(worker)
+                continue
+            try:
+                frames = worker.inbox.read()
+            except protocol.Malformed as error:
+                waiting.pop(worker.index, None)
+                outcome.faults.append(self._deaf(worker, error, phase, context))
+                outcome.lost.update(worker.rows)
+                continue
+            self._take(worker, frames, waiting, sequence, outcome)
+            if worker.inbox.closed:
+                dead.append(worker)
+        return list(dict.fromkeys(dead))
 
     def _take(self, worker, frames, waiting, sequence, outcome) -> None:
         """Sort a worker's frames: stale, progress, or the reply."""
         for header, payload in frames:
             if header.sequence != sequence or worker.index not in waiting:
+                if self._hub is not None and header.status == protocol.NOTES:
+                    for note in payload["notes"]:  # of a step that nobody read about
+                        _LOG.warning("%s", note)
+                    continue
                 self.stale += 1
                 continue
             worker.row = None

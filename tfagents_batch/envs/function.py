@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch.envs import live
+from tfagents_batch.envs import interrupts, live
 
 
 def function(
@@ -19,7 +19,8 @@ def function(
     A Python exception cannot come out of a graph as itself, and a program that is
     aborted half-way leaves its variables half-written; so environments only raise a
     flag there, and this wrapper raises their ``EnvError`` (or ``Stopped``) once the
-    program has returned.
+    program has returned. Ctrl-C ends environments on the native route at once, so that
+    the program returns; ``KeyboardInterrupt`` follows.
 
     Args:
       fn: a Python function; without it a decorator is returned.
@@ -44,7 +45,8 @@ class _Checked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            result = self._compiled(*args, **kwargs)
+            with interrupts.guard():
+                result = self._compiled(*args, **kwargs)
         except Exception:
             # A graph error may be the echo of a fault, which says more.
             _check(self._envs)

@@ -1,9 +1,9 @@
 """The shared memory of a pool: one array ``[num_envs, ...]`` per leaf, and controls.
 
 A layout is computed from the spaces, once, by the learner; workers get it as JSON.
-Arrays start at multiples of 64 bytes. In front of them lies one cache line of 32-bit
-words per worker; aligned words can serve as futexes, so a native engine can drive
-the same workers and the same memory.
+Arrays start at multiples of 64 bytes. In front of them lie one cache line of 32-bit
+words per worker and one of the learner; aligned words serve as futexes, so that the
+native hub drives the same workers and the same memory.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ STATUS = 3  # of that reply: OK or FAILED of ``protocol``
 STOP = 4  # nonzero: leave the remaining rows alone, the pool is ending
 ROW = 5  # row at work, NO_ROW between commands
 OUT_OF_BOUNDS = 6  # observations seen outside their space
+
+# Words of the learner's line, used by the native hub. Words from 8 on are free for
+# further counters, should commands ever go to some workers only.
+PENDING = 0  # workers that have not finished; who makes it 0 wakes the hub
+NOBODY = 1  # a futex without waiters
+SEED_LOW = 2  # of a reset
+SEED_HIGH = 3
 
 NO_ROW = 2**32 - 1
 
@@ -64,7 +71,7 @@ class Layout(NamedTuple):
     """Sizes and places of everything in a pool's memory.
 
     Attributes:
-      num_workers: number of control lines, at offset 0.
+      num_workers: control lines from offset 0; the learner's line follows.
       fields: the arrays.
       size: bytes of the whole.
     """
@@ -138,13 +145,13 @@ def make_layout(
         *((name, (), dtype) for name, dtype in _COLUMNS.items()),
         *((f"info/{name}", (), dtype) for name, dtype in info.items()),
     ]
-    offset = LINE * num_workers
+    offset = LINE * (num_workers + 1)
     fields = []
     for name, shape, dtype in wanted:
         fields.append(Field(name, (num_envs, *shape), dtype, offset))
         count = int(np.prod((num_envs, *shape), dtype=np.int64))
         offset = _align(offset + count * np.dtype(dtype).itemsize)
-    return Layout(num_workers, tuple(fields), max(offset, LINE))
+    return Layout(num_workers, tuple(fields), offset)
 
 
 def views(layout: Layout, memory) -> Arrays:
@@ -165,7 +172,12 @@ def views(layout: Layout, memory) -> Arrays:
 
 
 def control(memory, worker: int) -> memoryview:
-    """The uint32 control words of one worker, as a memoryview of ``WORDS`` items."""
+    """The uint32 words of one line, as a memoryview of ``WORDS`` items.
+
+    Args:
+      memory: of the pool.
+      worker: its index; the number of workers is the learner's line.
+    """
     return memoryview(memory)[LINE * worker : LINE * (worker + 1)].cast("I")
 
 

@@ -41,7 +41,12 @@ class LocalCrew:
         return outcome
 
     def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, finite_check: str
+        self,
+        plan: layout.Layout,
+        memory: Any,
+        descriptor: int,
+        finite_check: str,
+        native: None = None,
     ) -> Outcome:
         self._words = layout.control(memory, 0)
         arrays = layout.views(plan, memory)

@@ -35,3 +35,8 @@ class Outcome:
         self.lost: set[int] = set()
         self.replies: dict[int, Any] = {}
         self.stopped = False
+
+    def notes(self) -> list[str]:
+        """What the workers have to say beside their results."""
+        found = [self.replies[index] for index in sorted(self.replies)]
+        return [note for payload in found for note in payload.get("notes", ())]

@@ -11,7 +11,10 @@ import tensorflow as tf
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.pool import Batch, Pool
+from tfagents_batch.envs import arguments, interrupts, routes
+from tfagents_batch.envs.batch import SEED_MASK, Batch, stale
+from tfagents_batch.envs.native import op
+from tfagents_batch.envs.pool import Pool
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
@@ -25,8 +28,10 @@ class ProcessEnv:
     ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
     ``tf.function`` has to be followed by ``check``.
 
-    The ops are ``tf.numpy_function``s: they run in eager code and in TensorFlow
-    graphs, not under ``jit_compile=True``.
+    On the native route the ops are custom calls, which run in eager code, in graphs
+    and under ``jit_compile=True``, where a whole rollout is one program. On the
+    portable route they are ``tf.numpy_function``s, which give the same transitions,
+    more slowly and not under ``jit_compile=True``.
 
     >>> import gymnasium
     >>> with ProcessEnv([lambda: gymnasium.make("CartPole-v1")] * 4, 2) as env:
@@ -40,6 +45,9 @@ class ProcessEnv:
         lambdas and classes of ``__main__`` or a notebook are fine.
       num_workers: processes; 0 steps in this process; None takes one per core, at
         most one per environment.
+      route: "native" (needs a C++ compiler at first use), "portable", or "auto", the
+        native one where it can be had. Environments in this process are portable.
+        ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
       options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``finite_check``,
         ``info_keys``, ``worker_variables``.
@@ -47,6 +55,8 @@ class ProcessEnv:
     Attributes:
       spec: EnvSpec.
       num_workers: processes in use.
+      route: "native" or "portable".
+      compilable: whether ``jit_compile=True`` is possible: on the native route.
 
     Raises:
       EnvError: if an environment cannot be made.
@@ -57,10 +67,20 @@ class ProcessEnv:
         self,
         constructors: Sequence[Callable[[], gymnasium.Env]],
         num_workers: int | None = None,
+        *,
+        route: str = routes.AUTO,
         **options: Any,
     ):
-        pool = Pool(constructors, num_workers, **options)
+        constructors = list(constructors)
+        num_workers = arguments.worker_count(num_workers, len(constructors))
+        library, reason = routes.choose(route, num_workers)
+        pool = Pool(constructors, num_workers, library=library, **options)
         self._pool = pool
+        self._reason = reason or pool.unsuited or ""
+        self.compilable = not self._reason
+        self.route = routes.NATIVE if self.compilable else routes.PORTABLE
+        wanted = num_workers > 0 and route != routes.PORTABLE
+        routes.tell(pool.num_envs, pool.num_workers, self._reason, wanted)
         self.num_workers = pool.num_workers
         self.spec = EnvSpec(
             pool.num_envs,
@@ -72,6 +92,10 @@ class ProcessEnv:
         self._token = 0
         self._actions = spaces.leaves(pool.action_space)
         self._outputs = _outputs(self.spec)
+        self._native = None
+        if self.compilable:
+            count = len(spaces.leaves(pool.observation_space))
+            self._native = op.Calls(pool.handle, self._outputs, count)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment. Row i depends on ``(seed, i)`` only.
@@ -83,8 +107,17 @@ class ProcessEnv:
           int32 token, TimeStep of ``[B, ...]``.
         """
         if isinstance(seed, (int, np.integer)):
-            seed = tf.constant(seed, tf.int64)
-        return self._call(self._host_init, [seed])
+            seed = int(seed) & SEED_MASK
+            seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
+        seed = tf.convert_to_tensor(seed)
+        if not (seed.dtype.is_integer and seed.shape.is_compatible_with([])):
+            raise UserError(
+                f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
+            )
+        seed = _scalar(seed)
+        if self._native is not None:
+            return self._run(self._native.init, tf.cast(seed, tf.int64))
+        return self._run(self._host, self._host_init, [seed])
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row that was last ignores its action and restarts.
@@ -100,10 +133,23 @@ class ProcessEnv:
         Raises:
           UserError: if an action has the wrong structure, shape or dtype.
         """
-        return self._call(self._host_step, [state, *self._flat_actions(action)])
+        inputs = [state, *self._flat_actions(action)]
+        if self._native is not None:
+            inputs[0] = _scalar(tf.convert_to_tensor(state, tf.int32))
+            if self._in_xla():  # where shapes are known when it is compiled
+                inputs[1:] = [
+                    tf.ensure_shape(x, [self.spec.num_envs, *leaf.shape])
+                    for x, leaf in zip(inputs[1:], self._actions, strict=True)
+                ]
+            if all(x.shape.is_fully_defined() for x in inputs):
+                return self._run(self._native.step, inputs)
+        # A shape that is unknown until the graph runs is checked by Python.
+        return self._run(self._host, self._host_step, inputs)
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
+        if self._native is not None:
+            return self._native.ok(_scalar(tf.convert_to_tensor(state, tf.int32)))
         result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [state], tf.bool)
         return tf.ensure_shape(result, [])
 
@@ -137,19 +183,14 @@ class ProcessEnv:
         if kind is None and fault is not None:
             raise fault
 
-    def _call(self, function: Callable, inputs: list) -> tuple[tf.Tensor, TimeStep]:
-        """Run a host function as an op; the one place that knows its shapes."""
-        eager = tf.executing_eagerly()
-        if not eager and GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-            raise UserError(
-                "this environment cannot be stepped under jit_compile=True: its ops "
-                "are Python calls; compile the update only, and step the environment "
-                "in a tf.function without jit_compile"
-            )
-        dtypes = [spec.dtype for spec in self._outputs]
-        flat = tf.numpy_function(function, inputs, dtypes)
-        if eager:
+    def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
+        """Call, raise what went wrong if that is possible now, and nest the outputs."""
+        if tf.executing_eagerly():
+            with interrupts.guard():
+                flat = call(*inputs)
             self._pool.check()
+        else:
+            flat = call(*inputs)
         for tensor, spec in zip(flat, self._outputs, strict=True):
             tensor.set_shape(spec.shape)
         token, *flat = flat
@@ -158,23 +199,38 @@ class ProcessEnv:
         info = dict(zip(self.spec.info, flat[count + 4 :], strict=True))
         return token, TimeStep(observation, *flat[count : count + 4], info)
 
+    def _host(self, function: Callable, inputs: list) -> list[tf.Tensor]:
+        """A host function as an op."""
+        if self._in_xla():
+            raise UserError(
+                "this environment cannot be stepped under jit_compile=True: it is on "
+                f"the portable route, because {self._reason}; compile the update only, "
+                "and step the environment in a tf.function without jit_compile"
+            )
+        dtypes = [spec.dtype for spec in self._outputs]
+        return tf.numpy_function(function, inputs, dtypes)
+
+    @staticmethod
+    def _in_xla() -> bool:
+        return not tf.executing_eagerly() and bool(
+            GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+        )
+
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
         return self._answer(self._pool.reset(int(seed)))
 
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
-        if int(token) != self._token:
-            message = (
-                f"a state of this environment was used twice (call {int(token)}; the "
-                f"last was {self._token}): pass on the state that init or step "
-                "returned last"
-            )
-            return self._answer(self._pool.fail(UserError(message)))
+        last = self._last_token()
+        if int(token) != last:
+            return self._answer(self._pool.fail(stale(int(token), last)))
         return self._answer(self._pool.step(action))
+
+    def _last_token(self) -> int:
+        return self._token if self._native is None else self._pool.token
 
     def _answer(self, batch: Batch) -> list[np.ndarray]:
         self._token = (self._token + 1) % 2**31
-        observation, *columns, info = batch
-        return [np.int32(self._token), *observation, *columns, *info.values()]
+        return [np.int32(self._last_token()), *batch.flat()]
 
     def _flat_actions(self, action: Nest) -> list[tf.Tensor]:
         space = self.spec.action_space
@@ -187,6 +243,10 @@ class ProcessEnv:
             ) from None
         pairs = zip(flat, self._actions, strict=True)
         return [_action_tensor(x, leaf, self.spec.num_envs) for x, leaf in pairs]
+
+
+def _scalar(x: tf.Tensor) -> tf.Tensor:
+    return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
 
 
 def _outputs(spec: EnvSpec) -> list[tf.TensorSpec]:

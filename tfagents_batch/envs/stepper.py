@@ -18,7 +18,6 @@ from tfagents_batch.envs.failures import Defect, Failure
 
 RAISE, OFF = "raise", "off"  # finite_check
 _FLOAT_MAX = validation.FLOAT_MAX
-_ROW = layout.ROW
 Catch = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -104,8 +103,11 @@ class Stepper:
         space = envs[0].observation_space
         self._observations = validation.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
-        self._return_column = arrays.info["episode_return"]
-        self._length_column = arrays.info["episode_length"]
+        # Through memoryviews, because single items are cheaper there.
+        columns = arrays.reward, arrays.terminated, arrays.truncated
+        self._step_columns = [memoryview(column) for column in columns]
+        statistics = (arrays.info[name] for name in layout.STATISTICS)
+        self._statistics = [memoryview(column) for column in statistics]
         self._columns = {
             name: column
             for name, column in arrays.info.items()
@@ -139,18 +141,50 @@ class Stepper:
     def step(self) -> list[Failure]:
         """Step every row with the actions in the arrays."""
         self._begin()
-        self._arrays.first[:] = False
-        found = []
-        over, start, advance = self._over, self._start, self._advance
-        words, stop = self._words, layout.STOP
+        arrays, words = self._arrays, self._words
+        arrays.first[:] = False
+        found: list[Failure] = []
+        # All that the loop touches is local: it is the limit of cheap environments.
+        over, steps, observe = self._over, self._steps, self._observe
+        lengths, returns = self._lengths, self._returns
+        rewards, terminations, truncations = self._step_columns
+        return_column, length_column = self._statistics
+        index, largest, finite = self._first_row, _FLOAT_MAX, self._finite
+        rare = self._full or bool(self._columns)
+        row_word, stop_word = layout.ROW, layout.STOP
         for row, action in enumerate(self._actions.read()):
-            if words[stop]:
+            if words[stop_word]:
                 break
+            words[row_word] = index + row
             try:
                 if over[row]:
-                    start(row, None)
-                else:
-                    advance(row, action)
+                    self._start(row, None)
+                    continue
+                self._phase = "step"
+                result = steps[row](action)
+                if type(result) is not tuple or len(result) != 5:
+                    validation.step_result(result)
+                observation, reward, terminated, truncated, info = result
+                if type(reward) is not float:
+                    reward = validation.reward(reward)
+                if not -largest <= reward <= largest and finite:
+                    validation.finite_reward(reward)
+                if terminated is not True and terminated is not False:
+                    terminated = validation.flag("terminated", terminated)
+                if truncated is not True and truncated is not False:
+                    truncated = validation.flag("truncated", truncated)
+                if type(info) is not dict:
+                    validation.info(info)
+                observe(row, observation)
+                if rare:
+                    self._look_closer(row, observation, info)
+                lengths[row] = length_column[row] = lengths[row] + 1
+                returns[row] = return_ = returns[row] + reward
+                rewards[row] = reward
+                terminations[row] = terminated
+                truncations[row] = truncated
+                over[row] = terminated or truncated
+                return_column[row] = return_
             except self._catch as error:
                 found.append(self._fail(row, error))
         return self._finish(found)
@@ -192,41 +226,15 @@ class Stepper:
         arrays.reward[row] = 0.0
         arrays.first[row] = True
         arrays.terminated[row] = arrays.truncated[row] = self._over[row] = False
-        self._return_column[row] = 0.0
-        self._length_column[row] = 0
+        return_column, length_column = self._statistics
+        return_column[row] = length_column[row] = 0
         if self._columns:
             self._copy_info(row, result[1])
 
-    def _advance(self, row: int, action: Any) -> None:
-        """Step one environment into its row."""
-        self._words[_ROW] = self._first_row + row
-        self._phase = "step"
-        result = self._steps[row](action)
-        if type(result) is not tuple or len(result) != 5:
-            validation.step_result(result)
-        observation, reward, terminated, truncated, info = result
-        if type(reward) is not float:
-            reward = validation.reward(reward)
-        if not -_FLOAT_MAX <= reward <= _FLOAT_MAX and self._finite:
-            validation.finite_reward(reward)
-        if terminated is not True and terminated is not False:
-            terminated = validation.flag("terminated", terminated)
-        if truncated is not True and truncated is not False:
-            truncated = validation.flag("truncated", truncated)
-        if type(info) is not dict:
-            validation.info(info)
-        self._observe(row, observation)
+    def _look_closer(self, row: int, observation: Any, info: dict) -> None:
+        """What is not done in every step of every environment."""
         if self._full:
             self._inspect(row, observation)
-        self._lengths[row] = length = self._lengths[row] + 1
-        self._returns[row] = return_ = self._returns[row] + reward
-        arrays = self._arrays
-        arrays.reward[row] = reward
-        arrays.terminated[row] = terminated
-        arrays.truncated[row] = truncated
-        self._over[row] = terminated or truncated
-        self._return_column[row] = return_
-        self._length_column[row] = length
         if self._columns:
             self._copy_info(row, info)
 

@@ -1,4 +1,4 @@
-"""The thread that starts a pool's workers and takes their output.
+"""The thread that starts a pool's workers, takes their output and sees them end.
 
 The kernel kills a worker when the thread that started it ends, so that thread has to
 live as long as the pool. It needs no TensorFlow and runs beside a blocked program.
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from tfagents_batch.envs import interrupts
 from tfagents_batch.envs.launcher import Worker
 
 
@@ -27,6 +28,8 @@ class Supervisor:
             collections.deque()
         )
         self._workers: dict[int, Worker] = {}
+        self._ends: dict[int, Callable[[], Any]] = {}
+        self._signals: int | None = None
         self._ended = False
         self._thread = threading.Thread(
             target=self._run, name="tfagents_batch-supervisor", daemon=True
@@ -40,6 +43,14 @@ class Supervisor:
     def watch(self, worker: Worker) -> None:
         """Take a worker's output from now on; only from a job."""
         self._workers[worker.output] = worker
+
+    def watch_end(self, pidfd: int, tell: Callable[[], Any]) -> None:
+        """Call ``tell`` once when a process has ended; only from a job."""
+        self._ends[pidfd] = tell
+
+    def watch_interrupts(self) -> None:
+        """Stop the pools on Ctrl-C, see ``interrupts``; only from a job."""
+        self._signals = interrupts.acquire()
 
     def close(self) -> None:
         """End the thread; safe from any thread and more than once."""
@@ -63,6 +74,13 @@ class Supervisor:
         registered: set[int] = set()
         while True:
             for descriptor, _ in poll.poll():
+                if descriptor in self._ends:
+                    poll.unregister(descriptor)
+                    self._ends.pop(descriptor)()
+                    continue
+                if descriptor == self._signals:
+                    interrupts.stop_pools(descriptor)
+                    continue
                 if descriptor != self._wake:
                     worker = self._workers[descriptor]
                     if not worker.drain():
@@ -74,11 +92,16 @@ class Supervisor:
                     job, future = self._jobs.popleft()
                     if job is None:
                         os.close(self._wake)
+                        if self._signals is not None:
+                            interrupts.release()
                         return
                     try:
                         future.set_result(job())
                     except BaseException as error:
                         future.set_exception(error)
-                for output in self._workers.keys() - registered:
-                    poll.register(output, select.POLLIN)
-                    registered.add(output)
+                watched = self._workers.keys() | self._ends.keys()
+                if self._signals is not None:
+                    watched |= {self._signals}
+                for watch in watched - registered:
+                    poll.register(watch, select.POLLIN)
+                    registered.add(watch)

@@ -183,12 +183,13 @@ def _writer(
     wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
     narrows_integers = wide != narrow and wide.kind in "iu"
     ndarray = np.ndarray
+    rows = [array[row, ...] for row in range(len(array))]  # cheaper to write to
 
     def write(row, value):
         if type(value) is not ndarray or value.dtype != wide or value.shape != shape:
             _check_array(value, shape, (wide, narrow), name)
-        array[row] = value
-        if narrows_integers and (array[row] != value).any():
+        rows[row][...] = value
+        if narrows_integers and (rows[row] != value).any():
             raise Defect(f"{name} has values that do not fit {narrow}, which holds it")
 
     return write

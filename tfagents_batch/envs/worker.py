@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import mmap
 import os
 import pickle
@@ -53,7 +54,7 @@ def _protect(parent: int) -> None:
 
 
 def _serve(channel: socket.socket) -> None:
-    from tfagents_batch.envs import failures, protocol, stepper
+    from tfagents_batch.envs import futex, protocol, stepper
 
     started = _construct(channel)
     if started is None:
@@ -63,21 +64,37 @@ def _serve(channel: socket.socket) -> None:
     if request is None or request[0].command != protocol.ATTACH:
         return _close_all(envs)
     header, payload, descriptor = request
-    arrays, words = _attach(payload, descriptor, first_row, len(envs))
+    memory, arrays, words = _attach(payload, descriptor, first_row, len(envs))
     crew = stepper.Stepper(envs, arrays, words, first_row, payload["finite_check"])
     if "tensorflow" in sys.modules:
         crew.notes.append(
             f"worker {payload['worker']} imported TensorFlow, which takes seconds and "
             "hundreds of megabytes: define its environment in a module without it"
         )
+    gc.collect()
+    gc.freeze()  # what is there now stays: collections need not look at it again
     channel.sendall(_answer(header, words, [], crew.notes))
+    if payload["native"]:
+        bell = futex.Doorbell(
+            memory,
+            payload["worker"],
+            payload["layout"]["num_workers"],
+            header.sequence,
+            payload["spin"],
+        )
+        _obey_hub(channel, crew, bell)
+    else:
+        _obey_frames(channel, crew, words)
+
+
+def _obey_frames(channel: socket.socket, crew: Any, words: Any) -> None:
+    """The portable route: commands and replies are frames."""
+    from tfagents_batch.envs import protocol
+
     while True:
         request = protocol.receive(channel)
         if request is None or request[0].command == protocol.CLOSE:
-            found = crew.close()
-            for failure in found:
-                print(failures.to_exception(failure, None), file=sys.stderr)
-            sys.exit(1 if found and request is not None else 0)
+            _end(crew, told=request is not None)
         header, payload, _ = request
         if header.command == protocol.STEP:
             found = crew.step()
@@ -86,6 +103,35 @@ def _serve(channel: socket.socket) -> None:
         else:
             raise protocol.Malformed(f"command {header.command}")
         channel.sendall(_answer(header, words, found, crew.notes))
+
+
+def _obey_hub(channel: socket.socket, crew: Any, bell: Any) -> None:
+    """The native route: commands and replies are words; only texts are frames."""
+    from tfagents_batch.envs import protocol
+
+    wait, answer, step, notes = bell.wait, bell.answer, crew.step, crew.notes
+    while True:
+        code, sequence = wait()
+        if code == protocol.STEP:
+            found = step()
+        elif code == protocol.RESET:
+            found = crew.reset(bell.seed())
+        else:
+            return _end(crew, told=protocol.receive(channel) is not None)
+        # The hub goes on at once; whoever asks what happened reads the frame.
+        answer(sequence, protocol.FAILED if found else protocol.OK)
+        if found or notes:
+            channel.sendall(_frame(code, sequence, found, notes))
+
+
+def _end(crew: Any, told: bool) -> None:
+    """Close the environments and leave."""
+    from tfagents_batch.envs import failures
+
+    found = crew.close()
+    for failure in found:
+        print(failures.to_exception(failure, None), file=sys.stderr)
+    sys.exit(1 if found and told else 0)
 
 
 def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
@@ -136,8 +182,8 @@ def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
 
 def _attach(
     payload: dict, descriptor: int, first_row: int, count: int
-) -> tuple[Any, Any]:
-    """Map the shared memory; views of the worker's rows and its control words."""
+) -> tuple[Any, Any, Any]:
+    """Map the shared memory; it, views of the worker's rows, its control words."""
     from tfagents_batch.envs import layout
 
     plan = layout.Layout.from_json(payload["layout"])
@@ -145,12 +191,21 @@ def _attach(
     os.close(descriptor)
     arrays = layout.views(plan, memory).rows(first_row, first_row + count)
     words = layout.control(memory, payload["worker"])
-    return arrays, words
+    return memory, arrays, words
 
 
 def _answer(header: Any, words: Any, found: list, notes: list[str]) -> bytes:
-    """The reply to a command, also noted in the control words."""
+    """The reply to a frame, also noted in the control words."""
     from tfagents_batch.envs import layout, protocol
+
+    words[layout.STATUS] = protocol.FAILED if found else protocol.OK
+    words[layout.REPLY_SEQUENCE] = header.sequence & 0xFFFFFFFF
+    return _frame(header.command, header.sequence, found, notes)
+
+
+def _frame(command: int, sequence: int, found: list, notes: list[str]) -> bytes:
+    """A reply with what is to tell; empties ``notes``."""
+    from tfagents_batch.envs import protocol
 
     payload, status = None, protocol.OK
     if found or notes:
@@ -158,9 +213,7 @@ def _answer(header: Any, words: Any, found: list, notes: list[str]) -> bytes:
         reported = [failure.to_json() for failure in found]
         payload = {"failures": reported, "notes": list(notes)}
         notes.clear()
-    words[layout.STATUS] = status
-    words[layout.REPLY_SEQUENCE] = header.sequence & 0xFFFFFFFF
-    return protocol.pack(header.command, header.sequence, payload, status=status)
+    return protocol.pack(command, sequence, payload, status=status)
 
 
 def _close_all(envs: list[Any]) -> None:

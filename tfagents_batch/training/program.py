@@ -40,8 +40,8 @@ def build(
     """
     if compile == "full" and not source.compilable:
         raise UserError(
-            "--compile=full needs environments that run under XLA; these are stepped "
-            "through the portable route: use --compile=update or auto"
+            "--compile=full needs environments that run under XLA; these do not (in "
+            "this process, or without a C++ compiler): use --compile=update or auto"
         )
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
         raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")

@@ -1,0 +1,449 @@
+"""Environments in worker processes, stepped inside one XLA program."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import time
+
+import gymnasium
+import gymnasium.spaces as gs
+import keras
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch import nest
+from tfagents_batch.envs.contract import random_actions
+from tfagents_batch.envs.native import op
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.testing import SpaceEnv, fault_envs
+from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
+
+pytestmark = pytest.mark.xla
+STEPS = 60
+
+
+@pytest.fixture
+def native(library):
+    """Makes environments on the native route and closes them."""
+    envs = []
+
+    def make(constructors, num_workers=2, **options):
+        envs.append(ProcessEnv(constructors, num_workers, route="native", **options))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()
+
+
+cartpole = functools.partial(gymnasium.make, "CartPole-v1")
+OBSERVATION = gs.Dict(
+    {
+        "image": gs.Box(0, 255, (6, 6, 3), np.uint8),
+        "rest": gs.Tuple([gs.MultiBinary(4), gs.Discrete(3, start=-1)]),
+        "small": gs.Box(-100, 100, (2,), np.int16),
+        "wide": gs.Box(-1, 1, (), np.float64),
+    }
+)
+ACTION = gs.Dict(
+    {
+        "box": gs.Box(-0.5, 0.5, (2,), np.float32),
+        "many": gs.MultiDiscrete([3, 4], start=[1, -2]),
+        "one": gs.Discrete(3, start=2),
+        "steps": gs.Box(-3, 3, (2,), np.int8),
+        "switches": gs.MultiBinary(3),
+    }
+)
+BATCHES = {
+    "cartpole": [cartpole] * 5,
+    "every space": [
+        functools.partial(SpaceEnv, OBSERVATION, ACTION, length)
+        for length in (1, 3, 4, 4, 7)
+    ],
+    "pendulum": [functools.partial(gymnasium.make, "Pendulum-v1")] * 3,
+}
+
+
+def transitions(env, seed, actions, jit_compile):
+    """All TimeSteps of a while loop over tables of actions, and ``ok``."""
+
+    @tfb.function(jit_compile=jit_compile, autograph=False)
+    def run(seed, actions):
+        state, step = env.init(seed)
+        found = [
+            tf.TensorArray(x.dtype, STEPS, element_shape=x.shape).write(0, x)
+            for x in nest.flatten(step)
+        ]
+
+        def body(t, state, found):
+            state, step = env.step(state, nest.map(lambda x: x[t - 1], actions))
+            rows = nest.flatten(step)
+            return (
+                t + 1,
+                state,
+                [a.write(t, x) for a, x in zip(found, rows, strict=True)],
+            )
+
+        _, state, found = tf.while_loop(
+            lambda t, *_: t < STEPS,
+            body,
+            (tf.constant(1), state, found),
+            parallel_iterations=1,
+            maximum_iterations=STEPS,
+        )
+        return [array.stack() for array in found], env.ok(state)
+
+    return run(tf.constant(seed), actions)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_both_routes_give_equal_transitions(native, name):
+    constructors = BATCHES[name]
+    compiled = native(constructors)
+    with ProcessEnv(constructors, 2, route="portable") as portable:
+        table = random_actions(portable.spec, STEPS, 7)
+        table = nest.map(lambda *xs: tf.constant(np.stack(xs)), *table)
+        # Outside the bounds: both clip, and both count.
+        table = nest.map(lambda x: x * 1.5 if x.dtype.is_floating else x, table)
+        expected, ok = transitions(portable, 3, table, jit_compile=False)
+        assert bool(ok)
+        fraction = portable.metrics()["env/action_clipped_fraction"]
+    for jit_compile in (True, False):
+        found, ok = transitions(compiled, 3, table, jit_compile)
+        assert bool(ok)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(x, y)
+        assert compiled.metrics()["env/action_clipped_fraction"] == fraction
+    if name != "cartpole":
+        assert fraction > 0
+
+
+def policy_rollout(env, features, steps):
+    """Sums of rewards and valid rows of a Keras policy's rollout, and ``ok``."""
+    space = env.spec.action_space
+    discrete = isinstance(space, gs.Discrete)
+    width = int(space.n) if discrete else space.shape[0]
+    probe = features(env.init(1)[1].observation)
+    policy = keras.Sequential(
+        [
+            keras.Input(probe.shape[1:]),
+            keras.layers.Dense(16, activation="tanh"),
+            keras.layers.Dense(width),
+        ]
+    )
+
+    @tfb.function(jit_compile=True, autograph=False)
+    def run(seed):
+        state, step = env.init(seed)
+
+        def body(t, state, observation, total, valid):
+            heads = policy(features(observation))
+            action = tf.argmax(heads, -1, tf.int32) if discrete else heads
+            state, step = env.step(state, action)
+            total += tf.reduce_sum(step.reward)
+            valid += tf.reduce_sum(tf.cast(step.valid, tf.int32))
+            return t + 1, state, step.observation, total, valid
+
+        _, state, _, total, valid = tf.while_loop(
+            lambda t, *_: t < steps,
+            body,
+            (tf.constant(0), state, step.observation, tf.constant(0.0), 0),
+        )
+        return total, valid, env.ok(state)
+
+    return run(tf.constant(1))
+
+
+def test_a_policy_steps_cartpole_in_one_program(native):
+    env = native([cartpole] * 4)
+    total, valid, ok = policy_rollout(env, lambda x: x, 100)
+    assert bool(ok)
+    assert int(valid) == 400
+    assert 300 < float(total) <= 400
+
+
+def test_a_policy_steps_a_dict_observation_in_one_program(native):
+    space = gs.Dict({"a": gs.Box(-1, 1, (3,)), "b": gs.Box(0, 255, (4,), np.uint8)})
+    env = native([functools.partial(SpaceEnv, space, gs.Discrete(2))] * 4)
+
+    def features(x):
+        return tf.concat([x["a"], tf.cast(x["b"], tf.float32) / 255], -1)
+
+    _, valid, ok = policy_rollout(env, features, 50)
+    assert bool(ok)
+    assert int(valid) == 200
+
+
+def test_a_policy_steps_half_cheetah_in_one_program(native):
+    pytest.importorskip("mujoco")
+    make = functools.partial(gymnasium.make, "HalfCheetah-v5")
+    total, valid, ok = policy_rollout(native([make] * 2), lambda x: x, 50)
+    assert bool(ok)
+    assert int(valid) == 100
+    assert np.isfinite(float(total))
+
+
+def long_rollout(env, steps):
+    """Rows that were valid, and ``ok``, after ``steps`` compiled steps."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(steps):
+        state, _ = env.init(1)
+
+        def body(t, state, valid):
+            state, step = env.step(state, tf.zeros([env.spec.num_envs], tf.int32))
+            return t + 1, state, valid + tf.reduce_sum(tf.cast(step.valid, tf.int32))
+
+        start = (tf.constant(0), state, tf.constant(0))
+        _, state, valid = tf.while_loop(lambda t, *_: t < steps, body, start)
+        return valid, env.ok(state)
+
+    run(tf.constant(0))  # compiled before anything is timed
+    return run(tf.constant(steps))
+
+
+def test_a_worker_killed_inside_a_program_ends_it_and_is_told(native):
+    env = native(fault_envs("kill", 4, step=5), 2)
+    started = time.monotonic()
+    valid, ok = long_rollout(env, 100_000)
+    assert not bool(ok)
+    assert int(valid) == 4 * 5 + 2
+    with pytest.raises(WorkerCrashed, match="was killed by SIGKILL") as caught:
+        env.check()
+    assert time.monotonic() - started < 20
+    error = caught.value
+    assert (error.env, error.worker, error.step, error.action) == (3, 1, 5, "0")
+
+
+def test_a_worker_killed_from_outside_ends_a_program(native):
+    env = native(fault_envs(None, 4), 2)
+    killed = []
+
+    def kill():
+        words = env._pool._words[0]
+        deadline = time.monotonic() + 20
+        while words[0] < 500 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(env._pool.pids[1], signal.SIGKILL)
+        killed.append(time.monotonic())
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    _, ok = long_rollout(env, 500_000)  # a minute's work, were they healthy
+    returned = time.monotonic()
+    thread.join()
+    assert not bool(ok)
+    assert returned - killed[0] < 5
+    with pytest.raises(WorkerCrashed, match="SIGKILL"):
+        env.check()
+
+
+def test_an_exception_inside_a_program_is_raised_by_function(native):
+    env = native(fault_envs("exc", 4), 2)
+
+    @tfb.function(jit_compile=True)
+    def run():
+        state, step = env.init(1)
+        for _ in tf.range(10):
+            state, step = env.step(state, tf.zeros([4], tf.int32))
+        return step
+
+    with pytest.raises(EnvError, match="something broke") as caught:
+        run()
+    assert (caught.value.env, caught.value.step) == (3, 3)
+    assert caught.value.__cause__.type_name == "ValueError"
+
+
+def test_a_variable_is_not_written_by_a_program_that_saw_a_fault(native):
+    env = native(fault_envs("exc", 2), 1)
+    weight = tf.Variable(1.0)
+
+    @tf.function(jit_compile=True)
+    def run():
+        state, _ = env.init(1)
+        for _ in tf.range(10):
+            state, _ = env.step(state, tf.zeros([2], tf.int32))
+        weight.assign(tf.cond(env.ok(state), lambda: 2.0, lambda: weight))
+
+    run()
+    assert float(weight) == 1
+
+
+def test_a_state_used_twice_in_a_program_fails_all_rows(native):
+    env = native(fault_envs(None), 1)
+
+    @tf.function(jit_compile=True)
+    def run():
+        state, _ = env.init(1)
+        env.step(state, tf.zeros([2], tf.int32))
+        _, step = env.step(state, tf.zeros([2], tf.int32))
+        return step.valid
+
+    run()
+    with pytest.raises(UserError, match=r"used twice \(call 1; the last was 2\)"):
+        env.check()
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "text"),
+    [
+        (gs.Discrete(3, start=2), [2, 7], r"action is 7; Discrete.* takes 2 to 4"),
+        (gs.MultiBinary(2), [[0, 1], [0, 2]], r"action is \[0, 2\]"),
+        (gs.MultiDiscrete([2, 3]), [[1, 2], [2, 0]], r"action is \[2, 0\]"),
+        (gs.Box(-1, 1, (1,)), [[0.0], [np.nan]], r"action is \[nan\]; expected fin"),
+    ],
+)
+def test_an_invalid_action_in_a_program_is_refused_and_told(
+    native, space, action, text
+):
+    env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
+
+    @tfb.function(jit_compile=True)
+    def run(action):
+        state, _ = env.init(1)
+        _, step = env.step(state, action)
+        return step.valid
+
+    with pytest.raises(EnvError, match=text) as caught:
+        run(tf.constant(action))
+    assert (caught.value.env, caught.value.step) == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+def test_integers_of_any_width_are_taken_and_checked(native, dtype):
+    space = gs.Discrete(3)
+    env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
+    state, _ = env.init(1)
+    state, step = env.step(state, tf.constant([1, 2], dtype))
+    assert step.reward.numpy().tolist() == [1, 1]
+    with pytest.raises(EnvError, match="action is 100"):
+        env.step(state, tf.constant([0, 100], dtype))
+
+
+def test_a_closed_environment_gives_failed_rows_in_a_program(native):
+    env = native(fault_envs(None), 1)
+
+    @tf.function(jit_compile=True)
+    def run():
+        state, step = env.init(1)
+        return step, env.ok(state)
+
+    assert bool(run()[1])
+    env.close()
+    step, ok = run()
+    assert not bool(ok)
+    assert not step.valid.numpy().any()
+    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+        env.check()
+
+
+def test_a_collected_environment_gives_failed_rows(library):
+    env = ProcessEnv(fault_envs(None), 1, route="native")
+    calls = env._native
+    state, _ = env.init(1)
+    env.close()
+    del env
+    token, *_, first, terminated, truncated, _, _ = calls.step(
+        [state, tf.zeros([2], tf.int32)]
+    )
+    assert first.numpy().all()
+    assert truncated.numpy().all()
+    assert not terminated.numpy().any()
+    assert not bool(calls.ok(token))
+
+
+def test_an_unknown_handle_is_an_error_with_its_number(native):
+    env = native(fault_envs(None), 1)
+    calls = op.Calls(10**9, env._outputs, 1)
+    with pytest.raises(tf.errors.OpError, match="tfab:unknown:1000000000"):
+        calls.init(tf.constant(1, tf.int64))
+
+
+def test_other_shapes_than_the_hubs_are_an_error(native):
+    env = native(fault_envs(None), 1)
+    handle = env._pool.handle
+    calls = op.Calls(handle, env._outputs[:-1], 1)
+    with pytest.raises(tf.errors.OpError, match=f"tfab:shape:{handle}"):
+        calls.init(tf.constant(1, tf.int64))
+
+
+def test_ctrl_c_ends_a_compiled_rollout(native):
+    env = native(fault_envs("hang", 2, step=5), 1, step_seconds=None)
+    sent = []
+
+    def interrupt():
+        words = env._pool._words[0]
+        deadline = time.monotonic() + 20
+        while words[0] < 8 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    @tfb.function(jit_compile=True, autograph=False)
+    def run():
+        state, _ = env.init(1)
+        loop = (tf.constant(0), state)
+        return tf.while_loop(
+            lambda t, _: t < 1000,
+            lambda t, s: (t + 1, env.step(s, tf.zeros([2], tf.int32))[0]),
+            loop,
+        )[0]
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert time.monotonic() - sent[0] < 0.5 + 2
+    thread.join()
+    with pytest.raises(Stopped):
+        env.check()
+
+
+def test_gradients_do_not_pass_through_a_step(native):
+    env = native([functools.partial(gymnasium.make, "Pendulum-v1")] * 2, 1)
+    weight = tf.Variable(0.5)
+
+    @tf.function(jit_compile=True)
+    def run():
+        with tf.GradientTape() as tape:
+            state, step = env.init(1)
+            state, step = env.step(state, tf.fill([2, 1], 1.0) * weight)
+            loss = tf.reduce_sum(step.reward) + 3.0 * weight
+        return tape.gradient(loss, weight)
+
+    assert float(run()) == 3
+
+
+def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(native):
+    env = native(fault_envs(None, 3), 1)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec(None, tf.int32)])
+    def run(action):
+        state, _ = env.init(1)
+        return env.step(state, action)[1].valid
+
+    assert run(tf.zeros([3], tf.int32)).numpy().all()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(tf.zeros([2], tf.int32))
+
+
+def test_a_worker_stays_small(native):
+    env = native([cartpole] * 4, 2)
+    assert bool(long_rollout(env, 200)[1])
+    sizes = [psutil.Process(pid).memory_info().rss / 1e6 for pid in env._pool.pids]
+    assert max(sizes) < 60
+
+
+def test_a_thousand_failed_steps_return_at_once(native):
+    env = native(fault_envs("exc", 2, step=0), 1)
+    started = time.monotonic()
+    valid, ok = long_rollout(env, 200_000)
+    assert time.monotonic() - started < 10
+    assert not bool(ok)
+    assert int(valid) == 1  # the row beside the one that failed first

@@ -1,0 +1,102 @@
+"""How a worker waits for the native hub and answers it: Linux futexes, by ctypes.
+
+A futex is an aligned 32-bit word of shared memory on which a process can sleep until
+another one wakes it; the kernel compares the word first, so no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from typing import Any
+
+from tfagents_batch.envs import layout
+
+_NUMBERS = {"x86_64": 202, "aarch64": 98}  # of the system call
+_WAIT, _WAKE_OP = 0, 5
+# For WAKE_OP: add -1 to the second word; wake its sleeper if it was 1. (The four
+# fields are operation, comparison, their arguments; see futex(2).)
+_ADD, _EQUAL = 1, 0
+_LAST_ONE = _ADD << 28 | _EQUAL << 24 | (-1 & 0xFFF) << 12 | 1
+_PARENT_CHECK_SECONDS = 1
+_SPIN_POLLS = 300  # some 20 microseconds
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def supported() -> bool:
+    """Is the number of the system call known for this machine?"""
+    return platform.machine() in _NUMBERS
+
+
+class Doorbell:
+    """A worker's side of the native hub's signals.
+
+    Args:
+      memory: the pool's mapping; it must stay.
+      worker: index of this worker.
+      num_workers: of the pool.
+      sequence: number of the last command that came over the socket.
+      spin: poll a little before sleeping; pays only where every waiter has a core.
+    """
+
+    def __init__(
+        self, memory: Any, worker: int, num_workers: int, sequence: int, spin: bool
+    ):
+        self._words = layout.control(memory, worker)
+        self._learner = layout.control(memory, num_workers)
+        self._seen = sequence & 0xFFFFFFFF
+        self._parent = os.getppid()
+        self._polls = range(_SPIN_POLLS if spin else 0)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        number = ctypes.c_long(_NUMBERS[platform.machine()])
+        command, pending, nobody = (
+            ctypes.c_void_p(start + 4 * (layout.WORDS * line + word))
+            for line, word in (
+                (worker, layout.COMMAND_SEQUENCE),
+                (num_workers, layout.PENDING),
+                (num_workers, layout.NOBODY),
+            )
+        )
+        limit = ctypes.byref(_TimeSpec(_PARENT_CHECK_SECONDS, 0))
+        sleep = ctypes.CDLL(None).syscall  # without the GIL: threads may run
+        wake = ctypes.PyDLL(None).syscall  # with it: never blocks
+        one, wait = ctypes.c_uint32, ctypes.c_int(_WAIT)
+        self._sleep = lambda seen: sleep(number, command, wait, one(seen), limit)
+        answer = (
+            *(number, nobody, ctypes.c_int(_WAKE_OP), ctypes.c_int(1)),
+            *(ctypes.c_void_p(1), pending, ctypes.c_uint32(_LAST_ONE)),
+        )
+        self._wake = lambda: wake(*answer)
+
+    def wait(self) -> tuple[int, int]:
+        """Sleep until there is a command; its code and its number.
+
+        Raises:
+          SystemExit: if the learner is gone.
+        """
+        words, seen = self._words, self._seen
+        for _ in self._polls:
+            if words[layout.COMMAND_SEQUENCE] != seen:
+                break
+        while words[layout.COMMAND_SEQUENCE] == seen:
+            self._sleep(seen)
+            if os.getppid() != self._parent:
+                raise SystemExit(1)
+        self._seen = seen = words[layout.COMMAND_SEQUENCE]
+        return words[layout.COMMAND], seen
+
+    def seed(self) -> int:
+        """Of the reset that is asked for."""
+        learner = self._learner
+        return learner[layout.SEED_LOW] | learner[layout.SEED_HIGH] << 32
+
+    def answer(self, sequence: int, status: int) -> None:
+        """Say that a command was obeyed; the last worker wakes the hub."""
+        words = self._words
+        words[layout.STATUS] = status
+        words[layout.REPLY_SEQUENCE] = sequence
+        self._wake()

@@ -1,0 +1,1 @@
+"""The native hub: worker processes driven from inside compiled programs."""

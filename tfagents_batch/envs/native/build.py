@@ -1,0 +1,167 @@
+"""Builds the native hub for the installed TensorFlow, once, and loads it.
+
+The library lies in the user's cache folder under TensorFlow's version and a hash of
+source and flags, so another version gets another library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from tfagents_batch.envs import futex
+
+ROUTE_VARIABLE = "TFAGENTS_BATCH_ROUTE"
+_LOG = logging.getLogger("tfagents_batch")
+_SOURCE = pathlib.Path(__file__).with_name("hub.cc")
+_COMPILERS = ("g++", "clang++", "c++")
+_INTERFACE = 1  # of the library's C functions
+_SECONDS = 300.0  # to compile, and to wait for somebody who compiles
+
+
+class Unavailable(Exception):
+    """Why there is no native hub, and what to do about it."""
+
+
+def library() -> ctypes.CDLL:
+    """The loaded library, its custom calls registered; built if need be.
+
+    Raises:
+      Unavailable: if it cannot be had here.
+    """
+    forced = os.environ.get(ROUTE_VARIABLE, "")
+    if forced == "portable":
+        raise Unavailable(f"{ROUTE_VARIABLE}=portable is set")
+    if not sys.platform.startswith("linux") or not futex.supported():
+        raise Unavailable("it needs Linux on x86_64 or aarch64")
+    found = _load()
+    if isinstance(found, str):
+        raise Unavailable(found)
+    return found
+
+
+@functools.cache
+def _load() -> ctypes.CDLL | str:
+    """The library, or why there is none; asked once a process."""
+    try:
+        path = _path()
+        if not path.exists():
+            _build(path)
+        return _open(path)
+    except Unavailable as error:
+        return str(error)
+    except OSError as error:
+        return f"{error}; set XDG_CACHE_HOME to a folder that can be written"
+
+
+def _open(path: pathlib.Path) -> ctypes.CDLL:
+    try:
+        loaded = ctypes.CDLL(str(path))
+        interface = loaded.tfab_interface()
+        loaded.tfab_register.restype = ctypes.c_char_p
+        problem = loaded.tfab_register() if interface == _INTERFACE else b"is too old"
+    except (OSError, AttributeError) as error:
+        raise Unavailable(f"{path} cannot be loaded ({error}); delete it") from None
+    if problem:
+        raise Unavailable(f"{path}: {problem.decode('utf-8', 'replace')}")
+    return loaded
+
+
+def _path() -> pathlib.Path:
+    import tensorflow as tf
+
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    parts = [_SOURCE.read_text(), *_flags()]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    folder = f"{tf.__version__}-{digest}"
+    return pathlib.Path(cache).expanduser() / "tfagents_batch" / folder / "hub.so"
+
+
+def _flags() -> list[str]:
+    import tensorflow as tf
+
+    folder = tf.sysconfig.get_lib()
+    compile_flags = [
+        flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag
+        for flag in tf.sysconfig.get_compile_flags()
+    ]
+    return [
+        *("-std=c++17", "-O2", "-shared", "-fPIC", "-pthread", *compile_flags),
+        *(f"-L{folder}", "-l:libtensorflow_cc.so.2"),
+        "-l:libtensorflow_framework.so.2",
+    ]
+
+
+def _build(path: pathlib.Path) -> None:
+    """Compile to ``path``, by one process at a time."""
+    compiler = _compiler()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.with_name("lock")):
+        if path.exists():  # somebody else was quicker
+            return
+        started = time.monotonic()
+        handle, made = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        os.close(handle)
+        try:
+            _run([*compiler, str(_SOURCE), "-o", made, *_flags()])
+            os.replace(made, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(made)
+    seconds = time.monotonic() - started
+    _LOG.info("built the native environment engine in %.1f s: %s", seconds, path)
+
+
+def _compiler() -> list[str]:
+    chosen = os.environ.get("CXX")
+    names = [shlex.split(chosen)] if chosen else [[name] for name in _COMPILERS]
+    for name in names:
+        if name and shutil.which(name[0]):
+            return name
+    if chosen:
+        raise Unavailable(f"there is no C++ compiler: CXX is {chosen!r}, not found")
+    tried = ", ".join(_COMPILERS)
+    raise Unavailable(f"there is no C++ compiler ({tried}): install one, or set CXX")
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"the compiler {command[0]} failed: {error}") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line]
+        text = (lines or done.stderr.splitlines() or ["no message"])[0]
+        raise Unavailable(
+            f"the compiler {command[0]} failed with status {done.returncode}: {text}"
+        )
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    deadline = time.monotonic() + _SECONDS
+    with open(path, "w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"somebody else holds {path}") from None
+                time.sleep(0.05)
+        yield

@@ -1,0 +1,99 @@
+"""The hub's calls as TensorFlow ops: StableHLO modules that hold a custom call.
+
+The op runs inside XLA programs, in graphs and eagerly; on the host in any case. As
+it is, it costs less there than wrapped in a compiled function of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+
+_VERSION = 9  # of the op's conventions
+_MLIR = {
+    "bool": "i1",
+    **{"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64"},
+    **{"uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"},
+    **{"float16": "f16", "float32": "f32"},
+}
+
+
+class Calls:
+    """The three calls of one hub.
+
+    Args:
+      handle: of the hub.
+      outputs: specs of the token and of an environment's outputs.
+      num_observations: how many of them, after the token, are observations.
+    """
+
+    def __init__(
+        self, handle: int, outputs: Sequence[tf.TensorSpec], num_observations: int
+    ):
+        self._outputs = tuple(outputs)
+        self._attributes = f"handle = {handle} : i64"
+        self._more = f"{self._attributes}, observations = {num_observations} : i64"
+        self._ok = (tf.TensorSpec([], tf.bool),)
+
+    def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
+        """From an int64 seed."""
+        return _call("tfab_init", [seed], self._outputs, self._more)
+
+    def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """From token and action leaves, of known shapes."""
+        return _call("tfab_step", inputs, self._outputs, self._more)
+
+    def ok(self, token: tf.Tensor) -> tf.Tensor:
+        """bool ``[]``"""
+        return _call("tfab_ok", [token], self._ok, self._attributes)[0]
+
+
+def _call(
+    name: str,
+    inputs: Sequence[tf.Tensor],
+    outputs: tuple[tf.TensorSpec, ...],
+    attributes: str,
+) -> list[tf.Tensor]:
+    kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
+    module = _module(name, kinds, outputs, attributes)
+    with tf.device("/CPU:0"):
+        return xla.call_module(
+            [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs],
+            version=_VERSION,
+            module=module,
+            Tout=[spec.dtype for spec in outputs],
+            Sout=[spec.shape for spec in outputs],
+            platforms=("CPU",),
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _module(
+    name: str,
+    inputs: tuple[str, ...],
+    outputs: tuple[tf.TensorSpec, ...],
+    attributes: str,
+) -> str:
+    results = [_type(spec.shape, spec.dtype) for spec in outputs]
+    parameters = ", ".join(f"%arg{i}: {kind}" for i, kind in enumerate(inputs))
+    arguments = ", ".join(f"%arg{i}" for i in range(len(inputs)))
+    values = [f"%0#{i}" for i in range(len(results))] if len(results) > 1 else ["%0"]
+    count = f":{len(results)}" if len(results) > 1 else ""
+    types = ", ".join(results)
+    return f"""module @{name} {{
+  func.func public @main({parameters}) -> ({types}) {{
+    %0{count} = stablehlo.custom_call @{name}({arguments}) {{
+      api_version = 4 : i32, has_side_effect = true,
+      backend_config = {{{attributes}}}
+    }} : ({", ".join(inputs)}) -> ({types})
+    return {", ".join(values)} : {types}
+  }}
+}}"""
+
+
+def _type(shape: tf.TensorShape, dtype: tf.DType) -> str:
+    sizes = "".join(f"{size}x" for size in shape.as_list())
+    return f"tensor<{sizes}{_MLIR[dtype.name]}>"

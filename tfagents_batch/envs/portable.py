@@ -1,0 +1,216 @@
+"""The portable engine: Python sends commands over sockets, waits, and copies rows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.envs import actions, batch, layout, protocol
+from tfagents_batch.envs.batch import Batch
+from tfagents_batch.envs.outcome import Fault, Outcome
+from tfagents_batch.errors import EnvError, Stopped, UserError
+
+_LOG = logging.getLogger("tfagents_batch")
+
+
+class Portable:
+    """Steps a crew, in worker processes or in this process.
+
+    Args:
+      crew: ``ProcessCrew`` or ``LocalCrew``, attached.
+      memory: shared with it, laid out by ``plan``.
+      plan: the layout.
+      action_space: of one environment.
+      info: ``{column: dtype}``.
+      seconds: deadlines of a reset and of a step.
+
+    Attributes:
+      history: why the pool is over; None while it is not.
+      fault: what went wrong and was not yet taken.
+    """
+
+    def __init__(
+        self,
+        crew: Any,
+        memory: Any,
+        plan: layout.Layout,
+        action_space: Any,
+        info: dict[str, str],
+        seconds: Sequence[float | None],
+    ):
+        self.history: str | None = None
+        self.fault: BaseException | None = None
+        self._crew = crew
+        self._memory = memory
+        self._space = action_space
+        self._info = info
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._arrays: layout.Arrays | None = layout.views(plan, memory)
+        self._writer = actions.ActionWriter(action_space, self._arrays.action)
+        self._last = [np.zeros_like(array) for array in self._arrays.observation]
+        self._num_envs = len(self._arrays.reward)
+        self._over = np.ones(self._num_envs, bool)
+        self._seed: int | None = None
+        self._lines = plan.num_workers
+        self._limits = [seconds[1]] * self._lines
+        self._wait_seconds = self._steps = 0
+
+    def reset(self, seed: int) -> Batch:
+        payloads = [{"seed": seed}] * self._lines
+        limits = [self._seconds[0]] * self._lines
+        with self._lock:
+            if not self._usable():
+                return self._failed()
+            self._seed = seed
+            self._over[:] = True  # a crash now is one in reset
+            outcome = self._run(protocol.RESET, payloads, limits)
+            return self._collect(outcome)
+
+    def step(self, action: Sequence[np.ndarray]) -> Batch:
+        with self._lock:
+            if not self._usable():
+                return self._failed()
+            if self._seed is None:
+                self.fault = UserError("step was called before reset")
+                return self._failed()
+            try:
+                self._writer.write(action, self._over)
+            except actions.InvalidAction as error:
+                known = {} if error.row is None else self.context(error.row)
+                self._record(Fault(batch.invalid_action(error, known), None))
+                return self._failed()
+            limits = self._limits if not self._over.any() else self._restart_limits()
+            outcome = self._run(protocol.STEP, None, limits)
+            self._steps += 1
+            return self._collect(outcome)
+
+    @property
+    def ok(self) -> bool:
+        return self.fault is None and not self._crew.stopping
+
+    def review(self) -> None:
+        """Look for what happened unasked: workers that ended while idle."""
+        if self.fault is None and self.history is None:
+            for fault in self._crew.idle_crashes(self.context)[:1]:
+                self._record(fault)
+
+    def fail(self, error: Exception) -> Batch:
+        """Record a fault found by the caller; rows of which none is valid."""
+        with self._lock:
+            if self._usable():
+                self.fault = error
+            return self._failed()
+
+    def end(self, history: str) -> None:
+        """Fail all later calls."""
+        if self.history is None:
+            self.history = history
+
+    def release(self) -> None:
+        """Drop the shared memory, now or when the call under way returns."""
+        if self._lock.acquire(blocking=False):
+            self._release()
+            self._lock.release()
+
+    def counters(self) -> dict[str, float]:
+        """Numbers since the start."""
+        return {
+            "clipped": self._writer.clipped,
+            "total": self._writer.total,
+            "seconds": self._wait_seconds,
+            "steps": self._steps,
+        }
+
+    def context(self, row: int) -> dict[str, Any]:
+        """What is known of a row whose worker cannot tell."""
+        over = bool(self._over[row])
+        return batch.known(row, self._seed, over, self._arrays, self._space)
+
+    def _usable(self) -> bool:
+        """Whether workers may be asked; notes the use of a closed pool."""
+        if self.history is not None:
+            if self.fault is None:
+                self.fault = EnvError(f"{self.history}; make a new environment")
+            return False
+        return self.ok
+
+    def _run(self, code: int, payloads: Any, limits: Sequence[float | None]) -> Outcome:
+        started = time.monotonic()
+        try:
+            return self._crew.command(code, payloads, limits, context=self.context)
+        except KeyboardInterrupt as error:
+            self.fault = Stopped("interrupted while the environments were stepped")
+            self.fault.__cause__ = error
+            raise
+        finally:
+            self._wait_seconds += time.monotonic() - started
+
+    def _restart_limits(self) -> list[float | None]:
+        """Deadlines of a step in which some rows are reset."""
+        if not self._crew.workers:
+            return self._limits
+        longest = None if None in self._seconds else max(self._seconds)
+        return [
+            longest if self._over[worker.rows.start : worker.rows.stop].any() else limit
+            for worker, limit in zip(self._crew.workers, self._limits, strict=True)
+        ]
+
+    def _collect(self, outcome: Outcome) -> Batch:
+        """Copy the rows out; repair those that were lost."""
+        for note in outcome.notes():
+            _LOG.warning("%s", note)
+        if outcome.faults:
+            self._record(*outcome.faults)
+        if self.history is not None:  # closed while the step was under way
+            failed = self._failed()
+            self._release()
+            return failed
+        arrays = self._arrays
+        found = Batch(
+            [array.copy() for array in arrays.observation],
+            arrays.reward.copy(),
+            arrays.first.copy(),
+            arrays.terminated.copy(),
+            arrays.truncated.copy(),
+            {name: column.copy() for name, column in arrays.info.items()},
+        )
+        if outcome.lost:
+            self._repair(found, sorted(outcome.lost))
+        np.logical_or(found.terminated, found.truncated, out=self._over)
+        for last, array in zip(self._last, found.observation, strict=True):
+            last[...] = array
+        return found
+
+    def _repair(self, found: Batch, rows: Sequence[int]) -> None:
+        for last, array in zip(self._last, found.observation, strict=True):
+            array[rows] = last[rows]
+        found.reward[rows] = 0
+        found.first[rows] = found.truncated[rows] = True
+        found.terminated[rows] = False
+
+    def _failed(self) -> Batch:
+        """All rows failed."""
+        count = self._num_envs
+        return Batch(
+            [array.copy() for array in self._last],
+            np.zeros(count, np.float32),
+            np.ones(count, bool),
+            np.zeros(count, bool),
+            np.ones(count, bool),
+            {name: np.zeros(count, dtype) for name, dtype in self._info.items()},
+        )
+
+    def _record(self, *faults: Fault) -> None:
+        if self.fault is None:
+            self.fault = batch.exception(faults)
+
+    def _release(self) -> None:
+        """The last observations stay, for ``_failed``."""
+        self._arrays = self._memory = None
+        self._writer.release()

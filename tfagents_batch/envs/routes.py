@@ -1,0 +1,82 @@
+"""Which way commands reach the worker processes: through the native hub or Python."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tfagents_batch import spaces
+from tfagents_batch.envs import arguments
+from tfagents_batch.errors import UserError
+
+NATIVE, PORTABLE, AUTO = "native", "portable", "auto"
+_LOG = logging.getLogger("tfagents_batch")
+
+
+def choose(route: str, num_workers: int) -> tuple[Any, str]:
+    """Find the library of the native hub, where it is wanted.
+
+    Args:
+      route: "auto", "native" or "portable".
+      num_workers: processes of the pool.
+
+    Returns:
+      the library, or None for the portable route; and why not, as text.
+
+    Raises:
+      UserError: if the native route is asked for and cannot be had.
+    """
+    from tfagents_batch.envs.native import build
+
+    arguments.one_of("route", route, (AUTO, NATIVE, PORTABLE))
+    if num_workers == 0:
+        reason = "they are stepped in this process (num_workers=0)"
+    elif route == PORTABLE:
+        reason = "route='portable' was asked for"
+    else:
+        try:
+            return build.library(), ""
+        except build.Unavailable as error:
+            reason = str(error)
+        if route == AUTO:
+            return None, reason
+    if route == NATIVE:
+        raise UserError(f"route='native' cannot be had: {reason}")
+    return None, reason
+
+
+def tell(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
+    """One line about the route; a warning where a better one was wanted.
+
+    Args:
+      reason: why it is the portable route; "" for the native one.
+      wanted: whether the native route could have been used otherwise.
+    """
+    who = f"{num_envs} environments in {num_workers} worker processes"
+    if not reason:
+        _LOG.info("%s: native route", who)
+    else:
+        level = logging.WARNING if wanted else logging.INFO
+        text = "%s: portable route, slower and not compilable, because %s"
+        _LOG.log(level, text, who, reason)
+
+
+def unsuited(observation: Any, action: Any, info: Sequence[str]) -> str | None:
+    """Why the hub cannot carry such spaces; None if it can."""
+    from tfagents_batch.envs.native import hub
+
+    counts = {
+        "observation space": len(spaces.leaves(observation)),
+        "action space": len(spaces.leaves(action)),
+    }
+    for name, count in counts.items():
+        if count + len(info) + 8 > hub.MAX_BUFFERS:
+            return f"the {name} has {count} leaves"
+    for leaf in [*spaces.leaves(observation), *spaces.leaves(action)]:
+        if leaf.dtype not in hub.DTYPES:
+            return f"a leaf of a space is {leaf.dtype}"
+    for leaf in spaces.leaves(action):
+        if leaf.dtype == "float16":
+            return "an action is float16"
+    return None
