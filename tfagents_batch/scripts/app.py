@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tfagents_batch.errors import (
     EnvError,
@@ -18,6 +19,8 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+
+Command = TypeVar("Command")
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
 EXIT_DATA = 65  # training cannot go on: no finite gradient
@@ -55,6 +58,26 @@ def run(main: Callable[[Sequence[str]], int]) -> int:
         text = "interrupted" if status == EXIT_INTERRUPTED else f"error: {error}"
         print(text, file=sys.stderr)
         return status
+
+
+def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
+    """The flags of a script, as a config of its own; None if help was asked for.
+
+    Args:
+      argv: without the program's name.
+      command: frozen dataclass of the flags, see ``config``.
+    """
+    from absl import flags
+
+    from tfagents_batch import config
+
+    values = flags.FlagValues()
+    config.define_flags(values, command)
+    text = config.parse_argv(argv, values)
+    if text is not None:
+        print(text)
+        return None
+    return config.replace(command(), config.overrides(values, command))
 
 
 def _interrupt(number, frame) -> None:

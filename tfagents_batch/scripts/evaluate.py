@@ -12,16 +12,8 @@ from tfagents_batch.scripts import app
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, play episodes, print one JSON line of the result on stdout."""
-    from absl import flags
-
     from tfagents_batch import api
-    from tfagents_batch.config import (
-        define_flags,
-        option,
-        overrides,
-        parse_argv,
-        replace,
-    )
+    from tfagents_batch.config import option
     from tfagents_batch.errors import UserError
 
     @dataclasses.dataclass(frozen=True)
@@ -36,13 +28,9 @@ def main(argv: Sequence[str]) -> int:
         seed: int = option(0, "of the environments")
         debug: bool = option(False, "show tracebacks")
 
-    values = flags.FlagValues()
-    define_flags(values, Command)
-    text = parse_argv(argv, values)
-    if text is not None:
-        print(text)
+    command = app.parse(argv, Command)
+    if command is None:
         return 0
-    command = replace(Command(), overrides(values, Command))
     if command.logdir is None:
         raise UserError("no run: pass --logdir=<run folder>")
     which = command.checkpoint

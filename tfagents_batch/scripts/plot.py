@@ -11,15 +11,7 @@ from tfagents_batch.scripts import app
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags and write a PNG: a panel for each kind of run, a line a seed."""
-    from absl import flags
-
-    from tfagents_batch.config import (
-        define_flags,
-        option,
-        overrides,
-        parse_argv,
-        replace,
-    )
+    from tfagents_batch.config import option
     from tfagents_batch.errors import UserError
     from tfagents_batch.training import curves
 
@@ -33,13 +25,9 @@ def main(argv: Sequence[str]) -> int:
         threshold: tuple[float, ...] = option((), "a dashed line in each panel")
         debug: bool = option(False, "show tracebacks")
 
-    values = flags.FlagValues()
-    define_flags(values, Command)
-    text = parse_argv(argv, values)
-    if text is not None:
-        print(text)
+    command = app.parse(argv, Command)
+    if command is None:
         return 0
-    command = replace(Command(), overrides(values, Command))
     groups = curves.group(command.logdir)
     if command.threshold and len(command.threshold) != len(groups):
         raise UserError(
