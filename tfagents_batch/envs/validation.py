@@ -129,8 +129,8 @@ def step_result(result: Any) -> None:
     if isinstance(result, tuple) and len(result) == 4:
         raise Defect(
             "step() returned 4 values, the legacy gym API; expected observation, "
-            "reward, terminated, truncated, info: wrap the environment in the legacy "
-            "gym adapter ('gym:<id>')"
+            "reward, terminated, truncated, info: split done into terminated (the task "
+            "ended) and truncated (a time limit cut it off)"
         )
     raise Defect(
         f"step() returned {_shape_of(result)}; expected a tuple of observation, "
@@ -144,8 +144,7 @@ def reset_result(result: Any) -> None:
         return info(result[1])
     raise Defect(
         f"reset() returned {_shape_of(result)}; expected a tuple of observation, info "
-        "(the legacy gym API returns the observation alone: wrap such an environment "
-        "in the legacy gym adapter, 'gym:<id>')"
+        "(the legacy gym API returned the observation alone: return observation, {})"
     )
 
 
