@@ -204,10 +204,10 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
         Experiment(resolved, _object(env), eval_env, network) as experiment,
     ):
         checkpoint.sweep(run.folder)
-        damaged: list[dict] = []
+        events: list[dict] = []
 
         def note(kind: str, **fields: Any) -> None:
-            damaged.append({"kind": kind, **fields})
+            events.append({"kind": kind, **fields})
 
         variables = experiment.named_variables()
         step, state = checkpoint.load(run.folder, variables, on_event=note)
@@ -224,8 +224,8 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
         if changed:  # so that the next resume knows
             text = _to_text(resolved, env, network, user)
             runs.write_atomic(run.folder / "config.json", text)
-            damaged.append({"kind": "options", "changed": changed})
-        return _run(experiment, run.folder, state, damaged)
+            events.append({"kind": "options", "changed": changed})
+        return _run(experiment, run.folder, state, events)
 
 
 def _run(

@@ -138,19 +138,23 @@ class Loop:
 
     def _train(self, steps: int) -> None:
         interval = Interval()
+        compiling = True
+        first: dict[str, float] = {}  # said in the first line
         since, started = self.step, self._trained_seconds
         while self.step < steps and not self._interrupts.requested:
-            first = not self.latest
             metrics = self._iterate()
+            if compiling:  # most of the first iteration, so it has no speed
+                compiling = False
+                first["time/first_iteration_seconds"] = self._trained_seconds - started
+                since, started = self.step, self._trained_seconds
             self._check_finite(metrics)
             interval.add(metrics)
             done = self.step >= steps
             if self._should_log(self.step) or done:
-                counters = getattr(self.experiment.env, "metrics", dict)()
+                counters = getattr(self.experiment.env, "metrics", dict)() | first
+                first = {}
                 seconds = self._trained_seconds - started
-                if first:  # mostly compilation: no speed
-                    counters |= {"time/first_iteration_seconds": seconds}
-                elif seconds:
+                if seconds:
                     speed = (self.step - since) / seconds
                     counters |= {"time/env_steps_per_second": speed}
                 self._log(interval.summary() | counters)
