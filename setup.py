@@ -21,7 +21,8 @@ EXTRAS = {
     "plot": ["matplotlib>=3.8"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
-    "bench": [],
+    # The CPU build of torch is to be installed first; any other brings gigabytes.
+    "bench": ["psutil>=5.9", "stable-baselines3", "torch"],
 }
 TOOLS = [
     "hypothesis>=6.100",

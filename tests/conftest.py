@@ -12,9 +12,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import psutil
 import pytest
 
-# TensorFlow, XLA, Python and matplotlib open these at first use and keep them.
+# TensorFlow, XLA, Python and matplotlib open these at first use and keep them; pym- is
+# the heap of multiprocessing, from which AsyncVectorEnv has its memory.
 _LASTING = re.compile(
     r"/dev/(urandom|null)|.*\.so[.\d]*|/sys/.*|/proc/.*|.*(events\.out\.tfevents).*|.*\.ttf"
+    r"|.*/pym-.*"
 )
 
 

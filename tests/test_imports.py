@@ -22,7 +22,17 @@ MODULES = [
 # The files of envs that import TensorFlow; every other one runs in workers too.
 GRAPH_SIDE = {
     f"tfagents_batch.envs.{name}"
-    for name in ("process_env", "function", "make", "contract", "native.op")
+    for name in (
+        *(
+            "process_env",
+            "vector.vector_env",
+            "host_calls",
+            "function",
+            "make",
+            "contract",
+        ),
+        "native.op",
+    )
 }
 # The constructor of an environment is the one thing that crosses as a pickle.
 MAY_PICKLE = {"tfagents_batch.envs.launcher", "tfagents_batch.envs.worker"}

@@ -43,7 +43,10 @@ PACKAGES = {
     "envs": {"cloudpickle", "gymnasium", "numpy"},
 }
 # The files of envs that may import TensorFlow; workers import none of them.
-GRAPH_SIDE = {"process_env", "function", "make", "contract", "build", "op"}
+GRAPH_SIDE = {
+    *("process_env", "vector_env", "host_calls", "function", "make", "contract"),
+    *("build", "op"),
+}
 
 
 class Import(NamedTuple):

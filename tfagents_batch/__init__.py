@@ -17,6 +17,7 @@ _HOMES = {
     "train": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
+    "check_env": "tfagents_batch.envs.checking.check",
     "function": "tfagents_batch.envs.function",
     "TimeStep": "tfagents_batch.types",
     "Trajectory": "tfagents_batch.types",

@@ -3,9 +3,11 @@
 import functools
 from typing import ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces as gs
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.make import make_env
@@ -129,6 +131,62 @@ class TestNestedSpacesInWorkers(EnvContract):
     def make_env(self):
         everything = gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values()))
         return make_env(batch(*everything), num_workers=2, route=self.route)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+class TestVectorEnvironments(EnvContract):
+    @pytest.fixture(autouse=True)
+    def _mode(self, mode):
+        self.mode = mode
+
+    def make_env(self):
+        makers = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
+        return make_env(SyncVectorEnv(makers, copy=False, autoreset_mode=self.mode))
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+class TestNestedSpacesOfVectorEnvironments(EnvContract):
+    steps = 20
+
+    @pytest.fixture(autouse=True)
+    def _mode(self, mode):
+        self.mode = mode
+
+    def make_env(self):
+        makers = batch(gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values())))
+        return make_env(SyncVectorEnv(makers, autoreset_mode=self.mode))
+
+
+class TestAVectorEntryPoint(EnvContract):
+    def make_env(self):
+        return make_env(gymnasium.make_vec("CartPole-v1", 3))
+
+
+class TestAsyncVectorEnv(EnvContract):
+    def make_env(self):
+        makers = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
+        return make_env(AsyncVectorEnv(makers))
+
+
+@pytest.mark.parametrize(
+    "name, env_kwargs",
+    [
+        ("CartPole-v1", {}),
+        ("Pendulum-v1", {"max_episode_steps": 15}),
+        ("FrozenLake-v1", {}),
+        ("HalfCheetah-v4", {"max_episode_steps": 15}),
+        ("Pong-v5", {"max_episode_steps": 5}),
+    ],
+)
+class TestEnvPool(EnvContract):
+    @pytest.fixture(autouse=True)
+    def _name(self, name, env_kwargs):
+        pytest.importorskip("envpool")
+        self.name, self.env_kwargs = name, env_kwargs
+        self.steps = 12 if name == "Pong-v5" else 60  # a new game takes long
+
+    def make_env(self):
+        return make_env(f"envpool:{self.name}", 3, env_kwargs=self.env_kwargs)
 
 
 def batch(observation_space, action_space):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import cloudpickle
 import gymnasium
@@ -129,7 +130,8 @@ def test_an_instance_is_itself():
         ("xyzzy", "does not exist; expected a Gymnasium id such as CartPole-v1"),
         ("", "does not exist; expected a Gymnasium id"),
         ("tf/CartPole-v1", "the prefix 'tf/' is reserved for environments written in"),
-        ("gym:CartPole-v1", "the prefix 'gym:' is reserved for environments of the"),
+        ("gym:CartPol-v1", "does not exist in gym; did you mean 'CartPole-v1'?"),
+        ("gym:", "'gym:' is incomplete"),
         ("envpool:Pong-v5", "the prefix 'envpool:' is reserved for environments of"),
         ("xyzzy:Foo-v1", "importing xyzzy raised ModuleNotFoundError"),
         ("xyzzy.a:Foo", "install it, run from its folder, or pass ./file.py:Class"),
@@ -184,6 +186,7 @@ def test_a_file_that_does_not_import_says_why(tmp_path, broken, message):
         ("HalfCheetah-v5", "mujoco", "tfagents_batch[mujoco]"),
         ("LunarLander-v3", "Box2D", "tfagents_batch[box2d]"),
         ("ALE/Pong-v5", "ale_py", "tfagents_batch[atari]"),
+        ("gym:CartPole-v1", "gym", "tfagents_batch[gym]"),
     ],
 )
 def test_a_missing_package_names_its_extra(monkeypatch, name, module, extra):
@@ -216,6 +219,7 @@ def test_checking_an_id_constructs_nothing(monkeypatch):
         ("ALE/Pong-v5", "ALE/Pong-v5", False),
         ("tf/CartPole-v1", "tf/CartPole-v1", False),
         ("gym:CartPole-v1", "gym:CartPole-v1", False),
+        ("gym:a.b:Mine-v1", "gym:a.b:Mine-v1", True),
         ("a.b:Mine", "a.b:Mine", True),
         ("a.b:Mine-v1", "a.b:Mine-v1", True),
         ("./a.py:Mine", "./a.py:Mine", True),
@@ -245,6 +249,7 @@ def test_environments_are_described_and_users_code_is_marked(env, text, user_cod
         "CartPole-v1",
         "ALE/Pong-v5",
         "gymnasium:CartPole-v1",
+        "gym:CartPole-v1",
         "user_environments:Mine",
         "./user_environments.py:Mine",
         "user_registration:Registered-v1",
@@ -276,3 +281,17 @@ def test_an_id_registered_in_the_learner_only_works_elsewhere(user_file):
     del gymnasium.registry["Learner-v1"]
     with make() as env:
         assert env.unwrapped._length == 3
+
+
+def test_the_python_of_the_page_runs(tmp_path):
+    page = Path(__file__).parents[2] / "docs/concepts/environments.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "page.py").write_text("\n\n".join(blocks))
+    done = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr

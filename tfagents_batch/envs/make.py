@@ -8,18 +8,25 @@ from typing import Any
 import gymnasium
 
 from tfagents_batch.envs import registry
+from tfagents_batch.envs.adapters.adapt import is_environment
 from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.vector import envpool
+from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.errors import UserError
 
 
 def make_env(
-    env: str | Callable[..., gymnasium.Env] | gymnasium.Env | Sequence[Any],
+    env: str
+    | Callable[..., gymnasium.Env]
+    | gymnasium.Env
+    | gymnasium.vector.VectorEnv
+    | Sequence[Any],
     num_envs: int | None = None,
     num_workers: int | None = None,
     *,
     env_kwargs: dict[str, Any] | None = None,
     **options: Any,
-) -> ProcessEnv:
+) -> ProcessEnv | VectorEnv:
     """Make a batch of environments that is stepped inside the TensorFlow graph.
 
     >>> with make_env("CartPole-v1", num_envs=4, num_workers=2) as env:
@@ -30,12 +37,16 @@ def make_env(
     Args:
       env: a name (see ``envs.registry``), a function that makes one environment, a
         list of names and functions, one for each environment, or, for a batch of one
-        in this process, a ``gymnasium.Env``.
-      num_envs: B; by default the length of the list, else 1.
+        in this process, an environment: of Gymnasium, the legacy gym or dm_env.
+        Batches that exist already are stepped in this process, by a ``VectorEnv``: a
+        ``gymnasium.vector.VectorEnv`` object, such as ``gymnasium.make_vec`` returns
+        (a function that makes one is for ``VectorEnv`` itself), and a name such as
+        ``envpool:CartPole-v1``.
+      num_envs: B; by default the length of the list, or of the batch, else 1.
       num_workers: processes; 0 steps in this process, None takes one per core, at
-        most one per environment.
+        most one per environment. Of EnvPool: threads, at least one.
       env_kwargs: arguments of every environment.
-      **options: of ``ProcessEnv``.
+      **options: of ``ProcessEnv``, or of ``VectorEnv``.
 
     Raises:
       UserError: for a name or argument that cannot be used, before a worker starts.
@@ -43,11 +54,16 @@ def make_env(
     """
     if isinstance(env, (list, tuple)):
         return ProcessEnv(_several(env, num_envs, env_kwargs), num_workers, **options)
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return _batch(env, num_envs, num_workers, env_kwargs, options)
     num_envs = 1 if num_envs is None else num_envs
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise UserError(f"num_envs is {num_envs!r}; expected an integer, at least 1")
+    if isinstance(env, str) and env.startswith(envpool.PREFIX):
+        made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
+        return VectorEnv(made, **{"info_keys": made.info_keys, **options})
     make = registry.constructor(env, env_kwargs)
-    if isinstance(env, gymnasium.Env):
+    if is_environment(env):
         if num_envs > 1 or num_workers:
             raise UserError(
                 f"env is one instance of {type(env).__name__}, which cannot be "
@@ -56,6 +72,32 @@ def make_env(
             )
         num_workers = 0
     return ProcessEnv([make] * num_envs, num_workers, **options)
+
+
+def _batch(
+    env: gymnasium.vector.VectorEnv,
+    num_envs: int | None,
+    num_workers: int | None,
+    env_kwargs: dict[str, Any] | None,
+    options: dict[str, Any],
+) -> VectorEnv:
+    kind = type(env).__name__
+    if num_envs not in (None, env.num_envs):
+        raise UserError(
+            f"env is a {kind} of {env.num_envs} environments, but num_envs is "
+            f"{num_envs}; leave num_envs out, or make them agree"
+        )
+    if num_workers:
+        raise UserError(
+            f"env is a {kind}, which is stepped in this process, but num_workers is "
+            f"{num_workers}; leave num_workers out, or pass what makes one environment"
+        )
+    if env_kwargs:
+        raise UserError(
+            f"env_kwargs cannot be given to a {kind}, which is made already; give them "
+            "to gymnasium.make_vec"
+        )
+    return VectorEnv(env, **options)
 
 
 def _several(
@@ -69,7 +111,7 @@ def _several(
     if not envs:
         raise UserError("env is an empty list; expected at least one environment")
     for index, env in enumerate(envs):
-        if isinstance(env, gymnasium.Env):
+        if is_environment(env):
             raise UserError(
                 f"env[{index}] is an instance of {type(env).__name__}; pass a function "
                 "that makes it"

@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import arguments, interrupts, routes
-from tfagents_batch.envs.batch import SEED_MASK, Batch, stale
+from tfagents_batch.envs import arguments, host_calls, routes
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
@@ -89,13 +85,15 @@ class ProcessEnv:
             dict(pool.info),
             pool.max_episode_steps,
         )
-        self._token = 0
         self._actions = spaces.leaves(pool.action_space)
-        self._outputs = _outputs(self.spec)
+        self._outputs = host_calls.outputs(self.spec)
         self._native = None
         if self.compilable:
             count = len(spaces.leaves(pool.observation_space))
             self._native = op.Calls(pool.handle, self._outputs, count)
+        token = (lambda: pool.token) if self.compilable else None
+        reason = f"it is on the portable route, because {self._reason}"
+        self._host = host_calls.HostCalls(pool, self._outputs, reason, token)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment. Row i depends on ``(seed, i)`` only.
@@ -106,18 +104,10 @@ class ProcessEnv:
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
         """
-        if isinstance(seed, (int, np.integer)):
-            seed = int(seed) & SEED_MASK
-            seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
-        seed = tf.convert_to_tensor(seed)
-        if not (seed.dtype.is_integer and seed.shape.is_compatible_with([])):
-            raise UserError(
-                f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
-            )
-        seed = _scalar(seed)
+        seed = host_calls.seed_tensor(seed)
         if self._native is not None:
             return self._run(self._native.init, tf.cast(seed, tf.int64))
-        return self._run(self._host, self._host_init, [seed])
+        return self._run(self._host.init, seed)
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row that was last ignores its action and restarts.
@@ -133,10 +123,10 @@ class ProcessEnv:
         Raises:
           UserError: if an action has the wrong structure, shape or dtype.
         """
-        inputs = [state, *self._flat_actions(action)]
+        inputs = [state, *host_calls.flat_actions(self.spec, action)]
         if self._native is not None:
-            inputs[0] = _scalar(tf.convert_to_tensor(state, tf.int32))
-            if self._in_xla():  # where shapes are known when it is compiled
+            inputs[0] = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
+            if host_calls.in_xla():  # where shapes are known when it is compiled
                 inputs[1:] = [
                     tf.ensure_shape(x, [self.spec.num_envs, *leaf.shape])
                     for x, leaf in zip(inputs[1:], self._actions, strict=True)
@@ -144,14 +134,14 @@ class ProcessEnv:
             if all(x.shape.is_fully_defined() for x in inputs):
                 return self._run(self._native.step, inputs)
         # A shape that is unknown until the graph runs is checked by Python.
-        return self._run(self._host, self._host_step, inputs)
+        return self._run(self._host.step, inputs)
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
-        if self._native is not None:
-            return self._native.ok(_scalar(tf.convert_to_tensor(state, tf.int32)))
-        result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [state], tf.bool)
-        return tf.ensure_shape(result, [])
+        if self._native is None:
+            return self._host.ok(state)
+        state = tf.convert_to_tensor(state, tf.int32)
+        return self._native.ok(host_calls.scalar(state))
 
     def check(self) -> None:
         """Raise what went wrong since the last check; the workers are closed then.
@@ -184,97 +174,4 @@ class ProcessEnv:
             raise fault
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        """Call, raise what went wrong if that is possible now, and nest the outputs."""
-        if tf.executing_eagerly():
-            with interrupts.guard():
-                flat = call(*inputs)
-            self._pool.check()
-        else:
-            flat = call(*inputs)
-        for tensor, spec in zip(flat, self._outputs, strict=True):
-            tensor.set_shape(spec.shape)
-        token, *flat = flat
-        count = len(flat) - 4 - len(self.spec.info)
-        observation = spaces.pack(self.spec.observation_space, flat[:count])
-        info = dict(zip(self.spec.info, flat[count + 4 :], strict=True))
-        return token, TimeStep(observation, *flat[count : count + 4], info)
-
-    def _host(self, function: Callable, inputs: list) -> list[tf.Tensor]:
-        """A host function as an op."""
-        if self._in_xla():
-            raise UserError(
-                "this environment cannot be stepped under jit_compile=True: it is on "
-                f"the portable route, because {self._reason}; compile the update only, "
-                "and step the environment in a tf.function without jit_compile"
-            )
-        dtypes = [spec.dtype for spec in self._outputs]
-        return tf.numpy_function(function, inputs, dtypes)
-
-    @staticmethod
-    def _in_xla() -> bool:
-        return not tf.executing_eagerly() and bool(
-            GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-        )
-
-    def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
-        return self._answer(self._pool.reset(int(seed)))
-
-    def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
-        last = self._last_token()
-        if int(token) != last:
-            return self._answer(self._pool.fail(stale(int(token), last)))
-        return self._answer(self._pool.step(action))
-
-    def _last_token(self) -> int:
-        return self._token if self._native is None else self._pool.token
-
-    def _answer(self, batch: Batch) -> list[np.ndarray]:
-        self._token = (self._token + 1) % 2**31
-        return [np.int32(self._last_token()), *batch.flat()]
-
-    def _flat_actions(self, action: Nest) -> list[tf.Tensor]:
-        space = self.spec.action_space
-        try:
-            flat = spaces.flatten(space, action)
-        except (KeyError, IndexError, TypeError) as error:
-            raise UserError(
-                f"the action is not nested as its space {space} is "
-                f"({type(error).__name__}: {error})"
-            ) from None
-        pairs = zip(flat, self._actions, strict=True)
-        return [_action_tensor(x, leaf, self.spec.num_envs) for x, leaf in pairs]
-
-
-def _scalar(x: tf.Tensor) -> tf.Tensor:
-    return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
-
-
-def _outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
-    batch = [spec.num_envs]
-    observation = spaces.leaves(spec.observation_space)
-    columns = ["float32", "bool", "bool", "bool", *spec.info.values()]
-    return [
-        tf.TensorSpec([], tf.int32),
-        *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
-        *(tf.TensorSpec(batch, dtype) for dtype in columns),
-    ]
-
-
-def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
-    """One leaf, checked as far as can be told before the program runs."""
-    dtype = tf.as_dtype(leaf.dtype)
-    continuous = isinstance(leaf.space, gymnasium.spaces.Box) and dtype.is_floating
-    if not tf.is_tensor(value):
-        value = np.asarray(value)
-    tensor = tf.convert_to_tensor(value)
-    name = "action" + "".join(f"[{key!r}]" for key in leaf.path)
-    if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
-        wanted = leaf.dtype if continuous else "integers"
-        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")
-    shape = [num_envs, *leaf.shape]
-    if not tensor.shape.is_compatible_with(shape):
-        raise UserError(
-            f"{name} has shape {tensor.shape.as_list()}; expected {shape}, one row per "
-            "environment"
-        )
-    return tf.cast(tensor, dtype) if continuous else tensor
+        return host_calls.run(self._pool, self.spec, self._outputs, call, *inputs)

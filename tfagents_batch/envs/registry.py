@@ -3,11 +3,13 @@
     CartPole-v1               id of Gymnasium's registry
     package.module:Id-v1      the module is imported first, and registers the id
     package.module:Class      a class or function; also ./file.py:Class
-    a callable                that returns a gymnasium.Env
+    ALE/Pong-v5               an Atari game, with the standard preprocessing
+    gym:CartPole-v1           id of the legacy gym package; also gym:module:Id-v1
+    envpool:Pong-v5           a batch of EnvPool, see ``envs.vector.envpool``
+    a callable                that returns a gymnasium.Env, or what ``adapt`` makes one
 
-The prefixes ``tf/``, ``gym:`` and ``envpool:`` are reserved. Names are checked here, in
-the learner, without making an environment; workers import this file too, so no
-TensorFlow.
+The prefixes ``tf/`` and ``envpool:`` are reserved. Names are checked here, in the
+learner, without making an environment; workers import this file too, so no TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import warnings
@@ -27,17 +30,22 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from tfagents_batch.envs.adapters import atari, legacy_gym
+from tfagents_batch.envs.adapters.adapt import adapt, is_environment
+from tfagents_batch.envs.adapters.reseeded import Reseeded
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
 RESERVED = {
-    "tf/": "environments written in TensorFlow",
-    "gym:": "environments of the legacy gym package",
-    "envpool:": "environments of EnvPool",
+    "tf/": "environments written in TensorFlow, which this version cannot make",
+    "envpool:": "environments of EnvPool, which are batches: pass one such name, with "
+    "num_envs, to make_env",
 }
+GYM = "gym:"
+SEED_ARGUMENT = "seed_argument"  # in env_kwargs, of callables and classes
 SUPPORTED = (
     "a Gymnasium id such as CartPole-v1, module:Id-v1, package.module:Class, "
-    "./file.py:Class or a callable"
+    "./file.py:Class, gym:Id-v1 or a callable"
 )
 # Beginning of an entry point: module it needs, extra that installs it.
 _NEEDS = {
@@ -57,7 +65,8 @@ def constructor(
 
     Args:
       env: a name, a callable, or one instance, which is then returned as it is.
-      env_kwargs: arguments of the environment.
+      env_kwargs: arguments of the environment. Of a callable or class, a
+        "seed_argument" names the one that takes the seed (see ``reseeded``).
 
     Returns:
       A function without arguments, light to cloudpickle. Ids keep their time limit
@@ -69,15 +78,17 @@ def constructor(
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
         return _from_name(env, kwargs)
-    if isinstance(env, gymnasium.Env):
+    if is_environment(env):
         if kwargs:
             raise UserError(
                 f"env_kwargs cannot be given to {_name(type(env))}, which is made "
                 "already; pass its class"
             )
-        return functools.partial(_itself, env)
+        return functools.partial(_itself, adapt(env))
     if callable(env):
-        return functools.partial(env, **kwargs) if kwargs else env
+        argument = kwargs.pop(SEED_ARGUMENT, None)
+        make = functools.partial(env, **kwargs) if kwargs else env
+        return make if argument is None else _reseeded(make, argument, env, kwargs)
     hint = ""
     if isinstance(env, gymnasium.vector.VectorEnv):
         hint = ": batches are made here; pass what makes one environment"
@@ -92,8 +103,8 @@ def describe(env: Any) -> str:
         return ", ".join(dict.fromkeys(describe(each) for each in env))
     if isinstance(env, functools.partial):
         return describe(env.func)
-    if isinstance(env, gymnasium.Env):
-        env = env.unwrapped
+    if is_environment(env):
+        env = getattr(env, "unwrapped", env)
     return _name(env if hasattr(env, "__qualname__") else type(env))
 
 
@@ -104,7 +115,7 @@ def needs_user_code(env: Any) -> bool:
     """
     if not isinstance(env, str):
         return True
-    return ":" in env and not env.startswith(tuple(RESERVED))
+    return ":" in env.removeprefix(GYM) and not env.startswith(tuple(RESERVED))
 
 
 # ---- what workers call
@@ -125,9 +136,11 @@ def make_registered(
     return gymnasium.make(spec, **{"disable_env_checker": True, **kwargs})
 
 
-def make_class(module: str, name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+def make_class(
+    module: str, name: str, kwargs: dict[str, Any], **seed: int
+) -> gymnasium.Env:
     """``package.module:Class``, or ``/path/file.py:Class``."""
-    return _attribute(_load(module), name)(**kwargs)
+    return _attribute(_load(module), name)(**kwargs, **seed)
 
 
 def _itself(env: gymnasium.Env) -> gymnasium.Env:
@@ -142,17 +155,25 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         if name.startswith(prefix):
             raise UserError(
                 f"environment {name!r}: the prefix {prefix!r} is reserved for "
-                f"{meaning}, which this version cannot make; expected {SUPPORTED}"
+                f"{meaning}; expected {SUPPORTED}"
             )
+    if name.startswith(GYM):
+        module, _, id = name.removeprefix(GYM).rpartition(":")
+        if not id:
+            raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
+        if module:
+            legacy_gym.needs(name)
+            _import(module, name)
+        legacy_gym.check(name, id)
+        return functools.partial(legacy_gym.make, id, kwargs, module or None)
     module, colon, target = name.rpartition(":")
     if not colon:
-        return functools.partial(make_registered, _find_spec(name, name), kwargs)
+        return _from_spec(name, _find_spec(name, name), kwargs)
     if not module or not target:
         raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
     if re.search(r"-v\d+$", target) and not module.endswith(".py"):
         _import(module, name)
-        spec = _find_spec(target, name)
-        return functools.partial(make_registered, spec, kwargs, module)
+        return _from_spec(name, _find_spec(target, name), kwargs, module)
     if module.endswith(".py"):
         path = Path(module).expanduser().absolute()
         if not path.is_file():
@@ -172,7 +193,35 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
             f"environment {name!r}: {target} is of type {type(made).__name__}; "
             "expected a class or a function that returns a gymnasium.Env"
         )
-    return functools.partial(make_class, module, target, kwargs)
+    kwargs = dict(kwargs)
+    argument = kwargs.pop(SEED_ARGUMENT, None)
+    make = functools.partial(make_class, module, target, kwargs)
+    return make if argument is None else _reseeded(make, argument, made, kwargs)
+
+
+def _from_spec(
+    name: str, spec: EnvSpec, kwargs: dict[str, Any], module: str | None = None
+) -> Callable[[], gymnasium.Env]:
+    if not atari.is_ale(spec):
+        return functools.partial(make_registered, spec, kwargs, module)
+    atari.check(name, spec, kwargs)
+    return functools.partial(atari.make, spec, kwargs)
+
+
+def _reseeded(
+    make: Callable[..., Any], argument: Any, function: Any, kwargs: dict[str, Any]
+) -> Callable[[], gymnasium.Env]:
+    """A constructor of what is made anew with every seed, if it takes one."""
+    try:
+        inspect.signature(function).bind_partial(**{argument: 0, **kwargs})
+    except TypeError:
+        raise UserError(
+            f"env_kwargs[{SEED_ARGUMENT!r}] is {argument!r}; expected the name of the "
+            f"argument of {describe(function)} that takes the seed"
+        ) from None
+    except ValueError:
+        pass  # has no signature
+    return functools.partial(Reseeded, make, argument)
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import actions, failures, layout, validation
+from tfagents_batch.envs.adapters.adapt import adapt
 from tfagents_batch.envs.failures import Defect, Failure
 
 RAISE, OFF = "raise", "off"  # finite_check
@@ -48,7 +49,7 @@ def construct(
     for row, constructor in enumerate(constructors, first_row):
         progress(row)
         try:
-            env = constructor()
+            env = adapt(constructor())
             validation.environment(env)
             envs.append(env)
             facts.append(inspect(env))

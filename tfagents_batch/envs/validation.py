@@ -7,7 +7,7 @@ narrowing of ``spaces.leaves`` (float64 to float32, int64 to int32) is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -20,6 +20,8 @@ from tfagents_batch.envs.failures import Defect
 FLOAT_MAX = float(np.finfo(np.float32).max)
 FULL_CHECKS = 100  # steps, from the start
 FULL_CHECK_EVERY = 1000  # steps, after those
+MEND_SPACE = "correct the environment or its observation_space"
+MEND_FINITE = "look for a division by 0, a logarithm of 0 or a number that only grows"
 
 
 class ObservationWriter:
@@ -33,7 +35,7 @@ class ObservationWriter:
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
         self._leaves = spaces.leaves(space)
-        self._names = [_field(leaf) for leaf in self._leaves]
+        self._names = [field(leaf.path) for leaf in self._leaves]
         self._nested = isinstance(space, (gs.Dict, gs.Tuple))
         triples = list(zip(self._leaves, self._names, arrays, strict=True))
         self._write = [_writer(*triple) for triple in triples]
@@ -83,7 +85,7 @@ class ObservationWriter:
             keys = list(value) if isinstance(value, dict) else type(value).__name__
             raise Defect(
                 f"observation is not nested as its space ({type(error).__name__}: "
-                f"{error}); got {keys}, expected {self._space}"
+                f"{error}); got {keys}, expected {self._space}: {MEND_SPACE}"
             ) from None
 
 
@@ -95,17 +97,18 @@ def reward(value: Any) -> float:
     """
     if isinstance(value, (float, int, np.floating, np.integer, np.bool_)):
         return float(value)
-    got = f"{type(value).__name__}"
+    got, mend = type(value).__name__, "float(reward)"
     if isinstance(value, np.ndarray):
         got = f"an array of shape {value.shape}"
-    raise Defect(f"reward is {got}; expected a number: return float(reward)")
+        mend = "reward.item()" if value.size == 1 else "one number, such as its sum"
+    raise Defect(f"reward is {got}; expected a number: return {mend}")
 
 
 def finite_reward(value: float) -> float:
     """Refuse, by a Defect, a reward that float32 cannot hold."""
     if -FLOAT_MAX <= value <= FLOAT_MAX:  # false for NaN
         return value
-    raise Defect(f"reward is {value}; expected a finite float32")
+    raise Defect(f"reward is {value}; expected a finite float32: {MEND_FINITE}")
 
 
 def flag(name: str, value: Any) -> bool:
@@ -133,8 +136,8 @@ def step_result(result: Any) -> None:
             "ended) and truncated (a time limit cut it off)"
         )
     raise Defect(
-        f"step() returned {_shape_of(result)}; expected a tuple of observation, "
-        "reward, terminated, truncated, info"
+        f"step() returned {shape_of(result)}; expected a tuple of five: return "
+        "observation, reward, terminated, truncated, info"
     )
 
 
@@ -143,7 +146,7 @@ def reset_result(result: Any) -> None:
     if isinstance(result, tuple) and len(result) == 2:
         return info(result[1])
     raise Defect(
-        f"reset() returned {_shape_of(result)}; expected a tuple of observation, info "
+        f"reset() returned {shape_of(result)}; expected a tuple of observation, info "
         "(the legacy gym API returned the observation alone: return observation, {})"
     )
 
@@ -151,7 +154,10 @@ def reset_result(result: Any) -> None:
 def info(value: Any) -> None:
     """Raise Defect unless ``value`` is a dict."""
     if not isinstance(value, dict):
-        raise Defect(f"info is {type(value).__name__}; expected a dict")
+        raise Defect(
+            f"info is {type(value).__name__}; expected a dict: return {{}} where there "
+            "is nothing to say"
+        )
 
 
 def environment(env: Any) -> None:
@@ -189,7 +195,7 @@ def _writer(
             _check_array(value, shape, (wide, narrow), name)
         rows[row][...] = value
         if narrows_integers and (rows[row] != value).any():
-            raise Defect(f"{name} has values that do not fit {narrow}, which holds it")
+            raise Defect(_does_not_fit(name, narrow))
 
     return write
 
@@ -204,9 +210,9 @@ def _discrete_writer(
         if not isinstance(value, (int, np.integer)):
             scalar = isinstance(value, np.ndarray) and value.shape == ()
             if not scalar or value.dtype.kind not in "iu":
-                raise Defect(f"{name} is {_shape_of(value)}; expected an int")
+                raise Defect(_not_an_int(name, value))
         if not low <= value < high:
-            raise Defect(f"{name} is {value}; {leaf.space} has {low} to {high - 1}")
+            raise Defect(_not_in(name, value, leaf.space))
         array[row] = value
 
     return write
@@ -216,22 +222,119 @@ def _check_array(
     value: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], name: str
 ) -> None:
     """Raise Defect, or return if ``value`` is an unusual but right array."""
+    for _, text in _array_defects(value, shape, dtypes, name):
+        raise Defect(text)
+
+
+def _array_defects(
+    value: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], name: str
+) -> Iterator[tuple[str, str]]:
+    """Kind and description of what is wrong with an array, values aside."""
     if not isinstance(value, (np.ndarray, np.generic)):
-        raise Defect(
-            f"{name} is {_shape_of(value)}; expected an array, {dtypes[0]} "
-            f"{list(shape)}: return np.asarray(observation, np.{dtypes[0]})"
+        yield (
+            "type",
+            f"{name} is {shape_of(value)}; expected an array, {dtypes[0]} "
+            f"{list(shape)}: return np.asarray(observation, np.{dtypes[0]})",
         )
+        return
     if value.shape != shape:
-        raise Defect(
+        yield (
+            "shape",
             f"{name} has shape {list(value.shape)}; the space says {list(shape)}: "
-            "correct the environment or its observation_space"
+            f"{MEND_SPACE}",
         )
     if value.dtype not in dtypes:
-        raise Defect(
+        yield (
+            "dtype",
             f"{name} has dtype {value.dtype}; the space says {dtypes[0]}: correct the "
             "environment, or wrap it in gymnasium.wrappers.DtypeObservation(env, "
-            f"np.{dtypes[0]})"
+            f"np.{dtypes[0]})",
         )
+
+
+def leaf_defects(leaf: spaces.Leaf, value: Any) -> Iterator[tuple[str, str]]:
+    """Everything that is wrong with one leaf of an observation.
+
+    For reports; ``ObservationWriter`` is faster and stops at the first.
+
+    Args:
+      leaf: of the observation space.
+      value: what stands in its place.
+
+    Yields:
+      kind ("type", "shape", "dtype", "finite", "fit" or "bounds") and description.
+    """
+    space, name = leaf.space, field(leaf.path)
+    if isinstance(space, gs.Discrete):
+        yield from _discrete_defects(space, name, value)
+        return
+    wide, narrow = np.dtype(space.dtype), np.dtype(leaf.dtype)
+    found = dict(_array_defects(value, leaf.shape, (wide, narrow), name))
+    yield from found.items()
+    if "type" in found or value.dtype.kind not in "fiub":
+        return
+    with np.errstate(over="ignore"):
+        held = value.astype(narrow) if narrow.kind == "f" else value
+    finite = np.isfinite(held)
+    if not finite.all():
+        yield (
+            "finite",
+            f"{name} has NaN or infinite values; expected finite {narrow}: "
+            f"{MEND_FINITE}",
+        )
+    if "shape" in found:
+        return
+    narrows = wide != narrow and narrow.kind in "iu" and value.dtype.kind in "iu"
+    if narrows and (value.astype(narrow) != value).any():
+        yield "fit", _does_not_fit(name, narrow)
+    if isinstance(space, gs.Box):
+        outside = ((value < space.low) | (value > space.high)) & finite
+        if outside.any():
+            yield "bounds", _outside(name, np.asarray(value), outside, space)
+    elif finite.all() and not space.contains(np.asarray(value, space.dtype)):
+        yield "bounds", _not_in(name, np.asarray(value).tolist(), space)
+
+
+def _discrete_defects(
+    space: gs.Discrete, name: str, value: Any
+) -> Iterator[tuple[str, str]]:
+    scalar = isinstance(value, np.ndarray) and value.shape == ()
+    whole = scalar and value.dtype.kind in "iu"
+    if not whole and not isinstance(value, (int, np.integer)):
+        yield "type", _not_an_int(name, value)
+    elif not space.start <= value < space.start + space.n:
+        yield "bounds", _not_in(name, value, space)
+
+
+def _outside(name: str, value: np.ndarray, outside: np.ndarray, space: gs.Box) -> str:
+    place = tuple(int(i) for i in np.argwhere(outside)[0])
+    where = f" at {list(place)}" if place else ""
+    low, high = space.low[place], space.high[place]
+    return (
+        f"{name} is {value[place]}{where}, outside its Box; expected {low} to {high}: "
+        f"{MEND_SPACE}"
+    )
+
+
+def _not_an_int(name: str, value: Any) -> str:
+    return f"{name} is {shape_of(value)}; expected an int: return int(observation)"
+
+
+def _not_in(name: str, value: Any, space: gymnasium.Space) -> str:
+    """Words for a value that a discrete space does not have."""
+    if isinstance(space, gs.Discrete):
+        low, high = int(space.start), int(space.start + space.n) - 1
+        return f"{name} is {value}; {space} has {low} to {high}: {MEND_SPACE}"
+    text = str(value)
+    text = text if len(text) <= 500 else f"{text[:500]}..."
+    return f"{name} is {text}; not in {space}: {MEND_SPACE}"
+
+
+def _does_not_fit(name: str, dtype: np.dtype) -> str:
+    return (
+        f"{name} has values that do not fit {dtype}, which holds it: scale them, or "
+        "observe them as float32"
+    )
 
 
 def _full_check(leaf: spaces.Leaf, name: str) -> Callable[[Any], bool]:
@@ -241,7 +344,7 @@ def _full_check(leaf: spaces.Leaf, name: str) -> Callable[[Any], bool]:
 
         def check(value):
             if not space.contains(np.asarray(value, space.dtype)):
-                raise Defect(f"{name} is {np.asarray(value).tolist()}; not in {space}")
+                raise Defect(_not_in(name, np.asarray(value).tolist(), space))
             return True
 
         return check
@@ -259,22 +362,37 @@ def _check_keys(space: gymnasium.Space, value: Any, name: str) -> None:
     if isinstance(space, gs.Dict):
         extra = sorted(str(key) for key in set(value) - set(space.spaces))
         if extra:
-            raise Defect(f"{name} has keys {extra}, which its space does not have")
+            raise Defect(extra_keys(name, extra))
         for key, child in space.spaces.items():
             _check_keys(child, value[key], f"{name}[{key!r}]")
     elif isinstance(space, gs.Tuple):
         if len(value) != len(space.spaces):
-            count = len(space.spaces)
-            raise Defect(f"{name} has {len(value)} entries; its space has {count}")
+            raise Defect(other_length(name, value, space))
         for index, child in enumerate(space.spaces):
             _check_keys(child, value[index], f"{name}[{index}]")
 
 
-def _field(leaf: spaces.Leaf) -> str:
-    return "observation" + "".join(f"[{key!r}]" for key in leaf.path)
+def extra_keys(name: str, keys: list[str]) -> str:
+    """Words for keys that would be lost."""
+    return (
+        f"{name} has keys {keys}, which its space does not have: leave them out, or "
+        "add them to observation_space"
+    )
 
 
-def _shape_of(value: Any) -> str:
+def other_length(name: str, value: Any, space: gs.Tuple) -> str:
+    """Words for a tuple that is longer or shorter than its space."""
+    count = len(space.spaces)
+    return f"{name} has {len(value)} entries; its space has {count}: {MEND_SPACE}"
+
+
+def field(path: tuple[str | int, ...]) -> str:
+    """How a part of an observation is called, such as ``observation['a'][0]``."""
+    return "observation" + "".join(f"[{key!r}]" for key in path)
+
+
+def shape_of(value: Any) -> str:
+    """What a value is, in a few words."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     if isinstance(value, np.ndarray):

@@ -1,0 +1,139 @@
+"""What workers cost, in a fresh process: memory, and time to start and to end them."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Any
+
+from benchmarks import graph, session
+
+MIB = 2**20
+_PATIENCE_SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """The work.
+
+    Attributes:
+      env: Gymnasium id of the environments.
+      num_workers: processes, with one environment each.
+    """
+
+    env: str = "CartPole-v1"
+    num_workers: int = 4
+
+
+def measure(work: Costs) -> dict[str, Any]:
+    """Every figure once: seconds and MiB by name."""
+    import tfagents_batch as tfb
+    from tfagents_batch.envs.native import build
+
+    build.library()  # compiled once for a machine, and not what is measured
+    found = {}
+    started = time.perf_counter()
+    env = tfb.make_env(work.env, work.num_workers, work.num_workers)
+    found["ready_seconds"] = time.perf_counter() - started
+    with env:
+        _steps(env, 1000)()
+        found |= _memory()
+        found["close_idle_seconds"] = _close(env)
+    env = tfb.make_env(work.env, work.num_workers, work.num_workers)
+    found["close_stepping_seconds"] = _close_during(env, _steps(env, 2**30), _busy)
+    hanging = {"mode": "hang", "step": 0}
+    env = tfb.make_env(
+        "tfagents_batch.envs.testing:FaultEnv",
+        work.num_workers,
+        work.num_workers,
+        env_kwargs=hanging,
+    )
+    found["close_hung_seconds"] = _close_during(env, _steps(env, 1), _still)
+    return found
+
+
+def _steps(env: Any, count: int) -> Any:
+    """A compiled program of so many steps."""
+    import tensorflow as tf
+
+    action = tf.zeros([env.spec.num_envs], tf.int32)
+
+    @tf.function(jit_compile=True)
+    def play():
+        state, _ = env.init(1)
+        return tf.while_loop(
+            lambda t, state, ok: (t < count) & ok,
+            lambda t, state, ok: (t + 1, env.step(state, action)[0], env.ok(state)),
+            (tf.constant(0), state, tf.constant(True)),
+        )[0]
+
+    return play
+
+
+def _workers() -> list[Any]:
+    import psutil
+
+    return [
+        process
+        for process in psutil.Process().children()
+        if "tfagents_batch.envs.worker" in process.cmdline()
+    ]
+
+
+def _memory() -> dict[str, float]:
+    """Of the largest worker: resident, and its share of what is shared."""
+    infos = [process.memory_full_info() for process in _workers()]
+    found = {"worker_rss_mib": max(info.rss for info in infos) / MIB}
+    if hasattr(infos[0], "pss"):
+        found["worker_pss_mib"] = max(info.pss for info in infos) / MIB
+    return found
+
+
+def _close(env: Any) -> float:
+    started = time.perf_counter()
+    env.close()
+    return time.perf_counter() - started
+
+
+def _close_during(env: Any, play: Any, reached: Any) -> float:
+    """Seconds of ``close`` while another thread runs a program.
+
+    Args:
+      env: closed here.
+      play: the program.
+      reached: whether it is where it should be, by the workers' CPU seconds.
+    """
+    thread = threading.Thread(target=play, daemon=True)
+    before = _cpu()
+    thread.start()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not reached(before):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the program did not get to where close is measured")
+    elapsed = _close(env)
+    thread.join(_PATIENCE_SECONDS)
+    if thread.is_alive():
+        raise TimeoutError("the program did not end when its environments were closed")
+    return elapsed
+
+
+def _cpu() -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in _workers())
+
+
+def _busy(before: float) -> bool:
+    time.sleep(0.05)
+    return _cpu() > before + 0.2
+
+
+def _still(before: float) -> bool:
+    """The program compiles within this time, and then all workers hang."""
+    time.sleep(3)
+    return True
+
+
+if __name__ == "__main__":
+    with session.result_line() as result:
+        graph.load()
+        result.update(measure(Costs(**session.work_flag(session.sys.argv[1:]))))

@@ -1,0 +1,80 @@
+"""Environments alone: ``python -m benchmarks.environments --row=cartpole-32``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from benchmarks import command, duel, machine, process, results, rows, table
+from benchmarks.contenders import CONTENDERS
+from tfagents_batch.config import option, unknown
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    row: tuple[str, ...] = option((), "which comparisons, all if none is named")
+    pairs: int = option(5, "rounds, in which every contender runs once", least=1)
+    seconds: float = option(10.0, "measured in each run", above=0)
+    num_workers: int | None = option(None, "ours; one per core if none", least=1)
+    contender: str = option("", "run this one once, print its result, record nothing")
+    peer_python: str = option("", "interpreter that has Stable-Baselines3")
+    start_seconds: float = option(600.0, "deadline of a run, beside its seconds")
+    results: str = option(str(results.FOLDER / "environments.jsonl"), "file to add to")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play the rows, append what came out, and print it as a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    if flags.contender and flags.contender not in CONTENDERS:
+        raise UserError(unknown("contender", flags.contender, CONTENDERS))
+    path, failed = pathlib.Path(flags.results), False
+    for name, row in rows.select(flags.row, rows.ENVIRONMENTS).items():
+        workers = min(flags.num_workers or machine.cores(), row.work.num_envs)
+        changes = {"seconds": flags.seconds, "num_workers": workers}
+        row = row._replace(work=dataclasses.replace(row.work, **changes))
+        failed |= (_look if flags.contender else _play)(name, row, flags, path)
+    if not flags.contender:
+        print(table.markdown(results.read(path)))
+    return 1 if failed else 0
+
+
+def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
+    """Play a row and keep its lines; whether a contender failed."""
+    command.report(f"== {name}: {flags.pairs} pairs of {flags.seconds:g} s")
+    run = results.context()
+    played = duel.play(
+        row, flags.pairs, lambda each: _run(each, row, flags), command.report
+    )
+    results.append(path, run, duel.lines(name, row, played, CONTENDERS))
+    return bool(played.failures)
+
+
+def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
+    """Print one contender's result; whether it failed."""
+    result = _run(flags.contender, row, flags)
+    if isinstance(result, process.Failure):
+        command.report(str(result))
+        return True
+    print(json.dumps({"row": name, "contender": flags.contender, **result}))
+    return False
+
+
+def _run(name: str, row: rows.Row, flags: Command) -> dict | process.Failure:
+    python = sys.executable
+    if CONTENDERS[name].own_python:
+        python = process.peer_python(flags.peer_python)
+    deadline = flags.start_seconds + flags.seconds
+    return process.run(name, dataclasses.asdict(row.work), deadline, python)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

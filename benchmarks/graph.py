@@ -1,0 +1,95 @@
+"""Our environments in a ``tf.while_loop``: both of our contenders."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from benchmarks import session
+from benchmarks.stepping import Stepping, versions
+
+
+def load() -> None:
+    """Import TensorFlow and what we step environments with."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow  # noqa: F401
+
+    import tfagents_batch.envs.make  # noqa: F401
+
+
+class Loop:
+    """Blocks of steps as one program each, under XLA on the native route.
+
+    Args:
+      work: what to play.
+      route: "native" or "portable".
+    """
+
+    unit = "env steps"
+
+    def __init__(self, work: Stepping, route: str):
+        import tensorflow as tf
+
+        import tfagents_batch as tfb
+        from tfagents_batch.envs import registry
+
+        actions = work.actions()
+        constructor = registry.constructor(work.env, work.env_kwargs)
+        self.same = work.same(constructor, actions)
+        self.versions = versions("tensorflow", "keras")
+        kind = tf.int32 if actions.dtype.kind == "i" else tf.float32
+        self._actions = tf.constant(actions, kind)
+        self._env = env = tfb.make_env(
+            work.env,
+            work.num_envs,
+            work.num_workers,
+            env_kwargs=work.env_kwargs,
+            route=route,
+        )
+        self.own = {
+            "workers": env.num_workers,
+            "autoreset": "next step",
+            "route": env.route,
+        }
+        self._play = tfb.function(
+            _program(env, work.block), jit_compile=route == "native"
+        )
+        state, timestep = env.init(work.seed)
+        self._carry = (state, timestep.observation, tf.zeros([work.num_envs]))
+
+    def compile(self) -> int:
+        return self._block()
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        return session.repeat(self._block, seconds, blocks)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _block(self) -> int:
+        self._carry, transitions = self._play(self._carry, self._actions)
+        return int(transitions)
+
+
+def _program(env: Any, block: int) -> Any:
+    """``(carry, actions) -> (carry, transitions)``: as many steps as a block has.
+
+    The carry takes all that a rollout would read: the state, the last observation,
+    and the rewards' sum.
+    """
+    import tensorflow as tf
+
+    def body(t, state, observation, total, count, actions):
+        state, step = env.step(state, actions[t])
+        real = step.valid & ~step.first
+        count += tf.reduce_sum(tf.cast(real, tf.int32))
+        return t + 1, state, step.observation, total + step.reward, count, actions
+
+    def play(carry, actions):
+        start = (tf.constant(0), *carry, tf.constant(0), actions)
+        _, *carry, count, _ = tf.while_loop(
+            lambda t, *_: t < block, body, start, maximum_iterations=block
+        )
+        return tuple(carry), count
+
+    return play

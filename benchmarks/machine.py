@@ -1,0 +1,61 @@
+"""What a result was measured on, and with."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import subprocess
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory in GiB, system, and the load before the run."""
+    return {
+        "cpu": _processor(),
+        "cores": cores(),
+        "memory_gib": round(_memory() / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "load": os.getloadavg()[0],
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, with ``+`` if files differ from it; None without git."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        changed = _git(
+            "status", "--porcelain", "--", "tfagents_batch", "benchmarks/*.py"
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head[:12] + ("+" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    path = pathlib.Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 0

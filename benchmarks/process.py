@@ -1,0 +1,94 @@
+"""Runs a contender in a fresh process that has a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any, NamedTuple
+
+from benchmarks.machine import ROOT
+
+_TAIL_LINES = 30
+_INSTALLED = ROOT / "benchmarks/.venv/bin/python"  # by make_environments
+
+
+class Failure(NamedTuple):
+    """A contender without a result.
+
+    Attributes:
+      contender: its name.
+      reason: what happened.
+      stderr: the last lines of it.
+    """
+
+    contender: str
+    reason: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return f"{self.contender} {self.reason}; its stderr ends:\n{self.stderr}"
+
+
+def run(
+    name: str,
+    work: dict[str, Any],
+    deadline: float,
+    python: str = sys.executable,
+    package: str = "benchmarks.contenders",
+) -> dict[str, Any] | Failure:
+    """Run one contender.
+
+    Args:
+      name: of its file.
+      work: that it does.
+      deadline: seconds until it is ended, with all the processes it started.
+      python: interpreter.
+      package: of the file.
+    """
+    command = [python, "-m", f"{package}.{name}", f"--work={json.dumps(work)}"]
+    # Files, because a pipe stays open as long as any process of the contender lives.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        try:
+            status: int | None = process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if status is None:
+            return Failure(name, f"did not end within {deadline:.0f} s", _tail(err))
+        if status != 0:
+            return Failure(name, f"ended with status {status}", _tail(err))
+        out.seek(0)
+        try:
+            (line,) = out.read().splitlines()
+            return json.loads(line)
+        except ValueError:
+            return Failure(name, "printed no single line of JSON", _tail(err))
+
+
+def peer_python(wanted: str = "") -> str:
+    """The peers' interpreter: as wanted, else as installed here, else this one."""
+    if wanted:
+        return str(pathlib.Path(wanted).expanduser().absolute())
+    return str(_INSTALLED) if _INSTALLED.exists() else sys.executable
+
+
+def _tail(file: Any) -> str:
+    file.seek(0)
+    return "\n".join(file.read().splitlines()[-_TAIL_LINES:])

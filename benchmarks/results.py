@@ -1,0 +1,66 @@
+"""Results files: JSON lines, one for each figure, that are only ever appended to."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import machine
+from tfagents_batch.errors import UserError
+
+FOLDER = machine.ROOT / "benchmarks/results"
+
+
+def context() -> dict[str, Any]:
+    """Of a run: when, of which commit, on which machine."""
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        "date": now.isoformat(timespec="seconds"),
+        "commit": machine.commit(),
+        "machine": machine.describe(),
+    }
+
+
+def append(path: pathlib.Path, run: dict[str, Any], lines: list[dict]) -> None:
+    """Add lines to a file.
+
+    Args:
+      path: of the file.
+      run: its context, put into every line.
+      lines: of one run.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        file.writelines(json.dumps({**run, **line}) + "\n" for line in lines)
+
+
+def read(path: pathlib.Path) -> list[dict[str, Any]]:
+    """All lines of a file.
+
+    Raises:
+      UserError: naming the line that is none.
+    """
+    found = []
+    text = path.read_text() if path.exists() else ""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number} is not JSON; remove it to go on"
+            ) from None
+    return found
+
+
+def newest(lines: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Of every row the lines of its last run, rows in order of their first."""
+    dates: dict[str, str] = {}
+    for line in lines:
+        dates[line["row"]] = max(dates.get(line["row"], ""), line["date"])
+    return {
+        row: [x for x in lines if (x["row"], x["date"]) == (row, date)]
+        for row, date in dates.items()
+    }

@@ -1,0 +1,169 @@
+"""The newest results as Markdown: ``python -m benchmarks.table``."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import command, results
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+Line = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of the table writer."""
+
+    folder: str = option(str(results.FOLDER), "of the results files")
+    all: bool = option(False, "every setting of a peer, not its best alone")
+    page: str = option(
+        "", "write into this page, docs/benchmarks.md, between its marks"
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a table for each kind of results."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    folder = pathlib.Path(flags.folder)
+    tables = {
+        "environments": markdown(
+            results.read(folder / "environments.jsonl"), flags.all
+        ),
+        "workers": costs(results.read(folder / "workers.jsonl")),
+    }
+    if flags.page:
+        page = pathlib.Path(flags.page)
+        page.write_text(written(page.read_text(), tables))
+    else:
+        print("\n\n".join(tables.values()))
+    return 0
+
+
+def written(page: str, tables: Mapping[str, str]) -> str:
+    """A page with tables between their marks.
+
+    Args:
+      page: its text, with ``<!-- table: name -->`` and ``<!-- end -->`` for each.
+      tables: by name.
+
+    Raises:
+      UserError: if the marks of a table are missing.
+    """
+    for name, text in tables.items():
+        mark, end = f"<!-- table: {name} -->", "<!-- end -->"
+        pattern = re.compile(f"{re.escape(mark)}.*?{end}", re.DOTALL)
+        if not pattern.search(page):
+            raise UserError(f"the page has no {mark} followed by {end}")
+        new = f"{mark}\n\n{text}\n\n{end}"
+        page = pattern.sub(lambda _, new=new: new, page, count=1)
+    return page
+
+
+def markdown(lines: Sequence[Line], everything: bool = False) -> str:
+    """Comparisons: of every row its newest run.
+
+    A peer's best setting stands for it, and the best of a kind where there is a goal
+    against that kind. Failures are always shown.
+
+    Args:
+      lines: of a results file.
+      everything: show all settings.
+    """
+    rows = ["| work | ours | against | theirs | ratio (95 %) | goal |"]
+    rows.append("|---|---|---|---|---|---|")
+    origins = []
+    for name, found in results.newest(lines).items():
+        for line in found if everything else best(found):
+            rows.append(_row(line))
+        origins.append(_origin(f"`{name}`", found))
+    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+
+
+def best(lines: Sequence[Line]) -> list[Line]:
+    """A peer's best setting, the best of each kind with a goal, and failures."""
+    ran = [line for line in lines if "failed" not in line]
+    kept = []
+    for line in ran:
+        groups = [[x for x in ran if x["peer"] == line["peer"]]]
+        if line["goal"] is not None:
+            groups.append([x for x in ran if x["kind"] == line["kind"]])
+        if any(line is max(group, key=_theirs) for group in groups):
+            kept.append(line)
+    return [line for line in lines if line in kept or "failed" in line]
+
+
+def costs(lines: Sequence[Line]) -> str:
+    """Single figures with their goals: of every row its newest run."""
+    rows = ["| | median | range | goal |", "|---|---|---|---|"]
+    origins = []
+    for found in results.newest(lines).values():
+        for line in found:
+            low, high = min(line["values"]), max(line["values"])
+            goal = "" if line["goal"] is None else f"at most {line['goal']:g}"
+            unit = line["unit"]
+            rows.append(
+                f"| {line['title']} | {_figure(line['value'])} {unit} "
+                f"| {_figure(low)} to {_figure(high)} | {goal} |"
+            )
+        repeats = f"{len(found[0]['values'])} processes each"
+        origins.append(_where(found[0], repeats))
+    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+
+
+def _theirs(line: Line) -> float:
+    return line["rival_value"]
+
+
+def _row(line: Line) -> str:
+    against = ", ".join(x for x in (line["peer"], line["kind"], line["setting"]) if x)
+    goal = "" if line["goal"] is None else f"{line['goal']:g}"
+    if "failed" in line:
+        reason = f"{line['failed']['contender']} {line['failed']['reason']}"
+        return f"| {line['title']} | | {against} | failed: {reason} | | {goal} |"
+    ratio = line["ratio"]
+    return (
+        f"| {line['title']} | {_figure(line['subject_value'])} | {against} "
+        f"| {_figure(line['rival_value'])} | {_figure(ratio['median'])} "
+        f"({_figure(ratio['low'])} to {_figure(ratio['high'])}) | {goal} |"
+    )
+
+
+def _origin(name: str, found: Sequence[Line]) -> str:
+    ran = [line for line in found if "failed" not in line]
+    if not ran:
+        return f"{name}: nothing ran."
+    config = ran[0]["config"]
+    what = (
+        f"{ran[0]['unit']}, {ran[0]['pairs']} pairs of {config['seconds']:g} s, "
+        f"ours in {ran[0]['subject_own']['workers']} workers"
+    )
+    return f"{name}: {_where(ran[0], what)}"
+
+
+def _where(line: Line, what: str) -> str:
+    host = line["machine"]
+    return (
+        f"{what}; {host['cores']} cores of {host['cpu']}, load {host['load']:.1f}, "
+        f"commit {line['commit']}, {line['date'][:10]}."
+    )
+
+
+def _figure(value: float) -> str:
+    """Three digits."""
+    if value >= 1000:
+        digits = 10 ** (len(str(int(value))) - 3)
+        return f"{round(value / digits) * digits:,}"
+    return f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

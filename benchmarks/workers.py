@@ -1,0 +1,83 @@
+"""What worker processes cost: ``python -m benchmarks.workers``."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks import command, process, ratios, results, table
+from benchmarks.costs import Costs
+from tfagents_batch.config import option
+from tfagents_batch.scripts import app
+
+
+class Cost(NamedTuple):
+    """A figure of ``benchmarks.costs``: in tables, its unit, and the most it may be."""
+
+    title: str
+    unit: str
+    goal: float | None
+
+
+COSTS = {
+    "worker_rss_mib": Cost("resident memory of a CartPole-v1 worker", "MiB", 60),
+    "worker_pss_mib": Cost("the same, shared pages by their share", "MiB", None),
+    "ready_seconds": Cost("until four workers are ready", "s", 1.5),
+    "close_idle_seconds": Cost("`close`, four idle workers", "s", 2),
+    "close_stepping_seconds": Cost("`close`, four workers that step", "s", 2),
+    "close_hung_seconds": Cost("`close`, four workers that hang", "s", 2),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    repeats: int = option(5, "fresh processes, each gives every figure once", least=1)
+    deadline_seconds: float = option(180.0, "of one of them", above=0)
+    results: str = option(str(results.FOLDER / "workers.jsonl"), "file to add to")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, append what came out, and print it as a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    run, work, found = results.context(), dataclasses.asdict(Costs()), []
+    for number in range(flags.repeats):
+        result = process.run(
+            "costs", work, flags.deadline_seconds, package="benchmarks"
+        )
+        if isinstance(result, process.Failure):
+            command.report(f"failed: {result}")
+            return 1
+        command.report(f"{number + 1} of {flags.repeats}: {result}")
+        found.append(result)
+    path = pathlib.Path(flags.results)
+    results.append(path, run, lines(found, work))
+    print(table.costs(results.read(path)))
+    return 0
+
+
+def lines(found: Sequence[dict[str, float]], work: dict) -> list[dict]:
+    """One for each figure, with its median.
+
+    Args:
+      found: results of ``benchmarks.costs``.
+      work: that gave them.
+    """
+    made = []
+    for name, cost in COSTS.items():
+        values = [result[name] for result in found if name in result]
+        if values:
+            head = {"row": name, **cost._asdict(), "config": work}
+            value = ratios.median(values).median
+            made.append({**head, "value": value, "values": values})
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

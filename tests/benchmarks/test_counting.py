@@ -1,0 +1,59 @@
+"""Every contender counts the steps that its environments really made."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import process
+from benchmarks.contenders import CONTENDERS, SB3
+
+PEERS = process.peer_python(os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", ""))
+LENGTH, ENVS, BLOCK, BLOCKS = 3, 4, 10, 2
+
+
+def marked(name):
+    marks = [pytest.mark.xla] if name == "native" else []
+    return pytest.param(name, marks=marks)
+
+
+def python_of(name):
+    if not CONTENDERS[name].own_python:
+        return sys.executable
+    code = "import stable_baselines3"
+    if subprocess.run([PEERS, "-c", code], capture_output=True, timeout=120).returncode:
+        pytest.skip(f"{PEERS} has no Stable-Baselines3 (benchmarks.make_environments)")
+    return PEERS
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in CONTENDERS])
+def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
+    if name == "native":
+        request.getfixturevalue("library")
+    tally = tmp_path / "tally"
+    work = {
+        "env": "tests.benchmarks.counting:TallyEnv",
+        "env_kwargs": {"path": str(tally), "length": LENGTH},
+        "num_envs": ENVS,
+        "num_workers": 2,
+        "block": BLOCK,
+        "blocks": BLOCKS,
+    }
+    result = process.run(name, work, 200, python_of(name))
+    assert not isinstance(result, process.Failure), str(result)
+    count = result["count"]
+    assert sum(count.values()) == tally.stat().st_size
+    # Equal work: the same rows, of which one in four is a restart row, or none.
+    steps = [BLOCK * (1 + bool(count["compile"])), BLOCK * BLOCKS]
+    played = sum(steps)
+    restarts = played // (LENGTH + 1) if "next" in result["own"]["autoreset"] else 0
+    assert sum(count.values()) == ENVS * (played - restarts)
+    assert result["value"] == pytest.approx(
+        count["steady"] / result["phases"]["steady"], rel=1
+    )
+    assert {"import", "construction", "compile", "warm_up"} <= {*result["phases"]}
+
+
+def test_both_ways_to_restart_are_among_the_contenders():
+    assert SB3 in {each.peer for each in CONTENDERS.values()}

@@ -1,0 +1,58 @@
+import pathlib
+import sys
+
+import psutil
+
+from benchmarks import process
+
+PACKAGE = "tests.benchmarks.contenders"
+
+
+def run(name, deadline=60.0, **work):
+    return process.run(name, work, deadline, package=PACKAGE)
+
+
+def test_a_result_is_the_line_on_stdout_whatever_else_is_printed():
+    assert run("talks", value=3) == {"value": 3}
+
+
+def test_a_contender_that_fails_is_reported_with_its_stderr():
+    failure = run("fails")
+    assert isinstance(failure, process.Failure)
+    assert failure.reason == "ended with status 3"
+    assert "the last words" in str(failure)
+
+
+def test_a_contender_that_hangs_is_ended_with_all_its_processes():
+    before = {each.pid for each in psutil.process_iter()}
+    failure = run("hangs", deadline=3.0)
+    assert failure.reason == "did not end within 3 s"
+    assert "going to sleep" in failure.stderr
+    left = [
+        each
+        for each in psutil.process_iter()
+        if each.pid not in before and "time.sleep(3600)" in " ".join(_command(each))
+    ]
+    _, alive = psutil.wait_procs(left, timeout=20)
+    assert not alive
+
+
+def test_a_contender_that_prints_no_result_is_reported():
+    assert run("mumbles").reason == "printed no single line of JSON"
+
+
+def test_a_contender_that_does_not_exist_is_reported():
+    assert "No module named" in run("nobody").stderr
+
+
+def test_peers_run_in_the_interpreter_that_is_asked_for(tmp_path):
+    assert process.peer_python(str(tmp_path / "python")) == str(tmp_path / "python")
+    assert pathlib.Path(process.peer_python()).name.startswith("python")
+    assert process.peer_python(sys.executable) == sys.executable
+
+
+def _command(each):
+    try:
+        return each.cmdline()
+    except psutil.Error:
+        return []

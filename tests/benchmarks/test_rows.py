@@ -1,0 +1,71 @@
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+import benchmarks.contenders
+from benchmarks import environments, rows, stepping
+from benchmarks.contenders import CONTENDERS
+from tfagents_batch.errors import UserError
+
+FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
+
+
+def test_every_contender_has_a_file_and_every_file_a_line():
+    assert {path.stem for path in FOLDER.glob("*.py")} - {"__init__"} == {*CONTENDERS}
+
+
+@pytest.mark.parametrize("row", rows.ENVIRONMENTS.values(), ids=lambda row: row.title)
+def test_a_row_names_what_exists(row):
+    assert {row.subject, *row.rivals} <= {*CONTENDERS}
+    assert row.subject not in row.rivals
+    rivals = [CONTENDERS[name] for name in row.rivals]
+    assert {*row.goals} <= {x for each in rivals for x in (each.kind, each.peer)}
+
+
+@pytest.mark.parametrize("row", rows.ENVIRONMENTS.values(), ids=lambda row: row.title)
+def test_work_survives_the_command_line(row):
+    text = json.dumps(dataclasses.asdict(row.work))
+    assert type(row.work)(**json.loads(text)) == row.work
+
+
+def test_a_goal_is_found_by_kind_or_by_peer():
+    row = rows.ENVIRONMENTS["cartpole-32"]
+    assert row.goal(CONTENDERS["sb3_spawn"]) == row.goal(CONTENDERS["sb3_forkserver"])
+    assert row.goal(CONTENDERS["bare"]) == 0.6
+    assert row.goal(CONTENDERS["gymnasium_sync"]) is None
+
+
+def test_rows_are_selected_by_name_and_alias_each_once():
+    known = rows.ENVIRONMENTS
+    assert [*rows.select([], known)] == [*known]
+    (alias, several), *_ = [x for x in rows.ALIASES.items() if len(x[1]) > 1]
+    assert [*rows.select([several[0], alias], known)] == [*several]
+
+
+def test_a_misspelled_row_or_contender_is_named():
+    with pytest.raises(UserError, match="did you mean 'cartpole-32'"):
+        environments.main(["--row=cartpol-32"])
+    with pytest.raises(UserError, match="did you mean 'native'"):
+        environments.main(["--contender=nativ"])
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_actions_are_the_same_for_all_and_valid(name):
+    work = stepping.Stepping(name, 3, block=5)
+    actions = work.actions()
+    env = work.constructor()()
+    assert actions.shape == (5, 3, *env.action_space.shape)
+    assert all(env.action_space.contains(x) for row in actions for x in row)
+    assert (actions == work.actions()).all()
+    other = dataclasses.replace(work, seed=2).actions()
+    assert (actions != other).any()
+
+
+def test_wrappers_are_part_of_what_must_be_equal():
+    work = stepping.Stepping("CartPole-v1", 2, block=1)
+    found = work.same(work.constructor(), work.actions())["environment"]
+    assert found["id"] == "CartPole-v1"
+    assert found["wrappers"] == ["TimeLimit", "OrderEnforcing"]
+    assert found["time_limit"] == 500

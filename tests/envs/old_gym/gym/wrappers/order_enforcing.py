@@ -1,0 +1,5 @@
+from gym.core import Wrapper
+
+
+class OrderEnforcing(Wrapper):
+    pass

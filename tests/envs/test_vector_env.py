@@ -1,0 +1,734 @@
+from __future__ import annotations
+
+import functools
+import os
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
+
+import tfagents_batch as tfb
+from tfagents_batch import interfaces
+from tfagents_batch.envs.contract import rollout
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.stepper import env_seed
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv, fault_envs
+from tfagents_batch.envs.vector.vector_env import VectorEnv
+from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.types import Trajectory
+
+NEXT, SAME, OFF = "NextStep", "SameStep", "Disabled"
+MODES = (NEXT, SAME, OFF)
+
+cartpole = functools.partial(gymnasium.make, "CartPole-v1")
+
+
+@pytest.fixture
+def make():
+    """Makes environments and closes them."""
+    envs = []
+
+    def make(env, **options):
+        envs.append(VectorEnv(env, **options))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()
+
+
+def counting(mode, lengths=(1, 2, 4), truncate=False, **options):
+    makers = [lambda n=n: CountingEnv(n, truncate) for n in lengths]
+    return SyncVectorEnv(makers, autoreset_mode=mode, **options)
+
+
+def zeros(env):
+    return tf.zeros([env.spec.num_envs], tf.int32)
+
+
+class Scripted(gymnasium.vector.VectorEnv):
+    """Two rows that count their steps; ``results`` says what is different, by step."""
+
+    def __init__(self, mode=NEXT, results=None, reset_result=None):
+        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
+        self.num_envs = 2
+        self.single_observation_space = gs.Box(0, 100, (2,), np.float32)
+        self.single_action_space = gs.Discrete(3)
+        self.observation_space = batch_space(self.single_observation_space, 2)
+        self.action_space = batch_space(self.single_action_space, 2)
+        self.results = results or {}
+        self.reset_result = reset_result or {}
+        self.actions = []
+        self.steps = 0
+        self.closes = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        self.seed = seed
+        result = {"observation": self._observation(), "info": {}} | self.reset_result
+        return tuple(result.values())
+
+    def step(self, actions):
+        self.actions.append(np.array(actions))
+        self.steps += 1
+        different = self.results.get(self.steps, {})
+        if isinstance(different, BaseException):
+            raise different
+        result = {
+            "observation": self._observation(),
+            "reward": np.array([1.0, 2.0]),
+            "terminated": np.zeros(2, bool),
+            "truncated": np.zeros(2, bool),
+            "info": {},
+        }
+        return tuple((result | different).values())
+
+    def close(self):
+        self.closes += 1
+
+    def _observation(self):
+        return np.full((2, 2), self.steps, np.float32)
+
+
+# ---- the same as single environments
+
+
+def assert_equal(x, y):
+    tf.nest.map_structure(np.testing.assert_array_equal, x, y)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_transitions_are_those_of_single_environments(make, copy):
+    with ProcessEnv([cartpole] * 3, 0) as single:
+        expected = rollout(single, 60, seed=5).steps
+    env = make(SyncVectorEnv([cartpole] * 3, copy=copy))
+    assert_equal(rollout(env, 60, seed=5).steps, expected)
+    assert expected.first[1:].any()
+
+
+def test_transitions_of_asynchronous_environments_are_the_same(make):
+    with ProcessEnv([cartpole] * 2, 0) as single:
+        expected = rollout(single, 60, seed=5).steps
+    env = make(AsyncVectorEnv([cartpole] * 2))
+    assert_equal(rollout(env, 60, seed=5).steps, expected)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_observations_are_not_overwritten_by_later_steps(make, copy):
+    env = make(counting(NEXT, copy=copy))
+    state, first = env.init(1)
+    before = first.observation.numpy().copy()
+    for _ in range(5):
+        state, _ = env.step(state, zeros(env))
+    np.testing.assert_array_equal(first.observation, before)
+
+
+def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
+    env = make(gymnasium.make_vec("CartPole-v1", 3))
+    assert env.spec.max_episode_steps == 500
+    once, again = (rollout(env, 40, seed=5).steps for _ in range(2))
+    assert_equal(once, again)
+    other = env.init(6)[1].observation.numpy()
+    assert not np.array_equal(once.observation[0], other)
+
+
+def test_rows_get_the_seeds_of_single_environments(make):
+    vector = Scripted()
+    make(vector).init(9)
+    assert vector.seed == [env_seed(9, 0), env_seed(9, 1)]
+
+
+def test_it_satisfies_the_protocol(make):
+    env = make(counting(NEXT))
+    assert isinstance(env, interfaces.ManagedEnv)
+    assert not env.compilable
+    assert env.spec.info == {"episode_return": "float32", "episode_length": "int32"}
+    assert env.spec.max_episode_steps is None
+    assert make(SyncVectorEnv([cartpole])).spec.max_episode_steps == 500
+
+
+# ---- autoreset modes
+
+
+def table(mode, row, steps=9, **options):
+    """Episode, step, reward, first, last and length of one row."""
+    with VectorEnv(counting(mode, **options)) as env:
+        steps = rollout(env, steps, seed=1).steps
+        metrics = env.metrics()
+    last = steps.terminated | steps.truncated
+    columns = *np.moveaxis(steps.observation, -1, 0), steps.reward, steps.first, last
+    found = [[int(x) for x in column[:, row]] for column in columns]
+    return found, metrics["env/unused_steps"]
+
+
+def test_next_step_loses_nothing():
+    found, unused = table(NEXT, row=2)
+    assert found == [
+        [0, 0, 0, 0, 0, 1, 1, 1, 1, 1],
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
+    ]
+    assert unused == 0
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_same_step_shows_final_observations_and_episodes_from_their_second_state(copy):
+    found, unused = table(SAME, row=2, lengths=(4, 4, 4), copy=copy)
+    assert found == [
+        [0, 0, 0, 0, 0, 1, 1, 1, 1, 2],
+        [0, 1, 2, 3, 4, 1, 2, 3, 4, 1],
+        [0, 1, 2, 3, 4, 0, 2, 3, 4, 0],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 1],
+        [0, 0, 0, 0, 1, 0, 0, 0, 1, 0],
+    ]
+    assert unused == 2 * 3
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_disabled_shows_whole_episodes_and_skips_those_that_were_never_shown(copy):
+    found, unused = table(OFF, row=2, lengths=(4, 4, 4), copy=copy)
+    assert found == [
+        [0, 0, 0, 0, 0, 2, 2, 2, 2, 2],
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
+    ]
+    assert unused == 3
+
+
+@pytest.mark.parametrize(
+    "mode, episodes, starts, unused", [(NEXT, 1, 0, 0), (SAME, 2, 0, 4), (OFF, 2, 0, 4)]
+)
+def test_episodes_of_one_step_restart_too(mode, episodes, starts, unused):
+    found, lost = table(mode, row=0, steps=8, lengths=(1,))
+    assert found[0] == [episodes * (t // 2) for t in range(9)]
+    assert found[1] == [t % 2 for t in range(9)]
+    assert found[3] == [1, 0] * 4 + [1] and found[4] == [0, 1] * 4 + [0]
+    assert lost == unused
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_where_the_mask_is_set_the_next_observation_is_one_later(make, mode, truncate):
+    env = make(counting(mode, lengths=(1, 2, 5), truncate=truncate))
+    steps = rollout(env, 60, seed=1).steps
+    mask = Trajectory(steps, action=(), behavior={}).mask
+    episode, step = np.moveaxis(steps.observation, -1, 0)
+    np.testing.assert_array_equal(episode[1:][mask], episode[:-1][mask])
+    np.testing.assert_array_equal(step[1:][mask], step[:-1][mask] + 1)
+    np.testing.assert_array_equal(steps.reward[1:][mask], step[1:][mask])
+    assert (episode[1:][~mask] > episode[:-1][~mask]).all()
+    assert (steps.reward[steps.first] == 0).all()
+    assert steps.terminated.any() != steps.truncated.any() == truncate
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_action_of_a_restart_row_reaches_no_environment(make, mode):
+    ended = {"terminated": np.array([False, True])}
+    if mode == SAME:
+        final = np.array([None, np.full(2, 7, np.float32)], object)
+        ended["truncated"] = np.zeros(2, bool)
+        ended["info"] = {"final_obs": final, "_final_obs": np.array([False, True])}
+    vector = Scripted(mode, {1: ended})
+    env = make(vector)
+    state, _ = env.init(1)
+    for _ in range(3):
+        state, _ = env.step(state, tf.constant([2, 2]))
+    expected = [[2, 2], [2, 0], [2, 2]]
+    np.testing.assert_array_equal(vector.actions, expected)
+
+
+def nested(length):
+    space = gs.Dict({"a": gs.Tuple([gs.Discrete(3)]), "b": gs.Box(-1, 1, (2,))})
+    return SpaceEnv(space, length=length)
+
+
+def test_final_observations_of_nested_spaces_are_shown(make):
+    makers = [functools.partial(nested, n) for n in (3, 5)]
+    modes = [make(SyncVectorEnv(makers, autoreset_mode=mode)) for mode in (NEXT, SAME)]
+    expected, found = (rollout(env, 3, seed=2).steps for env in modes)
+    assert expected.terminated[3, 0]
+    assert_equal(found, expected)
+
+
+def test_final_observations_may_be_batched_arrays(make):
+    final = np.array([[8, 8], [9, 9]], np.float32)
+    ended = {"truncated": np.array([True, False]), "info": {"final_obs": final}}
+    env = make(Scripted(SAME, {1: ended}))
+    state, _ = env.init(1)
+    state, step = env.step(state, [0, 0])
+    np.testing.assert_array_equal(step.observation, [[8, 8], [1, 1]])
+    _, step = env.step(state, [0, 0])
+    np.testing.assert_array_equal(step.observation, [[2, 2], [2, 2]])
+
+
+def test_a_lost_final_observation_is_an_error(make):
+    env = make(Scripted(SAME, {1: {"truncated": np.array([False, True])}}))
+    state, _ = env.init(1)
+    with pytest.raises(EnvError, match=r"env 1 .*without info\['final") as caught:
+        env.step(state, [0, 0])
+    assert caught.value.env == 1
+
+
+def test_a_row_that_ends_while_it_restarts_is_an_error(make):
+    ended = {"terminated": np.array([False, True])}
+    env = make(Scripted(NEXT, {1: ended, 2: ended}))
+    state, _ = env.init(1)
+    state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match="is its autoreset mode NEXT_STEP") as caught:
+        env.step(state, [0, 0])
+    assert caught.value.env == 1
+
+
+def test_a_reward_of_a_restart_row_is_nobodys(make):
+    env = make(Scripted(NEXT, {1: {"terminated": np.array([False, True])}}))
+    state, _ = env.init(1)
+    state, _ = env.step(state, [0, 0])
+    state, step = env.step(state, [0, 0])
+    assert step.reward.numpy().tolist() == [1, 0]
+    assert step.info["episode_return"].numpy().tolist() == [2, 0]
+
+
+def test_an_unknown_autoreset_mode_has_to_be_told(make):
+    vector = Scripted()
+    vector.metadata = {}
+    with pytest.raises(UserError, match="'NextStep', 'SameStep', 'Disabled'"):
+        make(vector)
+    make(vector, autoreset_mode=NEXT).init(1)
+
+
+@pytest.mark.parametrize("mode, lines", [(NEXT, 0), (SAME, 1), (OFF, 1)])
+def test_what_a_mode_costs_is_said_once(make, caplog, mode, lines):
+    caplog.set_level("WARNING", "tfagents_batch")
+    rollout(make(counting(mode)), 5, seed=1)
+    assert caplog.text.count("NEXT_STEP loses nothing") == lines
+
+
+# ---- infos
+
+
+class Telling(CountingEnv):
+    """Says its step in the info, but at every third reset only."""
+
+    def reset(self, **kwargs):
+        observation, _ = super().reset(**kwargs)
+        return observation, {"number": 70} if self._episode == 0 else {}
+
+    def step(self, action):
+        *result, _ = super().step(action)
+        return *result, {"number": self._step, "late": self._step / 2}
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_numbers_are_copied_from_infos(make, mode):
+    vector = SyncVectorEnv([Telling, lambda: Telling(2)], autoreset_mode=mode)
+    env = make(vector, info_keys={"number": "int32", "late": "float32"})
+    steps = rollout(env, 2, seed=1).steps
+    assert steps.info["number"].tolist() == [[70, 70], [1, 1], [2, 2]]
+    late = [[np.nan, np.nan], [0.5, 0.5], [1, 1]]
+    np.testing.assert_array_equal(steps.info["late"], late)
+
+
+def test_missing_numbers_are_zero_or_nan(make):
+    vector = SyncVectorEnv([Telling, lambda: Telling(2)])
+    env = make(vector, info_keys={"number": "int32", "late": "float32"})
+    steps = rollout(env, 3, seed=1).steps
+    assert steps.info["number"][3].tolist() == [3, 0]  # row 1 restarted
+    np.testing.assert_array_equal(steps.info["late"][3], [1.5, np.nan])
+
+
+def test_infos_that_do_not_fit_are_an_error(make):
+    wrong = {1: {"info": {"x": np.array(["a", "b"])}}}
+    env = make(Scripted(results=wrong), info_keys={"x": "int32"})
+    state, _ = env.init(1)
+    with pytest.raises(EnvError, match=r"info\['x'\] is an array, <U1 \[2\]"):
+        env.step(state, [0, 0])
+
+
+# ---- what is checked
+
+BAD = {
+    "four": ({"info": None}, "info is NoneType; expected a dict"),
+    "shape": (
+        {"observation": np.zeros((2, 3), np.float32)},
+        r"observation has shape \[2, 3\]; its space says \[2, 2\]",
+    ),
+    "one": ({"observation": np.zeros(2, np.float32)}, r"has shape \[2\]; its space"),
+    "dtype": ({"observation": np.zeros((2, 2))}, "dtype float64; its space says floa"),
+    "none": ({"observation": None}, r"observation has shape \[\]"),
+    "reward": ({"reward": np.zeros(3)}, r"reward is an array, float64 \[3\]"),
+    "rewards": ({"reward": [None, 1]}, r"reward is an array, object \[2\]; expected"),
+    "flag": ({"terminated": np.zeros(2)}, r"terminated is an array, float64 \[2\]"),
+}
+ROWS = {
+    "nan": (
+        {"observation": np.array([[0, 0], [0, np.nan]], np.float32)},
+        "observation has NaN or infinite values",
+    ),
+    "reward": ({"reward": np.array([0, np.inf])}, "reward is inf; expected a finite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_wrong_results_are_errors_of_the_batch(make, name):
+    wrong, text = BAD[name]
+    env = make(Scripted(results={2: wrong}))
+    state, _ = env.init(3)
+    state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match=text) as caught:
+        env.step(state, [1, 2])
+    assert caught.value.env is None and caught.value.phase == "step"
+    assert caught.value.action == "[1, 2]" and caught.value.seed == 3
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_wrong_numbers_are_errors_of_their_row(make, name):
+    wrong, text = ROWS[name]
+    env = make(Scripted(results={2: wrong}))
+    state, _ = env.init(3)
+    state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match=rf"env 1 .*at step 1 .*: {text}") as caught:
+        env.step(state, [1, 2])
+    error = caught.value
+    assert (error.env, error.step, error.episode) == (1, 1, 0)
+    assert (error.seed, error.action, error.phase) == (env_seed(3, 1), "2", "step")
+
+
+def test_a_failed_row_is_invalid_and_the_others_are_not(make):
+    wrong, _ = ROWS["nan"]
+    env = make(Scripted(results={2: wrong}))
+
+    @tf.function
+    def run():
+        state, _ = env.init(1)
+        state, _ = env.step(state, [0, 0])
+        state, step = env.step(state, [0, 0])
+        state, after = env.step(state, [0, 0])
+        return step, after, env.ok(state)
+
+    step, after, ok = run()
+    assert step.valid.numpy().tolist() == [True, False]
+    np.testing.assert_array_equal(step.observation, [[0, 0], [1, 1]])
+    assert step.reward.numpy().tolist() == [1, 0]
+    assert not after.valid.numpy().any() and not bool(ok)
+    with pytest.raises(EnvError, match="NaN"):
+        env.check()
+
+
+def test_checks_of_numbers_can_be_left_out(make):
+    wrong = {1: ROWS["nan"][0] | {"reward": np.array([np.nan, 0])}}
+    env = make(Scripted(results=wrong), finite_check="off")
+    state, _ = env.init(1)
+    _, step = env.step(state, [0, 0])
+    assert np.isnan(step.observation.numpy()).any() and np.isnan(step.reward[0])
+
+
+def test_a_wrong_reset_is_an_error(make):
+    env = make(Scripted(reset_result={"observation": np.zeros((3, 2), np.float32)}))
+    with pytest.raises(EnvError, match=r"in reset\(\): observation has shape \[3, 2\]"):
+        env.init(1)
+
+
+def test_discrete_observations_outside_their_range_are_errors_of_their_row(make):
+    vector = SyncVectorEnv([lambda: SpaceEnv(gs.Discrete(3))] * 2)
+    env = make(vector)
+    state, _ = env.init(1)
+    vector.envs[1].observation_space = gs.Discrete(1, start=7)
+    with pytest.raises(EnvError, match=r"env 1 .*observation is 7; not in Discrete"):
+        env.step(state, [0, 0])
+
+
+def test_observations_outside_their_bounds_are_counted_and_said_once(make, caplog):
+    caplog.set_level("WARNING", "tfagents_batch")
+    wrong = {"observation": np.full((2, 2), -5, np.float32)}
+    env = make(Scripted(results={1: wrong, 2: wrong}))
+    rollout(env, 3, seed=1)
+    assert env.metrics()["env/observation_out_of_bounds"] == 4
+    assert caplog.text.count("outside the bounds") == 1
+
+
+def test_invalid_actions_do_not_reach_the_environment(make):
+    vector = Scripted()
+    env = make(vector)
+    state, _ = env.init(1)
+    with pytest.raises(
+        EnvError, match=r"env 1 .*invalid action.*: action is 3"
+    ) as caught:
+        env.step(state, [0, 3])
+    assert caught.value.env == 1 and vector.actions == []
+
+
+def test_box_actions_are_clipped_and_counted(make):
+    space = gs.Box(-1, 1, (1,), np.float64)
+    env = make(SyncVectorEnv([lambda: SpaceEnv(gs.Discrete(2), space)] * 2))
+    state, _ = env.init(1)
+    _, step = env.step(state, tf.constant([[5.0], [0.5]]))
+    assert step.reward.numpy().tolist() == [1, 0.5]
+    assert env.metrics()["env/action_clipped_fraction"] == 0.5
+
+
+# ---- faults
+
+
+def test_an_exception_says_what_is_known_of_it(make):
+    env = make(SyncVectorEnv(fault_envs("exc", step=1)))
+    state, _ = env.init(4)
+    state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match="something broke") as caught:
+        env.step(state, [1, 0])
+    error = caught.value
+    assert isinstance(error.__cause__, ValueError)
+    assert "which of the 2 environments is not known; the seed of init was 4" in str(
+        error
+    )
+    assert (error.env, error.phase, error.action, error.seed) == (
+        *(None, "step"),
+        *("[1, 0]", 4),
+    )
+    with pytest.raises(EnvError, match="pool closed after EnvError"):
+        env.init(1)
+
+
+@pytest.mark.parametrize("phase", ["reset", "step"])
+def test_after_an_exception_in_a_graph_no_row_is_valid(make, phase):
+    env = make(SyncVectorEnv(fault_envs("exc", step=1, phase=phase)))
+
+    @tf.function
+    def run():
+        state, step = env.init(1)
+        for _ in tf.range(4):
+            state, step = env.step(state, [0, 0])
+        return step, env.ok(state)
+
+    step, ok = run()
+    assert not bool(ok) and not step.valid.numpy().any()
+    last = [[0, 0, 1], [1, 0, 1]] if phase == "step" else np.zeros((2, 3))
+    np.testing.assert_array_equal(step.observation, last)
+    with pytest.raises(EnvError, match=r"something broke") as caught:
+        env.check()
+    assert caught.value.phase == phase
+
+
+def test_faults_in_a_graph_are_raised_by_function_and_when_the_block_is_left():
+    def run(env):
+        state, _ = env.init(1)
+        for _ in tf.range(4):
+            state, _ = env.step(state, [0, 0])
+
+    with (
+        VectorEnv(SyncVectorEnv(fault_envs("exc", step=1))) as env,
+        pytest.raises(EnvError, match="something broke"),
+    ):
+        tfb.function(run)(env)
+    with (
+        pytest.raises(EnvError, match="something broke"),
+        VectorEnv(SyncVectorEnv(fault_envs("exc", step=1))) as env,
+    ):
+        tf.function(run)(env)
+
+
+@pytest.mark.filterwarnings("ignore:.*Received the following error")
+@pytest.mark.filterwarnings("ignore:.*Traceback")
+@pytest.mark.filterwarnings("ignore:.*Raising the last exception")
+def test_an_exception_in_another_process_is_raised_and_nothing_is_left(make):
+    env = make(AsyncVectorEnv(fault_envs("exc", step=1)))
+    state, _ = env.init(4)
+    state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match="something broke"):
+        env.step(state, [0, 0])
+
+
+def test_a_killed_process_is_an_error_and_nothing_is_left(make):
+    vector = AsyncVectorEnv([functools.partial(FaultEnv, None, env=i) for i in (0, 1)])
+    env = make(vector)
+    state, _ = env.init(4)
+    os.kill(vector.processes[1].pid, signal.SIGKILL)
+    vector.processes[1].join(10)
+    with pytest.raises(EnvError, match=r"EOFError|ConnectionReset|BrokenPipe"):
+        env.step(state, [0, 0])
+
+
+def test_closing_after_a_process_was_killed_ends(make):
+    vector = AsyncVectorEnv([functools.partial(FaultEnv, None, env=i) for i in (0, 1)])
+    env = make(vector)
+    env.init(4)
+    os.kill(vector.processes[1].pid, signal.SIGKILL)
+    vector.processes[1].join(10)
+    env.close()
+    assert not vector.processes[0].is_alive()
+
+
+def test_interrupting_a_step_is_the_users(make):
+    env = make(Scripted(results={1: KeyboardInterrupt()}))
+    state, _ = env.init(1)
+    with pytest.raises((Stopped, KeyboardInterrupt, tf.errors.OpError)):
+        env.step(state, [0, 0])
+    with pytest.raises((Stopped, EnvError)):
+        env.check()
+        env.init(1)
+
+
+def test_stopping_is_raised_as_stopped(make):
+    vector = Scripted()
+    env = make(vector)
+    state, _ = env.init(1)
+    env.stop()
+    assert not bool(env.ok(state))
+    with pytest.raises(Stopped):
+        env.step(state, [0, 0])
+    assert vector.actions == []
+
+
+def test_a_state_used_twice_is_refused(make):
+    env = make(Scripted())
+    state, _ = env.init(1)
+    env.step(state, [0, 0])
+    with pytest.raises(UserError, match="was used twice"):
+        env.step(state, [0, 0])
+
+
+def test_closing_closes_the_vector_environment_once():
+    vector = Scripted()
+    env = VectorEnv(vector)
+    env.init(1)
+    env.close()
+    env.close()
+    assert vector.closes == 1
+    with pytest.raises(EnvError, match="pool is closed"):
+        env.init(1)
+
+
+def test_an_environment_that_is_dropped_closes(make):
+    vector = Scripted()
+    VectorEnv(vector).init(1)
+    assert vector.closes == 1
+
+
+def test_compiled_programs_are_refused_with_advice(make):
+    env = make(Scripted())
+    with pytest.raises(UserError, match="jit_compile=True: its batch of environments"):
+        tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+
+
+def test_metrics_are_counters_since_the_last_call(make):
+    env = make(counting(SAME))
+    rollout(env, 6, seed=1)
+    metrics = env.metrics()
+    assert metrics["env/unused_steps"] > 0 and metrics["time/env_step_ms"] > 0
+    assert set(env.metrics().values()) == {0}
+
+
+# ---- what can be driven
+
+
+def test_a_constructor_may_be_passed(make):
+    env = make(lambda: gymnasium.make_vec("CartPole-v1", 2))
+    assert env.spec.num_envs == 2
+
+
+def test_an_exception_of_a_constructor_is_an_error():
+    def broken():
+        raise KeyError("no such thing")
+
+    with pytest.raises(EnvError, match="in its constructor: 'no such thing'") as caught:
+        VectorEnv(broken)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    "env, text",
+    [
+        (7, "env is of type int; expected a gymnasium.vector.VectorEnv"),
+        (CountingEnv, "the constructor returned CountingEnv; expected a gymnasium.ve"),
+    ],
+)
+def test_what_is_no_vector_environment_is_refused(env, text):
+    with pytest.raises(UserError, match=text):
+        VectorEnv(env)
+
+
+def test_one_vector_environment_is_driven_once(make):
+    vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    env = make(vector)
+    with pytest.raises(UserError, match="is stepped by another environment"):
+        VectorEnv(gymnasium.wrappers.vector.ClipReward(vector, -1, 1))
+    env.close()
+
+
+def test_a_vector_environment_is_closed_where_an_option_is_refused(make):
+    vector = Scripted()
+    with pytest.raises(UserError, match="finite_check is 'maybe'"):
+        VectorEnv(vector, finite_check="maybe")
+    assert vector.closes == 1
+    make(vector)  # nobody steps it
+
+
+def test_integers_that_do_not_fit_are_errors_of_their_row(make):
+    vector = Scripted(results={1: {"observation": np.array([[1, 2], [3, 2**40]])}})
+    vector.single_observation_space = gs.Box(0, 2**50, (2,), np.int64)
+    vector.reset_result = {"observation": np.zeros((2, 2), np.int64)}
+    env = make(vector)
+    state, _ = env.init(1)
+    with pytest.raises(EnvError, match=r"env 1 .*values that do not fit int32"):
+        env.step(state, [0, 0])
+
+
+def test_wrapped_vector_environments_are_driven(make):
+    vector = gymnasium.wrappers.vector.TransformReward(
+        counting(NEXT, lengths=(2, 3)), lambda reward: 10 * reward + 1
+    )
+    steps = rollout(make(vector), 4, seed=1).steps
+    assert steps.reward.tolist() == [[0, 0], [11, 11], [21, 21], [0, 31], [11, 0]]
+
+
+# ---- make_env and training
+
+
+def test_make_env_takes_vector_environments():
+    with tfb.make_env(gymnasium.make_vec("CartPole-v1", 3)) as env:
+        assert isinstance(env, VectorEnv) and env.spec.num_envs == 3
+    vector = Scripted()
+    with tfb.make_env(vector, 2, 0, info_keys={"x": "bool"}) as env:
+        assert env.spec.info["x"] == "bool"
+
+
+@pytest.mark.parametrize(
+    "arguments, options, text",
+    [
+        ((3,), {}, "of 2 environments, but num_envs is 3; leave num_envs out"),
+        ((2, 1), {}, "stepped in this process, but num_workers is 1"),
+        ((), {"env_kwargs": {"x": 1}}, "give them to gymnasium.make_vec"),
+    ],
+)
+def test_arguments_that_contradict_a_vector_environment_are_refused(
+    arguments, options, text
+):
+    with pytest.raises(UserError, match=text):
+        tfb.make_env(Scripted(), *arguments, **options)
+
+
+def test_a_vector_environment_trains_and_evaluates(tmp_path):
+    with (
+        tfb.make_env(gymnasium.make_vec("CartPole-v1", 4)) as env,
+        tfb.make_env(SyncVectorEnv([cartpole] * 2)) as eval_env,
+    ):
+        run = tfb.train(
+            env=env,
+            eval_env=eval_env,
+            steps=300,
+            rollout_length=32,
+            eval_episodes=2,
+            settings={"epochs": 1},
+            logdir=tmp_path,
+        )
+    assert run.finished and run.step >= 300
+    assert run.metrics["eval/return_mean"] > 0
+    assert run.metrics["env/unused_steps"] == 0

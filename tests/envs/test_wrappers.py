@@ -1,0 +1,965 @@
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+
+import gymnasium
+import gymnasium.spaces as gs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfagents_batch as tfb
+from tfagents_batch import spaces
+from tfagents_batch.envs import stepper, wrappers
+from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
+from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.errors import EnvError, UserError
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/concepts/wrappers.md"
+
+
+class Script(gymnasium.Env):
+    """Plays a list of observations again and again, from one reused array.
+
+    The reward is 1, 2, ...; an episode ends (by ``end``) with the list.
+    """
+
+    def __init__(self, observations, space, action_space=None, end="terminated"):
+        self.observation_space = space
+        self.action_space = action_space or gs.Discrete(2)
+        self.actions = []
+        self.resets = []
+        self.colour = "green"
+        self._script = [np.asarray(x, space.dtype) for x in observations]
+        self._buffer = np.zeros(space.shape, space.dtype)
+        self._end = end
+        self._step = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.resets.append(seed)
+        self._step = 0
+        return self._observation(), {"episode": len(self.resets)}
+
+    def step(self, action):
+        self.actions.append(action)
+        self._step += 1
+        last = self._step == len(self._script) - 1
+        flags = last and self._end == "terminated", last and self._end == "truncated"
+        return self._observation(), float(self._step), *flags, {"step": self._step}
+
+    def _observation(self):
+        self._buffer[...] = self._script[self._step]
+        return self._buffer
+
+
+class Echo(gymnasium.Env):
+    """Observes its last action; for maps of actions."""
+
+    def __init__(self, action_space):
+        self.action_space = self.observation_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.action_space.low, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return action, 0.0, False, False, {}
+
+
+def box(low, high, shape=(1,), dtype=np.float32):
+    return gs.Box(low, high, shape, dtype)
+
+
+def numbers(*observations, dtype=np.float32, high=100, **options):
+    """An environment that observes one number, ``[1]``."""
+    return Script(
+        [[x] for x in observations], box(0, high, dtype=dtype), None, **options
+    )
+
+
+def play(env, steps, action=0, seed=1):
+    """Observations of a reset and ``steps`` steps, each checked, kept uncopied."""
+    found = [env.reset(seed=seed)[0]]
+    for _ in range(steps):
+        found.append(env.step(action)[0])
+    for observation in found:
+        assert env.observation_space.contains(observation), observation
+    return found
+
+
+def values(observations):
+    return [np.asarray(x).tolist() for x in observations]
+
+
+# ---- AutoReset
+
+
+def test_the_step_after_the_end_restarts_and_ignores_its_action():
+    env = wrappers.AutoReset(numbers(5, 6, 7, end="truncated"))
+    env.reset(seed=1)
+    env.step(0)
+    observation, reward, *flags, _ = env.step(1)
+    assert (observation.tolist(), reward, flags) == ([7], 2.0, [False, True])
+    observation, reward, *flags, info = env.step(1)
+    assert (observation.tolist(), reward, flags) == ([5], 0.0, [False, False])
+    assert info == {"episode": 2}
+    assert env.unwrapped.actions == [0, 1]  # two steps, the third was a restart
+    assert env.step(0)[0].tolist() == [6]
+
+
+def test_the_first_step_starts_an_environment_that_was_not_reset():
+    env = wrappers.AutoReset(numbers(5, 6))
+    assert env.step(0)[:2] == ([5], 0.0)
+    assert env.unwrapped.resets == [None]
+
+
+def test_an_explicit_reset_leaves_nothing_pending():
+    env = wrappers.AutoReset(numbers(5, 6))
+    env.reset(seed=1)
+    env.step(0)
+    env.reset(seed=2)
+    assert env.step(0)[0].tolist() == [6]
+    assert env.unwrapped.resets == [1, 2]
+
+
+def test_restarts_in_a_batch_are_the_same_with_and_without_auto_reset(make_process_env):
+    makers = [lambda: CountingEnv(3), lambda: wrappers.AutoReset(CountingEnv(3))]
+    env = make_process_env(makers, 1)
+    state, step = env.init(1)
+    for _ in range(9):
+        for column in (step.observation, step.reward, step.first, step.terminated):
+            np.testing.assert_array_equal(column[0], column[1])
+        state, step = env.step(state, np.zeros(2, np.int32))
+
+
+@pytest.mark.parametrize("restart", [wrappers.AutoReset, gymnasium.wrappers.Autoreset])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        wrappers.AutoReset,
+        functools.partial(wrappers.ActionRepeat, amount=2),
+        functools.partial(wrappers.RandomStart, max_steps=2),
+        functools.partial(wrappers.FrameHistory, past_indices=[0, 1]),
+        wrappers.FrameDelta,
+        functools.partial(wrappers.LimitDuration, max_episode_steps=2),
+    ],
+)
+def test_what_remembers_cannot_wrap_what_restarts_itself(wrap, restart):
+    inner = wrappers.CacheSpaces(restart(numbers(1, 2)))
+    with pytest.raises(UserError, match=r"cannot wrap Auto[rR]eset, .* outermost"):
+        wrap(inner)
+
+
+# ---- ActionRepeat
+
+
+def test_rewards_of_repeated_actions_are_summed_until_the_end():
+    env = wrappers.ActionRepeat(numbers(0, 1, 2, 3, 4, 5, end="truncated"), 2)
+    env.reset(seed=1)
+    seen = [env.step(1) for _ in range(3)]
+    assert [x[0].tolist() for x in seen[-1:]] == [[5]]
+    assert [x[1] for x in seen] == [1 + 2, 3 + 4, 5]  # the last one stopped early
+    assert [x[2:4] for x in seen] == [(False, False)] * 2 + [(False, True)]
+    assert [x[4]["step"] for x in seen] == [2, 4, 5]
+
+
+@settings(deadline=None)
+@given(amount=st.integers(1, 6), length=st.integers(1, 9), truncate=st.booleans())
+def test_repeating_equals_stepping_by_hand(amount, length, truncate):
+    repeated = wrappers.ActionRepeat(CountingEnv(length, truncate), amount)
+    plain = CountingEnv(length, truncate)
+    repeated.reset(seed=1)
+    plain.reset(seed=1)
+    over = False
+    while not over:
+        observation, reward, terminated, truncated, _ = repeated.step(1)
+        total = 0.0
+        for _ in range(amount):
+            expected = plain.step(1)
+            total += expected[1]
+            if expected[2] or expected[3]:
+                break
+        np.testing.assert_array_equal(observation, expected[0])
+        assert (reward, terminated, truncated) == (total, *expected[2:4])
+        over = terminated or truncated
+
+
+@pytest.mark.parametrize("amount", [0, -1, 1.5, True, "2", None])
+def test_an_amount_that_is_no_positive_integer_is_refused(amount):
+    with pytest.raises(UserError, match=r"amount is .*; expected an integer, at least"):
+        wrappers.ActionRepeat(numbers(1, 2), amount)
+
+
+def test_a_time_limit_beneath_counts_in_outer_steps():
+    limited = wrappers.LimitDuration(numbers(*range(20)), 10)
+    env = wrappers.ActionRepeat(limited, 4)
+    assert stepper._time_limit(env) == layers.time_limit(env) == 3
+    assert layers.time_limit(wrappers.CacheSpaces(env)) == 3
+    registered = wrappers.ActionRepeat(gymnasium.make("Pendulum-v1"), 4)
+    assert layers.time_limit(wrappers.CacheSpaces(registered)) == 50
+    assert layers.time_limit(wrappers.ActionRepeat(numbers(1, 2), 4)) is None
+
+
+# ---- RandomStart
+
+
+def starts(env, seed, episodes=8):
+    env.reset(seed=seed)
+    return [env.reset()[1]["random_start_steps"] for _ in range(episodes)]
+
+
+def test_an_episode_begins_with_0_to_less_than_max_steps_random_actions():
+    env = wrappers.RandomStart(numbers(*range(30)), 5)
+    counts = []
+    for episode in range(100):
+        env.unwrapped.actions.clear()
+        observation, info = env.reset(seed=1 if episode == 0 else None)
+        counts.append(info["random_start_steps"])
+        assert observation.tolist() == [counts[-1]]
+        assert len(env.unwrapped.actions) == counts[-1]
+    assert set(counts) == {0, 1, 2, 3, 4}
+    assert env.step(0)[0].tolist() == [counts[-1] + 1]
+
+
+def test_random_actions_are_of_both_kinds():
+    env = wrappers.RandomStart(numbers(*range(30)), 10)
+    for _ in range(10):
+        env.reset(seed=None)
+    assert set(map(int, env.unwrapped.actions)) == {0, 1}
+
+
+def test_equal_seeds_start_alike_and_environments_of_a_batch_do_not():
+    draws = [
+        starts(wrappers.RandomStart(numbers(*range(99)), 90), stepper.env_seed(7, i))
+        for i in (0, 1, 2, 0)
+    ]
+    assert draws[0] == draws[3]
+    assert draws[0] != draws[1] != draws[2] != draws[0]
+    assert len(set(draws[0])) > 1  # the generator goes on
+
+
+def test_seeding_the_visible_action_space_changes_no_random_action():
+    def actions(disturb):
+        env = wrappers.RandomStart(numbers(*range(99)), 90)
+        env.reset(seed=3)
+        if disturb:
+            env.action_space.seed(11)
+        env.reset()
+        return list(map(int, env.unwrapped.actions))
+
+    assert actions(disturb=True) == actions(disturb=False)
+
+
+def test_an_episode_that_ends_meanwhile_is_begun_anew_without_its_seed():
+    env = wrappers.RandomStart(numbers(0, 1, 2), 4, retries=50)
+    for seed in range(20):
+        _, info = env.reset(seed=seed)
+        assert info["random_start_steps"] < 2  # the second step ends the episode
+    resets = env.unwrapped.resets
+    assert len(resets) > 20 and [x for x in resets if x is not None] == [*range(20)]
+
+
+def test_random_starts_that_never_succeed_give_up():
+    class Short(CountingEnv):
+        def step(self, action):
+            observation, reward, *_ = super().step(action)
+            return observation, reward, True, False, {}
+
+    env = wrappers.RandomStart(Short(), 10**6, retries=3)
+    with pytest.raises(RuntimeError, match=r"4 episodes in a row ended .* max_steps"):
+        env.reset(seed=1)
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 0}, {"max_steps": 2, "retries": -1}])
+def test_random_start_refuses_wrong_numbers(options):
+    with pytest.raises(UserError, match="expected an integer, at least"):
+        wrappers.RandomStart(numbers(1, 2), **options)
+
+
+# ---- FrameHistory
+
+
+def test_frames_of_the_past_stand_in_the_order_of_their_indices():
+    env = wrappers.FrameHistory(numbers(3, 4, 5, 6), [2, 0, 1])
+    assert values(play(env, 3)) == [
+        [[3], [3], [3]],
+        [[3], [4], [3]],
+        [[3], [5], [4]],
+        [[4], [6], [5]],
+    ]
+    assert env.observation_space == box(0, 100, (3, 1))
+
+
+def test_flattened_frames_are_joined_along_the_first_axis():
+    space = gs.Box(np.float32([0, -1]), np.float32([9, 1]))
+    env = Script([[1, 0.5], [2, -0.5]], space)
+    env = wrappers.FrameHistory(env, (0, 1), flatten=True)
+    assert values(play(env, 1)) == [[1, 0.5, 1, 0.5], [2, -0.5, 1, 0.5]]
+    assert env.observation_space.low.tolist() == [0, -1, 0, -1]
+    assert env.observation_space.high.tolist() == [9, 1, 9, 1]
+
+
+def test_a_reset_forgets_the_frames_of_the_last_episode():
+    env = wrappers.FrameHistory(numbers(3, 4, 5), [0, 1])
+    play(env, 2)
+    assert values([env.reset()[0]]) == [[[3], [3]]]
+
+
+indices = st.lists(st.integers(0, 7), max_size=5).map(lambda x: [*x, 0])
+
+
+@settings(deadline=None)
+@given(indices, st.randoms(), st.integers(0, 12))
+def test_history_is_indexing_into_what_was_recorded(chosen, random, steps):
+    random.shuffle(chosen)
+    sequence = random.choices(range(100), k=steps + 2)
+    env = wrappers.FrameHistory(numbers(*sequence), chosen)
+    for t, observation in enumerate(play(env, steps)):
+        expected = [sequence[max(t - i, 0)] for i in chosen]
+        assert observation[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        box(0, 255, (4, 4, 3), np.uint8),
+        box(-1, 1, ()),
+        gs.Discrete(4, start=2),
+        gs.MultiDiscrete([3, 4]),
+        gs.MultiBinary(3),
+        gs.Dict(b=box(0, 1, (2,), np.float64), a=gs.Tuple([gs.Discrete(2), box(0, 1)])),
+    ],
+)
+def test_history_keeps_dtypes_of_any_space(space):
+    env = wrappers.FrameHistory(SpaceEnv(space, length=9), [0, 3, 1])
+    seen = play(env, 6)
+    for t in range(7):
+        now = spaces.flatten(space, seen[t])
+        for leaf, new in zip(spaces.leaves(space), now, strict=True):
+            assert new.dtype == leaf.space.dtype and new.shape == (3, *leaf.shape)
+        # What is now the present will in three steps be three steps ago.
+        later = spaces.flatten(space, seen[min(t + 3, 6)])
+        for new, old in zip(now, later, strict=True):
+            if t + 3 <= 6:
+                np.testing.assert_array_equal(new[0], old[1])
+
+
+@pytest.mark.parametrize(
+    "past_indices, message",
+    [
+        ([1, 2], r"past_indices is \[1, 2\]; expected steps back"),
+        ([], "0 among them"),
+        ([0, -1], "one of past_indices is -1"),
+        ([0, 1.5], "one of past_indices is 1.5"),
+        (3, "past_indices is 3"),
+    ],
+)
+def test_history_refuses_indices_without_a_present(past_indices, message):
+    with pytest.raises(UserError, match=message):
+        wrappers.FrameHistory(numbers(1, 2), past_indices)
+
+
+@pytest.mark.parametrize("space", [gs.Discrete(3), box(0, 1, ())])
+def test_only_arrays_can_be_flattened(space):
+    with pytest.raises(UserError, match=r"Box|scalars"):
+        wrappers.FrameHistory(SpaceEnv(space), [0, 1], flatten=True)
+
+
+# ---- FrameDelta
+
+
+def test_what_is_observed_is_the_change_and_first_the_raw_value():
+    env = wrappers.FrameDelta(numbers(3, 5, 4))
+    assert values(play(env, 2)) == [[3], [2], [-1]]
+    assert env.observation_space == box(-100, 100)
+
+
+def test_the_first_delta_may_be_zero():
+    env = wrappers.FrameDelta(numbers(3, 5, 4), reset_value="zeros")
+    assert values(play(env, 2)) == [[0], [2], [-1]]
+    assert values([env.reset()[0]]) == [[0]]
+
+
+def test_uint8_is_widened_before_it_is_subtracted():
+    env = wrappers.FrameDelta(numbers(200, 10, 255, dtype=np.uint8, high=255))
+    assert values(play(env, 2)) == [[200], [-190], [245]]
+    assert env.observation_space == box(-255, 255, dtype=np.int16)
+
+
+@pytest.mark.parametrize(
+    "dtype, wide",
+    [
+        (np.int8, np.int16),
+        (np.uint16, np.int32),
+        (np.int32, np.int64),
+        (np.int64, np.int64),
+        (np.float64, np.float64),
+    ],
+)
+def test_differences_have_a_dtype_that_holds_them(dtype, wide):
+    env = wrappers.FrameDelta(numbers(0, 100, 0, dtype=dtype))
+    assert values(play(env, 2)) == [[0], [100], [-100]]
+    assert env.observation_space.dtype == wide
+
+
+def test_raw_first_values_lie_in_the_declared_space():
+    """[5, 10] has differences in [-5, 5] only."""
+    env = Script([[7], [10], [5]], box(5, 10))
+    assert values(play(wrappers.FrameDelta(env), 2)) == [[7], [3], [-5]]
+    assert wrappers.FrameDelta(env).observation_space == box(-5, 10)
+    assert wrappers.FrameDelta(env, "zeros").observation_space == box(-5, 5)
+
+
+def test_delta_refuses_what_it_cannot_subtract():
+    with pytest.raises(
+        UserError, match=r"observation space is Discrete.*expected a Box"
+    ):
+        wrappers.FrameDelta(SpaceEnv(gs.Discrete(3)))
+    with pytest.raises(UserError, match=r"differences of Box.* do not fit int64"):
+        space = gs.Box(-(2**63), 2**63 - 2, (1,), np.int64)
+        wrappers.FrameDelta(SpaceEnv(space))
+    with pytest.raises(UserError, match="reset_value is 'none'"):
+        wrappers.FrameDelta(numbers(1, 2), "none")
+
+
+# ---- RangeNormalize
+
+
+def test_bytes_are_scaled_without_overflow():
+    """2 * 200 / 255 - 1; in uint8 it would be -0.435."""
+    env = numbers(200, 0, 255, dtype=np.uint8, high=255)
+    seen = play(wrappers.RangeNormalize(env), 2)
+    np.testing.assert_allclose(seen[0], [0.56862745], rtol=1e-6)
+    assert values(seen[1:]) == [[-1], [1]]
+    assert seen[0].dtype == np.float32
+
+
+def test_observations_and_actions_are_scaled_by_their_bounds():
+    """[2, 6]: 3 is a quarter of the way up; [-4, 4]: 0.5 is 2 above the middle."""
+    env = Script([[3], [7]], box(2, 6), box(-4, 4))
+    wrapped = wrappers.RangeNormalize(env)
+    assert wrapped.action_space == wrapped.observation_space == box(-1, 1)
+    assert wrapped.reset(seed=1)[0].tolist() == [-0.5]
+    # Outside of the bounds it goes on in a line: nothing is clipped here.
+    assert wrapped.step(np.float32([0.5]))[0].tolist() == [1.5]
+    wrapped.reset()
+    wrapped.step(np.float32([-1.25]))
+    assert values(env.actions) == [[2], [-5]]
+
+
+def test_equal_bounds_become_zero_and_their_only_action():
+    space = gs.Box(np.float32([3, 0]), np.float32([3, 4]))
+    env = Script([[3, 1], [3, 4]], space, space)
+    wrapped = wrappers.RangeNormalize(env, observation=True, action=True)
+    assert values(play(wrapped, 1, np.float32([0.7, 1]))) == [[0, -0.5], [0, 1]]
+    assert values(env.actions) == [[3, 4]]
+
+
+@pytest.mark.parametrize("bound", [np.inf, 1e30, 3.4e38])
+def test_infinite_and_huge_bounds_are_left_alone_or_refused(bound):
+    space = gs.Box(np.float32([0, -bound]), np.float32([1, 1]))
+    env = Script([[1, 2], [0, -9]], space, space)
+    wrapped = wrappers.RangeNormalize(env)
+    assert wrapped.observation_space == wrapped.action_space == space
+    assert values([wrapped.reset(seed=1)[0]]) == [[1, 2]]
+    assert values([wrapped.step(np.float32([0.5, 7]))[0]]) == [[0, -9]]
+    assert values(env.actions) == [[0.5, 7]]
+    for field in ("observation", "action"):
+        with pytest.raises(UserError, match=rf"{field}=True.* bounds that are not fin"):
+            wrappers.RangeNormalize(env, **{field: True})
+
+
+def test_discrete_spaces_are_skipped_or_refused():
+    env = SpaceEnv(gs.Discrete(3))
+    wrapped = wrappers.RangeNormalize(env)
+    assert isinstance(play(wrapped, 1)[0], (int, np.integer))
+    with pytest.raises(
+        UserError, match=r"observation=True, .*Discrete\(3\), is no Box"
+    ):
+        wrappers.RangeNormalize(env, observation=True)
+
+
+def test_false_leaves_a_space_as_it_is():
+    env = Script([[3], [7]], box(2, 6), box(-4, 4))
+    wrapped = wrappers.RangeNormalize(env, observation=False, action=False)
+    assert values(play(wrapped, 0)) == [[3]]
+    assert (wrapped.observation_space, wrapped.action_space) == (box(2, 6), box(-4, 4))
+    with pytest.raises(UserError, match="action is 'no'; expected True, False or None"):
+        wrappers.RangeNormalize(env, action="no")
+
+
+def test_integer_actions_are_rounded():
+    env = Script([[3]] * 4, box(2, 6), box(0, 10, dtype=np.int32))
+    wrapped = wrappers.RangeNormalize(env)
+    wrapped.reset(seed=1)
+    for unit in (-1, 0.05, 0.99):
+        wrapped.step(np.float32([unit]))
+    assert values(env.actions) == [[0], [5], [10]]
+    assert env.actions[0].dtype == np.int32
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+@settings(deadline=None)
+@given(data=st.data())
+def test_scaling_there_and_back_gives_the_action(dtype, data):
+    number = st.integers(-(10**4), 10**4)
+    if np.dtype(dtype).kind == "f":
+        width = 8 * np.dtype(dtype).itemsize
+        number = st.floats(-(2.0**66), 2.0**66, width=width)
+    low, high = sorted((data.draw(number), data.draw(number)))
+    value = np.array([data.draw(st.sampled_from([low, high])), low], dtype)
+    env = wrappers.RangeNormalize(Echo(box(low, high, (2,), dtype)))
+    env.reset(seed=1)
+    unit = env._action.to_unit(value)
+    assert env.action_space.contains(unit)
+    observed = env.step(unit)[0]  # Echo refuses what its space has not
+    assert env.observation_space.contains(observed)
+    np.testing.assert_allclose(observed, unit, atol=1e-6 if low < high else 0)
+    if np.dtype(dtype).kind == "f" and low < high:
+        action = np.full(2, data.draw(st.floats(-1, 1, width=32)), np.float32)
+        env.step(action)
+        # Where the dtype has enough numbers between the bounds.
+        if high - low > max(1e-3 * max(abs(low), abs(high)), 1e-30):
+            np.testing.assert_allclose(env.step(action)[0], action, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrap", [wrappers.RangeNormalize, wrappers.ClipAction])
+def test_an_action_of_a_wrong_shape_is_not_broadcast(wrap):
+    env = wrap(Echo(box(-2, 2, (3,))))
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"action has shape \[1\]; the space says \[3"):
+        env.step(np.float32([1]))
+
+
+# ---- ClipAction
+
+
+def test_actions_are_clipped_and_the_share_is_told():
+    env = Script([[0]] * 5, box(0, 1), box(-2, 3, (4,)))
+    wrapped = wrappers.ClipAction(env)
+    assert wrapped.action_space == box(-np.inf, np.inf, (4,))
+    assert wrapped.reset(seed=1)[1] == {"episode": 1, "action_clipped_fraction": 0.0}
+    info = wrapped.step(np.float32([-9, 0.5, 3, 4]))[4]
+    assert info == {"step": 1, "action_clipped_fraction": 0.5}
+    assert values(env.actions) == [[-2, 0.5, 3, 3]]
+    assert wrapped.step(np.zeros(4, np.float32))[4]["action_clipped_fraction"] == 0
+
+
+def test_clipped_actions_have_the_dtype_of_the_environment():
+    env = wrappers.ClipAction(Echo(box(-0.1, 0.1, (1,), np.float64)))
+    env.reset(seed=1)
+    assert env.step(np.float32([5]))[0] == [0.1]
+
+
+@pytest.mark.parametrize("space", [gs.Discrete(3), box(0, 3, dtype=np.int32)])
+def test_only_boxes_of_floats_are_clipped(space):
+    with pytest.raises(UserError, match="ClipAction: the action space is"):
+        wrappers.ClipAction(Echo(space))
+
+
+# ---- LimitDuration
+
+
+def test_the_limit_truncates_and_never_terminates():
+    env = wrappers.LimitDuration(numbers(*range(9)), 3)
+    env.reset(seed=1)
+    flags = [env.step(0)[2:4] for _ in range(3)]
+    assert flags == [(False, False), (False, False), (False, True)]
+
+
+def test_an_episode_that_terminates_at_the_limit_was_not_cut_off():
+    env = wrappers.LimitDuration(numbers(0, 1, 2), 2)
+    env.reset(seed=1)
+    env.step(0)
+    assert env.step(0)[2:4] == (True, False)
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+@pytest.mark.parametrize("limit", [2, 3, 9])
+def test_stepping_after_any_end_is_an_error(end, limit):
+    env = wrappers.LimitDuration(numbers(0, 1, 2, 3, end=end), limit)
+    with pytest.raises(RuntimeError, match=r"before reset\(\)"):
+        env.step(0)
+    for _ in range(2):
+        env.reset(seed=1)
+        for _ in range(min(limit, 3)):
+            env.step(0)
+        with pytest.raises(RuntimeError, match="after the episode had ended"):
+            env.step(0)
+
+
+@pytest.mark.parametrize("limit, expected", [(50, 50), (500, 200)])
+def test_the_limit_is_known_outside_whatever_wraps_it(limit, expected):
+    env = wrappers.LimitDuration(gymnasium.make("Pendulum-v1"), limit)
+    for wrap in (lambda x: x, wrappers.ClipAction, gymnasium.wrappers.ClipAction):
+        assert stepper._time_limit(wrap(env)) == expected
+        assert layers.time_limit(wrap(env)) == wrap(env).spec.max_episode_steps
+    bare = wrappers.CacheSpaces(wrappers.LimitDuration(numbers(1, 2), 7))
+    assert stepper._time_limit(bare) == layers.time_limit(bare) == 7
+
+
+# ---- ConvertTo32Bit
+
+WIDE = gs.Dict(
+    position=box(-0.1, 0.1, (2,), np.float64),
+    rest=gs.Tuple(
+        [
+            box(-(2**40), 2**40, (1,), np.int64),
+            box(0, 255, (2, 2), np.uint8),
+            gs.MultiDiscrete([3, 4]),
+            gs.Discrete(5, start=2),
+            gs.MultiBinary(2),
+            box(0, 9, (1,), np.uint64),
+            box(0, 1, (1,), np.float16),
+        ]
+    ),
+)
+NARROW = ["float32", "int32", "uint8", "int32", "int32", "int8", "uint32", "float16"]
+
+
+def test_64_bits_become_32_in_values_and_spaces():
+    env = SpaceEnv(WIDE)
+    env.observation_space = gs.Dict(WIDE.spaces)
+    inner = wrappers.CacheSpaces(env)
+    inner.observation_space["rest"].spaces[0].high[:] = 5  # samples fit 32 bits
+    inner.observation_space["rest"].spaces[0].low[:] = -5
+    wrapped = wrappers.ConvertTo32Bit(inner)
+    for observation in play(wrapped, 3):
+        flat = spaces.flatten(wrapped.observation_space, observation)
+        assert [leaf.dtype for leaf in flat] == NARROW
+    declared = [leaf.space.dtype for leaf in spaces.leaves(wrapped.observation_space)]
+    assert declared[:4] == NARROW[:4] and declared[5:] == NARROW[5:]
+    assert wrapped.observation_space["position"].high.tolist() == [np.float32(0.1)] * 2
+    assert wrapped.step(0)[1].dtype == np.float32
+
+
+def test_actions_reach_the_environment_in_its_own_dtypes():
+    """Both bounds, which float32 rounds outwards, are met exactly."""
+    env = wrappers.ConvertTo32Bit(Echo(box(-0.1, 0.1, (3,), np.float64)))
+    assert env.action_space.dtype == np.float32
+    env.reset(seed=1)
+    taken = []
+    env.unwrapped.step = lambda action: (
+        taken.append(action) or (action, 0.0, False, False, {})
+    )
+    env.step(np.float32([-0.1, 0.05, 0.1]))
+    assert taken[0].dtype == np.float64
+    assert taken[0].tolist() == [-0.1, float(np.float32(0.05)), 0.1]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31))
+def test_sampled_narrow_actions_are_valid_inside(seed):
+    env = wrappers.ConvertTo32Bit(SpaceEnv(box(0, 1), WIDE))
+    env.action_space.seed(seed)
+    env.reset(seed=1)
+    env.step(env.action_space.sample())  # SpaceEnv insists
+
+
+@pytest.mark.parametrize(
+    "observation, reward, message",
+    [
+        (
+            [1, np.nan],
+            0.0,
+            r"observation\[1\] is nan in step 2 .*the whole is \[1.0, n",
+        ),
+        ([np.inf, 1], 0.0, r"observation\[0\] is inf"),
+        ([1e300, 1], 0.0, r"observation\[0\] is 1e\+300 .* that float32 can hold"),
+        ([1, 1], np.nan, "reward is nan in step 2 of the episode"),
+        ([1, 1], 1e39, r"reward is 1e\+39 .* that float32 can hold"),
+        ([1, 1], np.float64("-inf"), "reward is -inf"),
+        ([1, 1], None, "reward is None; expected a number"),
+        ([1, 1], np.ones(1), r"reward is array\(\[1.\]\); expected a number"),
+    ],
+)
+def test_what_is_not_finite_is_named(observation, reward, message):
+    class Bad(Script):
+        def step(self, action):
+            result = super().step(action)
+            if self._step == 1:
+                return result
+            return np.array(observation, np.float64), reward, *result[2:]
+
+    env = Bad([[0, 0]] * 4, box(-np.inf, np.inf, (2,), np.float64))
+    env = wrappers.ConvertTo32Bit(env)
+    env.reset(seed=1)
+    env.step(0)
+    with pytest.raises(ValueError, match=message):
+        env.step(0)
+
+
+def test_actions_that_are_not_finite_are_refused_before_they_do_harm():
+    env = wrappers.ConvertTo32Bit(Script([[0]] * 3, box(0, 1), box(-1, 1, (2,))))
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"action\[1\] is nan in step 1"):
+        env.step(np.float32([0, np.nan]))
+    assert env.unwrapped.actions == []
+
+
+def test_the_leaf_of_a_nested_space_is_named():
+    space = gs.Dict(a=gs.Tuple([box(-np.inf, np.inf)]))
+    env = SpaceEnv(space)
+    env.reset = lambda **_: ({"a": (np.float32([np.nan]),)}, {})
+    with pytest.raises(
+        ValueError, match=r"observation\['a'\]\[0\]\[0\] is nan in step 0"
+    ):
+        wrappers.ConvertTo32Bit(env).reset()
+
+
+def test_integers_that_do_not_fit_are_refused():
+    env = wrappers.ConvertTo32Bit(numbers(2**31 - 1, 2**31, dtype=np.int64, high=2**40))
+    assert env.reset(seed=1)[0].tolist() == [2**31 - 1]
+    with pytest.raises(
+        ValueError, match=r"observation is \[2147483648\]; expected int"
+    ):
+        env.step(0)
+
+
+def test_the_check_of_numbers_can_be_switched_off():
+    space = box(-np.inf, np.inf, dtype=np.float64)
+    env = wrappers.ConvertTo32Bit(Script([[np.nan], [1e300]], space), "off")
+    assert np.isnan(env.reset(seed=1)[0]).all()
+    assert env.step(0)[0].tolist() == [np.inf]
+    with pytest.raises(UserError, match="finite_check is 'no'"):
+        wrappers.ConvertTo32Bit(env, "no")
+
+
+def test_spaces_that_are_not_supported_are_refused():
+    with pytest.raises(UserError, match="space Text is not supported"):
+        wrappers.ConvertTo32Bit(SpaceEnv(gs.Text(3)))
+
+
+# ---- CacheSpaces
+
+
+def test_spaces_are_made_once():
+    class Fresh(CountingEnv):
+        made = 0
+
+        def __getattribute__(self, name):
+            if name == "observation_space":
+                Fresh.made += 1
+                return gs.Box(0, Fresh.made, (2,))
+            return super().__getattribute__(name)
+
+    env = wrappers.CacheSpaces(Fresh())
+    made = Fresh.made
+    assert env.observation_space is env.observation_space
+    assert Fresh.made == made
+
+
+# ---- the stack
+
+
+def test_the_standard_stack_has_the_order_of_batch_ppo():
+    env = wrappers.standard_stack(gymnasium.make("Pendulum-v1"), max_episode_steps=7)
+    names = [type(layer).__name__ for layer in layers.walk(env)]
+    assert names[:5] == [
+        *("CacheSpaces", "ConvertTo32Bit", "ClipAction", "RangeNormalize"),
+        "LimitDuration",
+    ]
+    assert stepper._time_limit(env) == 7
+    assert env.observation_space == box(-1, 1, (3,))
+    assert env.action_space == box(-np.inf, np.inf)
+    seen = play(env, 7, np.float32([5]))
+    plain = gymnasium.make("Pendulum-v1")
+    expected = [plain.reset(seed=1)[0]]
+    expected += [plain.step(np.float32([2]))[0] for _ in range(7)]
+    expected = np.stack(expected) / [1, 1, 8]
+    np.testing.assert_allclose(np.stack(seen), expected, rtol=1e-5)
+    with pytest.raises(RuntimeError):
+        env.step(np.float32([5]))
+
+
+@pytest.mark.parametrize(
+    "space, action_space, expected, expected_action",
+    [
+        (box(2, 6), gs.Discrete(3), box(-1, 1), gs.Discrete(3)),
+        (gs.Discrete(4), box(-2, 2), gs.Discrete(4), box(-np.inf, np.inf)),
+        (
+            box(0, 255, (8, 8, 3), np.uint8),
+            box(0, 5, (1,), np.int64),
+            box(0, 255, (8, 8, 3), np.uint8),
+            box(-np.inf, np.inf),
+        ),
+        (box(0, 255, (9,), np.uint8), gs.MultiBinary(2), box(-1, 1, (9,)), None),
+        (
+            box(-np.inf, np.inf, (2,), np.float64),
+            gs.Dict(a=box(-1, 1, (1,), np.float64)),
+            box(-np.inf, np.inf, (2,)),
+            gs.Dict(a=box(-1, 1)),
+        ),
+    ],
+)
+def test_the_stack_takes_any_supported_space(
+    space, action_space, expected, expected_action
+):
+    env = wrappers.standard_stack(SpaceEnv(space, action_space))
+    assert env.observation_space == expected
+    assert env.action_space == (expected_action or action_space)
+    play(env, 2, env.action_space.sample())
+
+
+def test_without_scaling_only_clipping_is_left():
+    env = SpaceEnv(box(2, 6, dtype=np.float64), box(-2, 2))
+    env = wrappers.standard_stack(env, normalize_ranges=False, finite_check="off")
+    assert env.observation_space == box(2, 6)
+    assert env.action_space == box(-np.inf, np.inf)
+    whole = SpaceEnv(box(2, 6), box(0, 3, dtype=np.int32))
+    whole = wrappers.standard_stack(whole, normalize_ranges=False)
+    assert whole.action_space == box(0, 3, dtype=np.int32)
+
+
+# ---- what holds for all
+
+
+def everything():
+    env = wrappers.RandomStart(gymnasium.make("Pendulum-v1"), 3, retries=5)
+    env = wrappers.FrameDelta(env, reset_value="zeros")
+    env = wrappers.FrameHistory(env, past_indices=[0, 2], flatten=True)
+    env = wrappers.standard_stack(wrappers.ActionRepeat(env, 2), max_episode_steps=9)
+    return wrappers.AutoReset(env)
+
+
+def test_a_specification_of_all_wrappers_makes_them_again():
+    env = everything()
+    recipe = env.spec.additional_wrappers
+    assert len(recipe) == 10 and None not in [each.kwargs for each in recipe]
+    again = gymnasium.make(env.spec)
+    assert again.spec.additional_wrappers == recipe and str(again) == str(env)
+    assert env.spec.max_episode_steps == 9
+
+
+def test_attributes_of_inner_environments_are_reached_by_gymnasiums_methods():
+    env = wrappers.standard_stack(wrappers.FrameDelta(numbers(1, 2)))
+    assert env.has_wrapper_attr("colour")
+    assert env.get_wrapper_attr("colour") == "green"
+    env.set_wrapper_attr("colour", "red")
+    assert env.unwrapped.colour == "red"
+    with pytest.raises(AttributeError):
+        _ = env.colour
+
+
+@pytest.mark.parametrize("reset_value", ["raw", "zeros"])
+def test_later_steps_do_not_change_observations_that_were_kept(reset_value):
+    """Script returns the same array at every step."""
+
+    def make():
+        env = wrappers.FrameDelta(numbers(3, 5, 9, 4, 8), reset_value)
+        return wrappers.RangeNormalize(wrappers.FrameHistory(env, [0, 1]))
+
+    copied, env = [], make()
+    copied.append(env.reset(seed=1)[0].copy())
+    copied += [env.step(0)[0].copy() for _ in range(4)]
+    for kept, copy in zip(play(make(), 4), copied, strict=True):
+        np.testing.assert_array_equal(kept, copy)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8])
+def test_scalars_stay_arrays_without_axes(dtype):
+    def make():
+        return Script([1, 4, 2], box(0, 9, (), dtype), box(0, 9, (), dtype))
+
+    for env in (
+        wrappers.FrameDelta(make()),
+        wrappers.FrameDelta(make(), "zeros"),
+        wrappers.RangeNormalize(make()),
+        wrappers.ConvertTo32Bit(make()),
+        wrappers.standard_stack(make()),
+    ):
+        assert env.observation_space.shape == env.action_space.shape == ()
+        play(env, 2, np.array(0.5 if env.action_space.high < 9 else 5))
+        taken = env.unwrapped.actions[0]
+        assert isinstance(taken, np.ndarray) or "Delta" in str(env)
+    history = wrappers.FrameHistory(make(), [0, 1])
+    assert values(play(history, 1)) == [[1, 1], [4, 1]]
+
+
+def test_seeds_and_options_pass_through_all_layers():
+    env = Script([[3], [4], [5]], box(0, 9), box(-1, 1))
+    seen = []
+    reset = env.reset
+    env.reset = lambda **given: seen.append(given) or reset(seed=given["seed"])
+    env = wrappers.FrameHistory(wrappers.FrameDelta(env), [0])
+    env = wrappers.AutoReset(wrappers.standard_stack(env, max_episode_steps=3))
+    env.reset(seed=5, options={"x": 1})
+    assert seen == [{"seed": 5, "options": {"x": 1}}]
+
+
+# ---- in worker processes
+
+
+def test_a_wrapped_environment_is_stepped_in_worker_processes(make_process_env):
+    def make():
+        env = wrappers.FrameHistory(gymnasium.make("Pendulum-v1"), [0, 1])
+        return wrappers.standard_stack(env, max_episode_steps=5)
+
+    keys = {"action_clipped_fraction": "float32"}
+    batch = make_process_env([make] * 3, 2, info_keys=keys)
+    assert batch.spec.max_episode_steps == 5
+    assert batch.spec.action_space == box(-np.inf, np.inf)
+    singles = [wrappers.AutoReset(make()) for _ in range(3)]
+    state, step = batch.init(7)
+    expected = [
+        env.reset(seed=stepper.env_seed(7, i))[0] for i, env in enumerate(singles)
+    ]
+    np.testing.assert_array_equal(step.observation, np.stack(expected))
+    action = np.float32([[-3], [0.5], [1]])
+    truncations = []
+    for _ in range(8):
+        state, step = batch.step(state, action)
+        rows = [env.step(a) for env, a in zip(singles, action, strict=True)]
+        np.testing.assert_array_equal(step.observation, np.stack([r[0] for r in rows]))
+        np.testing.assert_array_equal(step.reward, np.float32([r[1] for r in rows]))
+        truncations.append(step.truncated.numpy().tolist())
+        clipped = [1, 0, 0] if not step.first[0] else [0, 0, 0]
+        np.testing.assert_array_equal(step.info["action_clipped_fraction"], clipped)
+    assert truncations == [[i == 4] * 3 for i in range(8)]
+
+
+def test_environments_of_a_batch_start_at_random_each_in_its_own_way(make_process_env):
+    def make():
+        return wrappers.RandomStart(CountingEnv(length=1000), 500)
+
+    def starts(num_workers):
+        env = make_process_env([make] * 4, num_workers)
+        return env.init(3)[1].observation[:, 1].numpy().tolist()
+
+    one = starts(1)
+    assert len(set(one)) == 4
+    assert starts(2) == one
+
+
+def test_a_failure_in_a_wrapper_is_told_with_its_place(make_process_env):
+    def make():
+        env = Script([[0], [1], [np.nan]], gs.Box(-np.inf, np.inf, (1,), np.float64))
+        return wrappers.standard_stack(env)
+
+    env = make_process_env([make], 1)
+    state, _ = env.init(1)
+    state, _ = env.step(state, np.zeros(1, np.int32))
+    with pytest.raises(EnvError, match=r"observation\[0\] is nan in step 2") as caught:
+        env.step(state, np.zeros(1, np.int32))
+    assert (caught.value.env, caught.value.step) == (0, 1)
+
+
+# ---- the page
+
+
+def test_the_page_names_every_wrapper():
+    text = PAGE.read_text()
+    for name in wrappers.__all__:
+        assert f"`{name}" in text, name
+
+
+def test_the_python_of_the_page_runs():
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {"tfb": tfb})

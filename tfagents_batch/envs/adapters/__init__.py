@@ -1,0 +1,1 @@
+"""Single environments of other packages as ``gymnasium.Env``s."""

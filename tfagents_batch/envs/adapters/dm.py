@@ -1,0 +1,180 @@
+"""``dm_env.Environment`` as ``gymnasium.Env``.
+
+Specs become spaces, the step types FIRST, MID and LAST become ``reset`` and flags:
+
+    LAST with discount 0           terminated
+    LAST with a positive discount  truncated
+    MID                            the episode goes on, whatever its discount is
+
+An environment's own discount is not multiplied into ours; ``info["discount"]`` has it,
+and ``info_keys={"discount": "float32"}`` makes it a column of the batch. dm_env has no
+seeds: ``reseeded.Reseeded`` is for constructors that take one. dm_env itself is not
+imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch.envs.adapters.coerce import coercer
+from tfagents_batch.envs.failures import Defect
+from tfagents_batch.errors import UserError
+
+_FIRST, _LAST = 0, 2  # of dm_env.StepType
+
+
+class DmEnv(gymnasium.Env):
+    """One ``dm_env.Environment`` behind Gymnasium's interface.
+
+    Array specs become Box, DiscreteArray and scalar bounded integer actions Discrete,
+    vectors of bounded integer actions MultiDiscrete, bools MultiBinary; dicts become
+    Dict, lists and tuples Tuple.
+
+    Args:
+      env: any object with the methods of ``dm_env.Environment``.
+
+    Attributes:
+      env: that object.
+
+    Raises:
+      UserError: for a spec that has no space, and for rewards that are no scalars.
+    """
+
+    def __init__(self, env: Any):
+        name = type(env).__name__
+        self.env = env
+        _check_scalar(env, "reward_spec", name)
+        _check_scalar(env, "discount_spec", name)
+        observation, action = env.observation_spec(), env.action_spec()
+        self.observation_space = to_space(observation, f"observation of {name}")
+        self.action_space = to_space(action, f"action of {name}", is_action=True)
+        self._coerce = coercer(self.observation_space)
+        self._to_action = _action_maker(action)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        timestep = self.env.reset()
+        if int(timestep.step_type) != _FIRST:
+            raise Defect(
+                f"reset() returned a time step of type {timestep.step_type!r}; "
+                "expected FIRST"
+            )
+        return self._coerce(timestep.observation), {"discount": 1.0}
+
+    def step(self, action):
+        timestep = self.env.step(self._to_action(action))
+        kind = int(timestep.step_type)
+        if kind == _FIRST:
+            raise Defect(
+                "step() returned a time step of type FIRST within an episode; expected "
+                "MID or LAST"
+            )
+        discount = _number("discount", timestep.discount)
+        last = kind == _LAST
+        ended = last and discount == 0
+        return (
+            self._coerce(timestep.observation),
+            _number("reward", timestep.reward),
+            ended,
+            last and not ended,
+            {"discount": discount},
+        )
+
+    def close(self):
+        close = getattr(self.env, "close", None)
+        if close is not None:
+            close()
+
+
+def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
+    """The space of a spec, or of a nest of them.
+
+    Args:
+      spec: Array, BoundedArray or DiscreteArray of ``dm_env.specs``, or dicts, lists
+        and tuples of them.
+      where: for messages.
+      is_action: make bounded integers discrete, so that a policy chooses among them.
+
+    Raises:
+      UserError: for a spec that has no space.
+    """
+    if isinstance(spec, dict):
+        children = spec.items()
+        return gs.Dict(
+            {key: to_space(x, f"{where}[{key!r}]", is_action) for key, x in children}
+        )
+    if isinstance(spec, (list, tuple)):
+        children = enumerate(spec)
+        return gs.Tuple([to_space(x, f"{where}[{i}]", is_action) for i, x in children])
+    kind = np.dtype(getattr(spec, "dtype", object)).kind
+    if kind not in "fiub" or not hasattr(spec, "shape"):
+        raise UserError(
+            f"{where} has the spec {spec!r}, which is not supported; use Array, "
+            "BoundedArray or DiscreteArray of numbers"
+        )
+    if kind == "b":
+        return gs.MultiBinary(spec.shape) if spec.shape else gs.Discrete(2)
+    if hasattr(spec, "num_values"):
+        return gs.Discrete(int(spec.num_values))
+    low, high = _bounds(spec)
+    if kind == "f" or not is_action:
+        return gs.Box(low, high, spec.shape, spec.dtype.type)
+    if not hasattr(spec, "minimum"):
+        raise UserError(
+            f"{where} has the spec {spec!r}: integers without bounds cannot be chosen; "
+            "use BoundedArray or DiscreteArray"
+        )
+    count = high.astype(np.int64) - low + 1
+    if not spec.shape:
+        return gs.Discrete(int(count), start=int(low))
+    return gs.MultiDiscrete(count, start=low.astype(np.int64))
+
+
+def _bounds(spec: Any) -> tuple[np.ndarray, np.ndarray]:
+    dtype = np.dtype(spec.dtype)
+    if hasattr(spec, "minimum"):
+        low, high = spec.minimum, spec.maximum
+    elif dtype.kind == "f":
+        low, high = -np.inf, np.inf
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return tuple(np.broadcast_to(np.asarray(x, dtype), spec.shape) for x in (low, high))
+
+
+def _action_maker(spec: Any) -> Callable[[Any], Any]:
+    """A function that nests an action as its spec is and gives it its dtypes."""
+    if isinstance(spec, dict):
+        children = {key: _action_maker(child) for key, child in spec.items()}
+        return lambda action: {key: f(action[key]) for key, f in children.items()}
+    if isinstance(spec, (list, tuple)):
+        makers = [_action_maker(child) for child in spec]
+        kind = list if isinstance(spec, list) else tuple
+        return lambda action: kind(f(x) for f, x in zip(makers, action, strict=True))
+    dtype = np.dtype(spec.dtype)
+    return lambda action: np.asarray(action).astype(dtype)
+
+
+def _check_scalar(env: Any, method: str, name: str) -> None:
+    spec = getattr(env, method, lambda: None)()
+    if spec is None:
+        return
+    if getattr(spec, "shape", None) != ():
+        raise UserError(
+            f"{method}() of {name} is {spec!r}; expected a scalar: sum or choose what "
+            "to learn from"
+        )
+
+
+def _number(name: str, value: Any) -> float:
+    """A scalar, in whatever form, as a float."""
+    if isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return float(value)
+    if isinstance(value, np.ndarray) and value.shape == ():
+        return float(value)
+    got = "None" if value is None else f"{type(value).__name__}: {value!r}"
+    raise Defect(f"{name} of a time step is {got}; expected a number")

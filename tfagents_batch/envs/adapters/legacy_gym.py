@@ -1,0 +1,340 @@
+"""Environments of the legacy gym package, 0.21 to 0.26, as ``gymnasium.Env``.
+
+``gym:CartPole-v1``, or an environment that a user's function returned. Both interfaces
+are understood, call by call: ``step`` with ``done`` or with ``terminated`` and
+``truncated``, ``reset`` with or without info, ``seed(s)`` or ``reset(seed=s)``.
+
+gym is not maintained and breaks with NumPy 2 in a few places. Its checker is left out
+where we make the environment; the others get the names they miss (``_LOST``), in their
+own modules alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import types
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.adapters.coerce import coercer
+from tfagents_batch.envs.failures import Defect
+from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import closest
+
+EXTRA = 'pip install "tfagents_batch[gym]"'
+# What NumPy dropped and gym 0.26 still uses, and the modules that do.
+_LOST = {"bool8": np.bool_, "float_": np.float64, "float": float}
+_USERS = (
+    "gym.envs.classic_control.acrobot",
+    "gym.utils.passive_env_checker",
+    "gym.wrappers.pixel_observation",
+)
+# Wrappers that gym.make puts outside of all; ours do the same and take both interfaces.
+_TIME_LIMIT = ("gym.wrappers.time_limit", "TimeLimit")
+_OF_MAKE = {
+    _TIME_LIMIT,
+    ("gym.wrappers.order_enforcing", "OrderEnforcing"),
+    ("gym.wrappers.env_checker", "PassiveEnvChecker"),
+}
+
+
+class LegacyGymEnv(gymnasium.Env):
+    """One environment of gym behind Gymnasium's interface.
+
+    ``done`` becomes ``truncated`` where ``info["TimeLimit.truncated"]`` says so, else
+    ``terminated``. A seed goes to ``reset(seed=...)`` if the environment and its
+    wrappers take it, else to ``seed(...)``; an environment with neither cannot be
+    seeded. Observations are given the dtype of their space (``coerce``).
+
+    Args:
+      env: of gym; its spaces become Gymnasium's.
+      render_mode: for environments whose ``render`` takes a mode.
+
+    Attributes:
+      env: the environment of gym.
+
+    Raises:
+      UserError: for a space that is not supported, or a batch of environments.
+    """
+
+    def __init__(self, env: Any, render_mode: str | None = None):
+        name = type(_unwrapped(env)).__name__
+        if any(base.__name__ == "VectorEnv" for base in type(env).__mro__):
+            raise UserError(
+                f"{name} is a batch of environments of gym; batches are made here: "
+                "pass what makes one"
+            )
+        self.env = env
+        self.observation_space = convert_space(env.observation_space, name)
+        self.action_space = convert_space(env.action_space, name)
+        self.metadata = getattr(env, "metadata", None) or {"render_modes": []}
+        self._native_mode = getattr(env, "render_mode", None)
+        self.render_mode = self._native_mode or render_mode
+        self._coerce = coercer(self.observation_space)
+        self._reset = _Reset(env)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        result = self._reset(seed, options)
+        if self._is_pair(result):
+            return self._coerce(result[0]), result[1]
+        return self._coerce(result), {}
+
+    def step(self, action):
+        result = self.env.step(action)
+        if not isinstance(result, tuple) or len(result) not in (4, 5):
+            return result  # refused by the worker
+        if len(result) == 5:
+            return self._coerce(result[0]), *result[1:]
+        observation, reward, done, info = result
+        if not isinstance(done, (bool, np.bool_, int, np.integer)):
+            raise Defect(
+                f"done is {done!r} of type {type(done).__name__}; expected a bool"
+            )
+        cut = isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
+        done = bool(done)
+        return self._coerce(observation), reward, done and not cut, done and cut, info
+
+    def render(self):
+        if self._native_mode is not None or self.render_mode is None:
+            return self.env.render()
+        return self.env.render(mode=self.render_mode)
+
+    def close(self):
+        self.env.close()
+
+    def _is_pair(self, result: Any) -> bool:
+        """Observation and info, unless it is an observation that looks like it."""
+        if not (isinstance(result, tuple) and len(result) == 2):
+            return False
+        if not isinstance(result[1], dict):
+            return False
+        space = self.observation_space
+        alike = isinstance(space, gs.Tuple) and len(space.spaces) == 2
+        return not (alike and self._coerce(result) in space)
+
+
+class _Reset:
+    """Calls ``reset`` the way the environment and its wrappers understand."""
+
+    def __init__(self, env: Any):
+        self._env = env
+        self._base = _unwrapped(env)
+        wrappers = [layer.reset for layer in _layers(env)][:-1]
+        base = _parameters(self._base.reset)
+        forwards = all({"seed", "**"} & _parameters(reset) for reset in wrappers)
+        self._options = all(
+            {"options", "**"} & _parameters(reset) for reset in wrappers
+        ) and bool({"options", "**"} & base)
+        has_seed = callable(getattr(env, "seed", None))
+        if "seed" in base:
+            self._way = "reset" if forwards else "base"
+        elif has_seed:
+            self._way = "seed"
+        else:
+            self._way = "reset" if forwards and "**" in base else "none"
+
+    def __call__(self, seed: int | None, options: dict | None) -> Any:
+        keywords = {}
+        if options is not None and self._options:
+            keywords["options"] = options
+        if seed is not None:
+            if self._way == "reset":
+                keywords["seed"] = seed
+            elif self._way == "base":  # its generator goes on in the reset below
+                self._base.reset(seed=seed)
+            elif self._way == "seed":
+                self._env.seed(seed)
+            # So that sampling from it in the environment is seeded, too.
+            self._env.action_space.seed(seed)
+        return self._env.reset(**keywords)
+
+
+def adapt(
+    env: Any, max_episode_steps: int | None = None, render_mode: str | None = None
+) -> gymnasium.Env:
+    """An environment of gym as a ``gymnasium.Env``.
+
+    The outermost wrappers, if ``gym.make`` put them there, give way to Gymnasium's
+    ``TimeLimit``: gym's own takes the newer interface only.
+
+    Args:
+      env: of gym.
+      max_episode_steps: instead of the limit it has.
+      render_mode: see ``LegacyGymEnv``.
+    """
+    _repair()
+    limit = None
+    while (type(env).__module__, type(env).__name__) in _OF_MAKE:
+        if (type(env).__module__, type(env).__name__) == _TIME_LIMIT:
+            inner = env._max_episode_steps
+            limit = inner if limit is None else min(limit, inner)
+        env = env.env
+    adapted: gymnasium.Env = LegacyGymEnv(env, render_mode)
+    limit = limit if max_episode_steps is None else max_episode_steps
+    if limit is None:
+        return adapted
+    return gymnasium.wrappers.TimeLimit(adapted, int(limit))
+
+
+def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasium.Env:
+    """An environment of gym's registry; runs in workers.
+
+    Args:
+      id: of gym's registry.
+      kwargs: of the environment, and ``max_episode_steps`` and ``render_mode``.
+      module: imported first.
+    """
+    gym = _load()
+    if module is not None:
+        importlib.import_module(module)
+    if id not in _registry(gym):
+        raise UserError(
+            f"gym does not know {id!r} in the worker process; register it in a module "
+            "and name it, gym:module:Id-v1, or pass a function that makes it"
+        )
+    kwargs = dict(kwargs)
+    limit = kwargs.pop("max_episode_steps", None)
+    if "disable_env_checker" in _parameters(gym.make):
+        kwargs.setdefault("disable_env_checker", True)
+    with warnings.catch_warnings():
+        # Said once, by the learner.
+        warnings.filterwarnings("ignore", ".*is out of date")
+        try:
+            return adapt(gym.make(id, **kwargs), limit)
+        except TypeError as error:
+            if "render_mode" not in kwargs or "'render_mode'" not in str(error):
+                raise
+            # Its render takes the mode instead.
+            mode = kwargs.pop("render_mode")
+            return adapt(gym.make(id, **kwargs), limit, mode)
+
+
+def needs(name: str) -> None:
+    """Raise UserError if gym is not installed."""
+    if importlib.util.find_spec("gym") is None:
+        raise UserError(f"environment {name!r} needs gym: {EXTRA}")
+
+
+def check(name: str, id: str) -> None:
+    """Refuse, in the learner, what ``make`` could not make.
+
+    Raises:
+      UserError: if gym is missing or does not know the id.
+    """
+    needs(name)
+    registry = _registry(_load())
+    stem = re.sub(r"-v\d+$", "", id)
+    family = [key for key in registry if re.fullmatch(re.escape(stem) + r"-v\d+", key)]
+    newest = max(family, key=lambda key: int(key.rpartition("-v")[2]), default=None)
+    if id not in registry:
+        close = closest(id, list(registry))
+        hint = f"; did you mean {close!r}?" if close else ""
+        if newest is not None:
+            hint = f"; the newest version is {newest!r}"
+        raise UserError(f"environment {name!r} does not exist in gym{hint}")
+    if newest not in (None, id):
+        warnings.warn(
+            f"environment {name!r} is out of date; the newest is {newest!r}",
+            stacklevel=4,
+        )
+
+
+def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
+    """A space of gym as Gymnasium's.
+
+    Args:
+      space: of gym, or Gymnasium's already.
+      env: name of the environment, for messages.
+      where: path of the space in the outermost one, for messages.
+
+    Raises:
+      UserError: for a space that is not supported, naming it.
+    """
+    if isinstance(space, gymnasium.Space):
+        return space
+    kinds = {base.__name__ for base in type(space).__mro__}
+    if "Box" in kinds:
+        dtype = np.dtype(space.dtype).type
+        return gs.Box(np.asarray(space.low), np.asarray(space.high), space.shape, dtype)
+    if "Discrete" in kinds:
+        return gs.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if "MultiDiscrete" in kinds:
+        return gs.MultiDiscrete(np.asarray(space.nvec, np.int64))
+    if "MultiBinary" in kinds:
+        n = space.n
+        return gs.MultiBinary(int(n) if np.ndim(n) == 0 else [int(x) for x in n])
+    if "Dict" in kinds:
+        children = space.spaces.items()
+        return gs.Dict(
+            {key: convert_space(x, env, f"{where}[{key!r}]") for key, x in children}
+        )
+    if "Tuple" in kinds:
+        children = enumerate(space.spaces)
+        return gs.Tuple(
+            [convert_space(x, env, f"{where}[{index}]") for index, x in children]
+        )
+    place = f" at {where}" if where else ""
+    raise UserError(
+        f"space {type(space).__name__}{place} of the gym environment {env} is not "
+        f"supported; use {spaces.SUPPORTED}"
+    )
+
+
+def _load() -> types.ModuleType:
+    """gym, without the four lines it prints when it is imported."""
+    if "gym" not in sys.modules:
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module("gym_notices.notices").notices.clear()
+    return importlib.import_module("gym")
+
+
+def _registry(gym: types.ModuleType) -> Any:
+    """Mapping of ids; an attribute of the registry before 0.26."""
+    registry = gym.envs.registration.registry
+    return getattr(registry, "env_specs", registry)
+
+
+def _repair() -> None:
+    """Give gym's own modules, as far as imported, the names that NumPy dropped."""
+    if hasattr(np, "float_"):
+        return
+    for name in _USERS:
+        module = sys.modules.get(name)
+        if module is not None and vars(module).get("np") is np:
+            module.np = types.ModuleType("numpy")
+            vars(module.np).update(vars(np), **_LOST)
+
+
+def _layers(env: Any) -> list[Any]:
+    """Wrappers from the outside in, and what they wrap."""
+    layers, base = [env], _unwrapped(env)
+    while layers[-1] is not base and "env" in vars(layers[-1]):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def _unwrapped(env: Any) -> Any:
+    return getattr(env, "unwrapped", env)
+
+
+def _parameters(function: Any) -> set[str]:
+    """Names of parameters; ``**`` if it takes any."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return set()
+    return {
+        "**" if each.kind is inspect.Parameter.VAR_KEYWORD else each.name
+        for each in parameters
+    }

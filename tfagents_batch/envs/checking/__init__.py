@@ -1,0 +1,1 @@
+"""What ``tfb.check_env`` finds out about one environment."""

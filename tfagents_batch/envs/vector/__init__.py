@@ -1,0 +1,1 @@
+"""Environments that come as batches already, stepped in the learner's process."""

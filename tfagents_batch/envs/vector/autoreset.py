@@ -1,0 +1,219 @@
+"""Vector environments of every autoreset mode, stepped as if they were NEXT_STEP ones.
+
+What is wanted: the row after an episode's last one is a restart row. It ignores its
+action, shows the next episode's first observation and has reward 0. A vector
+environment steps all of its rows or none, so the modes differ in what that costs.
+
+* NEXT_STEP does just this. Nothing is lost.
+* SAME_STEP has already restarted when the last row is shown, and takes one more step
+  while the restart row is due, under an action that nobody chose. The restart row
+  shows the observation after that step: the episode is known from its second state on,
+  and the transition before it is in no row and no statistic. Showing the first
+  observation instead would make the next transition one that never happened.
+* DISABLED is reset by us: before the step, because an environment that finished must
+  not be stepped, and after it, because it was. So episodes are whole; what is lost is
+  an episode of one step that nobody saw, and the time of a second reset.
+
+Each of these steps is counted. Their actions are the caller's, the same ones always,
+so that what follows does not depend on the action that is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from tfagents_batch.envs import validation
+from tfagents_batch.envs.vector import batch_validation
+from tfagents_batch.envs.vector.batch_validation import defect
+from tfagents_batch.errors import UserError
+
+_NO_ROWS = np.zeros(0, np.intp)
+
+
+class Stepped(NamedTuple):
+    """One step in NEXT_STEP form.
+
+    Attributes:
+      observation: leaves ``[B, ...]``, the environment's own arrays: not to be kept
+        nor written to.
+      reward, terminated, truncated: f64, bool and bool ``[B]``; 0 and false where a
+        row restarts.
+      info: of the vector environment.
+      rows: int ``[n]``, rows whose observation and info are those that follow.
+      rows_observation: leaves ``[n, ...]``.
+      rows_info: infos ``[B]``, valid at ``rows``.
+      unused: steps that the environment took and no row shows.
+      raw_reward: f64 ``[B]`` before clipping, for the statistics; None if ``reward``.
+    """
+
+    observation: list[Any]
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: dict[str, Any]
+    rows: np.ndarray = _NO_ROWS
+    rows_observation: tuple[Any, ...] | list[Any] = ()
+    rows_info: dict[str, Any] | None = None
+    unused: int = 0
+    raw_reward: np.ndarray | None = None
+
+
+Step = Callable[[gymnasium.vector.VectorEnv, Any, np.ndarray], Stepped]
+
+
+def mode_of(
+    env: gymnasium.vector.VectorEnv, given: AutoresetMode | str | None = None
+) -> AutoresetMode:
+    """How a vector environment restarts.
+
+    Args:
+      env: whose metadata say it.
+      given: instead, for one whose metadata do not.
+
+    Raises:
+      UserError: if it is not known.
+    """
+    found = (env.metadata or {}).get("autoreset_mode") if given is None else given
+    try:
+        return AutoresetMode(found)
+    except ValueError:
+        names = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        raise UserError(
+            f"{type(env.unwrapped).__name__} has the autoreset mode {found!r}; pass "
+            f"autoreset_mode= as one of {names}: how it restarts after an episode"
+        ) from None
+
+
+def next_step(
+    env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray
+) -> Stepped:
+    """Step an environment that restarts a row on the step after its last one.
+
+    Args:
+      env: the vector environment.
+      action: batched, as its action space is nested.
+      over: bool ``[B]``, rows that have to restart.
+
+    Raises:
+      Defect: for a wrong result; also for a row that ends while it restarts.
+    """
+    stepped = _step(env, action, len(over))
+    if over.any():
+        both = over & (stepped.terminated | stepped.truncated)
+        if both.any():
+            raise defect(
+                "a row ended in the step in which it had to restart: is its autoreset "
+                "mode NEXT_STEP, as its metadata say? pass autoreset_mode= otherwise",
+                int(np.flatnonzero(both)[0]),
+            )
+        stepped.reward[over] = 0.0
+    return stepped
+
+
+def same_step(
+    env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray
+) -> Stepped:
+    """Step an environment that restarts within the step that ends an episode.
+
+    Arguments and errors as in ``next_step``; final observations are taken from
+    ``info["final_obs"]``, an object array of observations or batched arrays.
+    """
+    stepped = _step(env, action, len(over))
+    ended = (stepped.terminated | stepped.truncated) & ~over
+    _clear(stepped, over)
+    unused = int(np.count_nonzero(over))
+    if not ended.any():
+        return stepped._replace(unused=unused)
+    info = stepped.info
+    final = info.get("final_obs")
+    there = np.asarray(info.get("_final_obs", final is not None))
+    lost = ended & ~np.broadcast_to(there, ended.shape)
+    if lost.any():
+        raise defect(
+            "an episode ended without info['final_obs'], which a SAME_STEP environment "
+            "has to give: its last observation is lost",
+            int(np.flatnonzero(lost)[0]),
+        )
+    rows = np.flatnonzero(ended)
+    flat = _final_rows(env.single_observation_space, final, rows)
+    return stepped._replace(
+        rows=rows,
+        rows_observation=flat,
+        rows_info=info.get("final_info", {}),
+        unused=unused,
+    )
+
+
+def disabled(env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray) -> Stepped:
+    """Step an environment that does not restart unasked.
+
+    Arguments and errors as in ``next_step``; rows are restarted by
+    ``reset(options={"reset_mask": over})``.
+    """
+    if not over.any():
+        return _step(env, action, len(over))
+    _reset(env, over)
+    stepped = _step(env, action, len(over))
+    _clear(stepped, over)
+    # Its arrays may be the environment's, which the reset is going to write to.
+    kept = [np.array(leaf) for leaf in stepped.observation]
+    flat, info = _reset(env, over)
+    rows = np.flatnonzero(over)
+    return stepped._replace(
+        observation=kept,
+        rows=rows,
+        rows_observation=[np.asarray(leaf)[rows] for leaf in flat],
+        rows_info=info,
+        unused=len(rows),
+    )
+
+
+STEPS: dict[AutoresetMode, Step] = {
+    AutoresetMode.NEXT_STEP: next_step,
+    AutoresetMode.SAME_STEP: same_step,
+    AutoresetMode.DISABLED: disabled,
+}
+
+
+def _step(env: gymnasium.vector.VectorEnv, action: Any, num_envs: int) -> Stepped:
+    result = env.step(action)
+    columns = batch_validation.step_columns(result, num_envs)
+    flat = _flat(env, result[0])
+    return Stepped(flat, *columns, result[4])
+
+
+def _reset(
+    env: gymnasium.vector.VectorEnv, over: np.ndarray
+) -> tuple[list[Any], dict[str, Any]]:
+    result = env.reset(options={"reset_mask": over.copy()})
+    validation.reset_result(result)
+    return _flat(env, result[0]), result[1]
+
+
+def _flat(env: gymnasium.vector.VectorEnv, observation: Any) -> list[Any]:
+    space = env.single_observation_space
+    return batch_validation.flatten(space, observation, "observation")
+
+
+def _clear(stepped: Stepped, over: np.ndarray) -> None:
+    """What happened in an unused step is nobody's."""
+    stepped.reward[over] = 0.0
+    stepped.terminated[over] = stepped.truncated[over] = False
+
+
+def _final_rows(space: gymnasium.Space, final: Any, rows: np.ndarray) -> list[Any]:
+    """Leaves ``[n, ...]`` of the final observations of some rows."""
+    name = "info['final_obs']"
+    if not (isinstance(final, np.ndarray) and final.dtype == object):
+        flat = batch_validation.flatten(space, final, name)
+        return [np.asarray(leaf)[rows] for leaf in flat]
+    each = [batch_validation.flatten(space, final[row], name) for row in rows]
+    try:
+        return [np.stack(column) for column in zip(*each, strict=True)]
+    except ValueError as error:
+        raise defect(f"{name} has rows of different shapes: {error}") from None

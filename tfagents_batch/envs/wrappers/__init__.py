@@ -1,0 +1,41 @@
+"""Wrappers of single environments, for use in the constructors of a batch.
+
+    from tfagents_batch.envs import wrappers
+
+    def make():
+        env = gymnasium.make("Pendulum-v1")
+        return wrappers.standard_stack(wrappers.ActionRepeat(env, 2))
+
+    env = tfb.make_env(make, num_envs=8)
+
+They run in worker processes, so no TensorFlow. Attributes of inner environments are
+reached by ``get_wrapper_attr``, ``has_wrapper_attr`` and ``set_wrapper_attr``, as with
+any wrapper of Gymnasium. Where Gymnasium has the same thing, use Gymnasium's;
+``docs/concepts/wrappers.md`` says what is ours and why.
+"""
+
+from tfagents_batch.envs.wrappers.cache import CacheSpaces
+from tfagents_batch.envs.wrappers.clip import ClipAction
+from tfagents_batch.envs.wrappers.convert import ConvertTo32Bit
+from tfagents_batch.envs.wrappers.delta import FrameDelta
+from tfagents_batch.envs.wrappers.history import FrameHistory
+from tfagents_batch.envs.wrappers.limit import LimitDuration
+from tfagents_batch.envs.wrappers.random_start import RandomStart
+from tfagents_batch.envs.wrappers.ranges import RangeNormalize
+from tfagents_batch.envs.wrappers.repeat import ActionRepeat
+from tfagents_batch.envs.wrappers.restart import AutoReset
+from tfagents_batch.envs.wrappers.stack import standard_stack
+
+__all__ = [
+    "ActionRepeat",
+    "AutoReset",
+    "CacheSpaces",
+    "ClipAction",
+    "ConvertTo32Bit",
+    "FrameDelta",
+    "FrameHistory",
+    "LimitDuration",
+    "RandomStart",
+    "RangeNormalize",
+    "standard_stack",
+]

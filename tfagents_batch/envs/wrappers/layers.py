@@ -1,0 +1,81 @@
+"""What lies beneath a wrapper, and checks that all wrappers make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch.errors import UserError
+
+
+def walk(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
+    """The environment itself, then layer by layer what it wraps."""
+    layer = env
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "__dict__", {}).get("env")
+
+
+def time_limit(env: gymnasium.Env) -> int | None:
+    """Most steps of an episode, counted as ``env`` counts them; None if unknown.
+
+    The outermost wrapper that knows decides: beneath an ``ActionRepeat`` there may be a
+    limit in other steps. Without one it is what the environment is registered with.
+    """
+    for layer in walk(env):
+        limit = getattr(layer, "__dict__", {}).get("_max_episode_steps")
+        if limit is not None:
+            return int(limit)
+    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    return None if limit is None else int(limit)
+
+
+def count(wrapper: str, name: str, value: Any, least: int = 1) -> int:
+    """``value`` as an int of at least ``least``.
+
+    Raises:
+      UserError: if it is none.
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise UserError(
+            f"{wrapper}: {name} is {value!r}; expected an integer, at least {least}"
+        )
+    return int(value)
+
+
+def box(wrapper: str, field: str, space: gymnasium.Space) -> gs.Box:
+    """``space``, which has to be a Box.
+
+    Raises:
+      UserError: if it is not.
+    """
+    if isinstance(space, gs.Box):
+        return space
+    raise UserError(f"{wrapper}: the {field} space is {space}; expected a Box")
+
+
+def refuse_restarts(wrapper: str, env: gymnasium.Env) -> None:
+    """Refuse an environment that restarts itself inside ``step``.
+
+    A wrapper that keeps something between steps would carry it over into the next
+    episode, because it sees no ``reset``.
+
+    Raises:
+      UserError: naming both wrappers.
+    """
+    for layer in walk(env):
+        name = type(layer).__name__
+        if isinstance(layer, gymnasium.Wrapper) and name in _RESTART:
+            raise UserError(
+                f"{wrapper} cannot wrap {name}, whose restarts it would not see; put "
+                f"{name} outermost, and in a batch leave it out: the batch restarts "
+                "environments itself"
+            )
+
+
+_RESTART = ("AutoReset", "Autoreset")  # ours and Gymnasium's, by name: no import cycle

@@ -1,0 +1,143 @@
+"""Scale observations and actions from their bounds to [-1, 1]."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+from gymnasium.utils import RecordConstructorArgs
+
+from tfagents_batch.errors import UserError
+
+HUGE = 1e30  # bounds from here on mean "none", though they are finite
+_LOG = logging.getLogger("tfagents_batch")
+
+
+class RangeNormalize(gymnasium.Wrapper, RecordConstructorArgs):
+    """Scales observations to [-1, 1] and takes actions from there, both float32.
+
+    observation' = 2 (observation - low) / (high - low) - 1, and 0 where low = high
+    action       = (action' + 1) / 2 (high - low) + low
+
+    Computed in float64 whatever the dtype, so uint8 does not overflow: 200 of [0, 255]
+    becomes 0.5686. What lies outside its bounds is scaled on, not clipped. Actions of
+    an integer Box are rounded. All bounds have to be finite, and below 1e30 in size,
+    which many environments use for "unbounded".
+
+    Args:
+      env: to be scaled.
+      observation: True insists, None scales if all bounds are finite (and says in the
+        log if not), False leaves observations as they are.
+      action: the same for actions.
+
+    Raises:
+      UserError: for True where the space is no Box or has bounds that are not finite.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        observation: bool | None = None,
+        action: bool | None = None,
+    ):
+        RecordConstructorArgs.__init__(self, observation=observation, action=action)
+        gymnasium.Wrapper.__init__(self, env)
+        self._observation = _range(env.observation_space, "observation", observation)
+        self._action = _range(env.action_space, "action", action)
+        if self._observation is not None:
+            self.observation_space = _unit_box(env.observation_space)
+        if self._action is not None:
+            self.action_space = _unit_box(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        observation, info = self.env.reset(seed=seed, options=options)
+        if self._observation is not None:
+            observation = self._observation.to_unit(observation)
+        return observation, info
+
+    def step(self, action: Any):
+        if self._action is not None:
+            action = self._action.from_unit(action)
+        result = self.env.step(action)
+        if self._observation is None:
+            return result
+        return (self._observation.to_unit(result[0]), *result[1:])
+
+
+class _Range:
+    """The map between a Box and [-1, 1]."""
+
+    def __init__(self, space: gs.Box):
+        self._shape = space.shape
+        self._dtype = space.dtype
+        self._low = space.low.astype(np.float64)
+        self._high = space.high.astype(np.float64)
+        self._width = self._high - self._low
+        flat = self._width == 0
+        self._divisor = np.where(flat, 1.0, self._width)
+        self._offset = np.where(flat, 0.0, 1.0)
+
+    def to_unit(self, value: Any) -> np.ndarray:
+        value = np.asarray(value)
+        if value.shape != self._shape:
+            raise _wrong_shape("the observation", value, self._shape)
+        value = value.astype(np.float64)
+        unit = 2.0 * (value - self._low) / self._divisor - self._offset
+        return np.asarray(unit, np.float32)
+
+    def from_unit(self, unit: Any) -> np.ndarray:
+        unit = np.asarray(unit)
+        if unit.shape != self._shape:
+            raise _wrong_shape("the action", unit, self._shape)
+        unit = unit.astype(np.float64)
+        value = (unit + 1.0) / 2.0 * self._width + self._low
+        # Rounding may pass a bound by a digit, which environments refuse.
+        bounded = np.minimum(np.maximum(value, self._low), self._high)
+        inside = np.abs(unit) <= 1.0
+        value = bounded if inside.all() else np.where(inside, bounded, value)
+        if self._dtype.kind != "f":
+            value = np.rint(value)
+        return np.asarray(value, self._dtype)
+
+
+def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | None:
+    """The map, or None if there is none to be; see ``RangeNormalize``."""
+    if wanted is False:
+        return None
+    if wanted is not True and wanted is not None:
+        raise UserError(
+            f"RangeNormalize: {field} is {wanted!r}; expected True, False or None"
+        )
+    why = _unsuited(space)
+    if why is None:
+        return _Range(space)
+    if wanted is True:
+        raise UserError(
+            f"RangeNormalize: {field}=True, but its space, {space}, {why}; give it "
+            f"finite bounds, or use {field}=None to scale only what has them"
+        )
+    _LOG.info("RangeNormalize leaves %ss as they are: %s %s", field, space, why)
+    return None
+
+
+def _unsuited(space: gymnasium.Space) -> str | None:
+    if not isinstance(space, gs.Box):
+        return "is no Box"
+    bounds = np.stack([space.low, space.high]).astype(np.float64)
+    if not (np.abs(bounds) < HUGE).all():
+        return "has bounds that are not finite"
+    return None
+
+
+def _unit_box(space: gs.Box) -> gs.Box:
+    return gs.Box(-1.0, 1.0, space.shape, np.float32)
+
+
+def _wrong_shape(what: str, value: np.ndarray, shape: tuple[int, ...]) -> ValueError:
+    return ValueError(
+        f"RangeNormalize: {what} has shape {list(value.shape)}; the space says "
+        f"{list(shape)}"
+    )

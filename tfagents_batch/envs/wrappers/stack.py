@@ -1,0 +1,65 @@
+"""The standard stack of wrappers, one for training, evaluation and video."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch.envs.wrappers.cache import CacheSpaces
+from tfagents_batch.envs.wrappers.clip import ClipAction
+from tfagents_batch.envs.wrappers.convert import RAISE, ConvertTo32Bit
+from tfagents_batch.envs.wrappers.limit import LimitDuration
+from tfagents_batch.envs.wrappers.ranges import RangeNormalize
+
+
+def standard_stack(
+    env: gymnasium.Env,
+    *,
+    max_episode_steps: int | None = None,
+    normalize_ranges: bool = True,
+    finite_check: str = RAISE,
+) -> gymnasium.Env:
+    """Wrap an environment as BatchPPO does, from the inside out.
+
+    1. ``LimitDuration``, if ``max_episode_steps`` is given
+    2. ``RangeNormalize``, if ``normalize_ranges``: whatever is a Box with finite bounds
+    3. ``ClipAction``, if actions are a Box of floats by now
+    4. ``ConvertTo32Bit``
+    5. ``CacheSpaces``
+
+    Images (uint8 of rank 2 or more) stay uint8: networks scale them, and they are four
+    times smaller on their way there. Call it in a constructor, the same one for
+    training and evaluation::
+
+        def make():
+            return standard_stack(gymnasium.make("Pendulum-v1"))
+
+        env = tfb.make_env(make, num_envs=8)
+
+    Args:
+      env: of any supported spaces; Discrete and nested actions pass unchanged.
+      max_episode_steps: truncates episodes, None leaves them as long as they are.
+      normalize_ranges: scale to [-1, 1].
+      finite_check: of ``ConvertTo32Bit``: "raise" or "off".
+
+    Returns:
+      The wrapped environment.
+
+    Raises:
+      UserError: for arguments or spaces that cannot be used.
+    """
+    if max_episode_steps is not None:
+        env = LimitDuration(env, max_episode_steps)
+    if normalize_ranges:
+        image = _is_image(env.observation_space)
+        env = RangeNormalize(env, observation=False if image else None)
+    space = env.action_space
+    if isinstance(space, gs.Box) and space.dtype.kind == "f":
+        env = ClipAction(env)
+    return CacheSpaces(ConvertTo32Bit(env, finite_check))
+
+
+def _is_image(space: gymnasium.Space) -> bool:
+    box = isinstance(space, gs.Box)
+    return box and space.dtype == np.uint8 and len(space.shape) >= 2
