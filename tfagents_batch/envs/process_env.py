@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import arguments, interrupts, routes
-from tfagents_batch.envs.batch import SEED_MASK, Batch, stale
+from tfagents_batch.envs import arguments, host_calls, routes
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.pool import Pool
 from tfagents_batch.errors import UserError
@@ -26,7 +23,9 @@ class ProcessEnv:
     ``step`` never abort a program: after a fault all rows come back invalid, ``ok``
     is false, and the exception is raised by the next of: the end of an eager call,
     ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
-    ``tf.function`` has to be followed by ``check``.
+    ``tf.function`` has to be followed by ``check``. With ``on_fault="restart"`` only
+    the rows of an environment that fails come back invalid, and another one takes its
+    place.
 
     On the native route the ops are custom calls, which run in eager code, in graphs
     and under ``jit_compile=True``, where a whole rollout is one program. On the
@@ -49,12 +48,14 @@ class ProcessEnv:
         native one where it can be had. Environments in this process are portable.
         ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
       options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
-        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``finite_check``,
-        ``info_keys``, ``worker_variables``.
+        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
+        ``restart_period_seconds``, ``groups``, ``finite_check``, ``info_keys``,
+        ``worker_variables``.
 
     Attributes:
       spec: EnvSpec.
       num_workers: processes in use.
+      num_groups: of environments that ``send`` and ``receive`` step.
       route: "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: on the native route.
 
@@ -72,7 +73,8 @@ class ProcessEnv:
         **options: Any,
     ):
         constructors = list(constructors)
-        num_workers = arguments.worker_count(num_workers, len(constructors))
+        sizes = len(constructors), options.get("groups", 1)
+        num_workers = arguments.worker_count(num_workers, *sizes)
         library, reason = routes.choose(route, num_workers)
         pool = Pool(constructors, num_workers, library=library, **options)
         self._pool = pool
@@ -82,6 +84,7 @@ class ProcessEnv:
         wanted = num_workers > 0 and route != routes.PORTABLE
         routes.tell(pool.num_envs, pool.num_workers, self._reason, wanted)
         self.num_workers = pool.num_workers
+        self.num_groups = pool.num_groups
         self.spec = EnvSpec(
             pool.num_envs,
             pool.observation_space,
@@ -89,13 +92,16 @@ class ProcessEnv:
             dict(pool.info),
             pool.max_episode_steps,
         )
-        self._token = 0
         self._actions = spaces.leaves(pool.action_space)
-        self._outputs = _outputs(self.spec)
+        self._group_rows = pool.num_envs // pool.num_groups
+        self._outputs = host_calls.outputs(self.spec)
         self._native = None
         if self.compilable:
             count = len(spaces.leaves(pool.observation_space))
             self._native = op.Calls(pool.handle, self._outputs, count)
+        token = (lambda: pool.token) if self.compilable else None
+        reason = f"it is on the portable route, because {self._reason}"
+        self._host = host_calls.HostCalls(pool, self._outputs, reason, token)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment. Row i depends on ``(seed, i)`` only.
@@ -106,18 +112,10 @@ class ProcessEnv:
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
         """
-        if isinstance(seed, (int, np.integer)):
-            seed = int(seed) & SEED_MASK
-            seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
-        seed = tf.convert_to_tensor(seed)
-        if not (seed.dtype.is_integer and seed.shape.is_compatible_with([])):
-            raise UserError(
-                f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
-            )
-        seed = _scalar(seed)
+        seed = host_calls.seed_tensor(seed)
         if self._native is not None:
             return self._run(self._native.init, tf.cast(seed, tf.int64))
-        return self._run(self._host, self._host_init, [seed])
+        return self._run(self._host.init, seed)
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row that was last ignores its action and restarts.
@@ -133,10 +131,10 @@ class ProcessEnv:
         Raises:
           UserError: if an action has the wrong structure, shape or dtype.
         """
-        inputs = [state, *self._flat_actions(action)]
+        inputs = [state, *host_calls.flat_actions(self.spec, action)]
         if self._native is not None:
-            inputs[0] = _scalar(tf.convert_to_tensor(state, tf.int32))
-            if self._in_xla():  # where shapes are known when it is compiled
+            inputs[0] = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
+            if host_calls.in_xla():  # where shapes are known when it is compiled
                 inputs[1:] = [
                     tf.ensure_shape(x, [self.spec.num_envs, *leaf.shape])
                     for x, leaf in zip(inputs[1:], self._actions, strict=True)
@@ -144,14 +142,81 @@ class ProcessEnv:
             if all(x.shape.is_fully_defined() for x in inputs):
                 return self._run(self._native.step, inputs)
         # A shape that is unknown until the graph runs is checked by Python.
-        return self._run(self._host, self._host_step, inputs)
+        return self._run(self._host.step, inputs)
+
+    def send(
+        self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
+    ) -> tf.Tensor:
+        """Have some groups of environments do a step, without waiting for it.
+
+        Row r belongs to group ``r // (B / num_groups)``. While one group is at work,
+        another one can be received and acted for: double buffering. After ``init``
+        every group is free.
+
+        Args:
+          state: token of the previous call.
+          action: as of ``step``, of the rows of the groups, group after group.
+          groups: number of a group, or int32 ``[k]`` of distinct ones that are free.
+
+        Returns:
+          int32 token.
+        """
+        groups = _groups(groups)
+        rows = len(groups) * self._group_rows
+        flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
+        inputs = [state, groups, *flat]
+        if self._native is not None:
+            state = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
+            leaves = zip(flat, self._actions, strict=True)
+            shaped = [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
+            inputs = [state, groups, *shaped]
+        call = self._host.send if self._native is None else self._native.send
+        return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
+
+    def receive(
+        self,
+        state: tf.Tensor,
+        groups: int | Sequence[int] | tf.Tensor | None = None,
+        count: int = 1,
+    ) -> tuple[tf.Tensor, tf.Tensor, TimeStep]:
+        """Wait for groups that were sent actions.
+
+        Args:
+          state: token of the previous call.
+          groups: as of ``send``; None for whichever are ready first. Which these are
+            depends on time, so runs then differ from each other.
+          count: without groups: how many.
+
+        Returns:
+          int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
+          ...]``: their rows, group after group.
+        """
+        inputs = [tf.convert_to_tensor(state, tf.int32)]
+        if groups is not None:
+            inputs.append(_groups(groups))
+            count = len(inputs[1])
+        if not 1 <= count <= self.num_groups:
+            raise UserError(
+                f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
+                "which is what groups= of the environment says"
+            )
+        spec = self.spec._replace(num_envs=count * self._group_rows)
+        outputs = host_calls.outputs(spec)
+        outputs.insert(1, tf.TensorSpec([count], tf.int32))
+        if self._native is not None:
+            inputs[0] = host_calls.scalar(inputs[0])
+            call, last = self._native.receive, outputs
+        else:
+            call, last = self._host.receive, count
+        found = host_calls.checked(self._pool, outputs, call, inputs, last)
+        return found[0], found[1], host_calls.timestep(spec, found[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
-        if self._native is not None:
-            return self._native.ok(_scalar(tf.convert_to_tensor(state, tf.int32)))
-        result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [state], tf.bool)
-        return tf.ensure_shape(result, [])
+        if self._native is None:
+            return self._host.ok(state)
+        state = tf.convert_to_tensor(state, tf.int32)
+        return self._native.ok(host_calls.scalar(state))
 
     def check(self) -> None:
         """Raise what went wrong since the last check; the workers are closed then.
@@ -174,6 +239,10 @@ class ProcessEnv:
         """Counters since the last call: ``env/*`` and ``time/*``."""
         return self._pool.metrics()
 
+    def events(self) -> list[dict[str, Any]]:
+        """Environments that were replaced since the last call, see ``Pool.events``."""
+        return self._pool.events()
+
     def __enter__(self) -> ProcessEnv:
         return self
 
@@ -184,97 +253,23 @@ class ProcessEnv:
             raise fault
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        """Call, raise what went wrong if that is possible now, and nest the outputs."""
-        if tf.executing_eagerly():
-            with interrupts.guard():
-                flat = call(*inputs)
-            self._pool.check()
-        else:
-            flat = call(*inputs)
-        for tensor, spec in zip(flat, self._outputs, strict=True):
-            tensor.set_shape(spec.shape)
-        token, *flat = flat
-        count = len(flat) - 4 - len(self.spec.info)
-        observation = spaces.pack(self.spec.observation_space, flat[:count])
-        info = dict(zip(self.spec.info, flat[count + 4 :], strict=True))
-        return token, TimeStep(observation, *flat[count : count + 4], info)
-
-    def _host(self, function: Callable, inputs: list) -> list[tf.Tensor]:
-        """A host function as an op."""
-        if self._in_xla():
-            raise UserError(
-                "this environment cannot be stepped under jit_compile=True: it is on "
-                f"the portable route, because {self._reason}; compile the update only, "
-                "and step the environment in a tf.function without jit_compile"
-            )
-        dtypes = [spec.dtype for spec in self._outputs]
-        return tf.numpy_function(function, inputs, dtypes)
-
-    @staticmethod
-    def _in_xla() -> bool:
-        return not tf.executing_eagerly() and bool(
-            GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-        )
-
-    def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
-        return self._answer(self._pool.reset(int(seed)))
-
-    def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
-        last = self._last_token()
-        if int(token) != last:
-            return self._answer(self._pool.fail(stale(int(token), last)))
-        return self._answer(self._pool.step(action))
-
-    def _last_token(self) -> int:
-        return self._token if self._native is None else self._pool.token
-
-    def _answer(self, batch: Batch) -> list[np.ndarray]:
-        self._token = (self._token + 1) % 2**31
-        return [np.int32(self._last_token()), *batch.flat()]
-
-    def _flat_actions(self, action: Nest) -> list[tf.Tensor]:
-        space = self.spec.action_space
-        try:
-            flat = spaces.flatten(space, action)
-        except (KeyError, IndexError, TypeError) as error:
-            raise UserError(
-                f"the action is not nested as its space {space} is "
-                f"({type(error).__name__}: {error})"
-            ) from None
-        pairs = zip(flat, self._actions, strict=True)
-        return [_action_tensor(x, leaf, self.spec.num_envs) for x, leaf in pairs]
+        return host_calls.run(self._pool, self.spec, self._outputs, call, *inputs)
 
 
-def _scalar(x: tf.Tensor) -> tf.Tensor:
-    return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
-
-
-def _outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
-    batch = [spec.num_envs]
-    observation = spaces.leaves(spec.observation_space)
-    columns = ["float32", "bool", "bool", "bool", *spec.info.values()]
-    return [
-        tf.TensorSpec([], tf.int32),
-        *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
-        *(tf.TensorSpec(batch, dtype) for dtype in columns),
-    ]
-
-
-def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
-    """One leaf, checked as far as can be told before the program runs."""
-    dtype = tf.as_dtype(leaf.dtype)
-    continuous = isinstance(leaf.space, gymnasium.spaces.Box) and dtype.is_floating
-    if not tf.is_tensor(value):
-        value = np.asarray(value)
-    tensor = tf.convert_to_tensor(value)
-    name = "action" + "".join(f"[{key!r}]" for key in leaf.path)
-    if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
-        wanted = leaf.dtype if continuous else "integers"
-        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")
-    shape = [num_envs, *leaf.shape]
-    if not tensor.shape.is_compatible_with(shape):
+def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
+    """int32 ``[k]``"""
+    tensor = tf.convert_to_tensor(groups)
+    if not tensor.dtype.is_integer or tensor.shape.rank not in (0, 1):
         raise UserError(
-            f"{name} has shape {tensor.shape.as_list()}; expected {shape}, one row per "
-            "environment"
+            f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
+            "group, or a vector of them whose length is known"
         )
-    return tf.cast(tensor, dtype) if continuous else tensor
+    tensor = tf.cast(tensor, tf.int32)
+    if tensor.shape.rank == 0:
+        return tensor[tf.newaxis]
+    if tensor.shape[0] is None:
+        raise UserError(
+            "the number of groups is not known when the function is traced; give the "
+            "tensor a static shape, tf.ensure_shape(groups, [k])"
+        )
+    return tensor
