@@ -29,7 +29,7 @@ from tfagents_batch.training.loop import Loop
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
     *("steps", "eval_every", "eval_episodes", "log_every", "checkpoint_every"),
-    *("num_workers", "compile", "device"),
+    *("num_workers", "compile", "device", "on_fault"),
 )
 
 
@@ -264,7 +264,15 @@ def _run(
                 return False
             return True
 
-        loop = Loop(experiment, interrupts, logger.write, save, console.update, state)
+        def tell(event: dict, step: int) -> None:
+            logger.event("env_restart", step, **event)
+            console.message(
+                f"warning: {event['cause']}; replaced after {event['seconds']:.1f} s, "
+                f"{event['lost_steps']} steps lost"
+            )
+
+        write, progress = logger.write, console.update
+        loop = Loop(experiment, interrupts, write, save, progress, tell, state)
         try:
             finished = loop.run()
         except (EnvError, TrainingError, UserError, SaveError) as error:

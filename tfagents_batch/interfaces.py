@@ -71,6 +71,9 @@ class ManagedEnv(Env, Protocol):
     def close(self) -> None:
         """Free everything; whoever made the environment calls it, maybe twice."""
 
+    def events(self) -> list[dict]:
+        """What happened since the last call: environments that were replaced."""
+
     def metrics(self) -> dict[str, float]:
         """Counters of the interval since the last call, ``{"group/name": number}``."""
 

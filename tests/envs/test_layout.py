@@ -63,7 +63,7 @@ def test_wide_leaves_are_narrowed_and_rows_come_first():
 
 def test_views_of_rows_share_the_memory():
     memory = bytearray(plan().size)
-    part = layout.views(plan(), memory).rows(1, 3)
+    part = layout.views(plan(), memory).of(0, 1, 3)
     part.reward[:] = [4, 5]
     part.info["x"][0] = 7
     whole = layout.views(plan(), memory)

@@ -19,7 +19,10 @@ def make(envs, info=None, first_row=0, **options):
         1,
     )
     memory = bytearray(plan.size)
-    arrays, words = layout.views(plan, memory), layout.control(memory, 0)
+    arrays, words = (
+        layout.views(plan, memory).of(0, 0, len(envs)),
+        layout.control(memory, 0),
+    )
     return stepper.Stepper(envs, arrays, words, first_row, **options), arrays
 
 

@@ -50,7 +50,7 @@ class Asked:
 
 class Records:
     def __init__(self):
-        self.lines, self.saved, self.progress = [], [], []
+        self.lines, self.saved, self.progress, self.events = [], [], [], []
 
     def write(self, metrics, step):
         self.lines.append((step, metrics))
@@ -67,6 +67,7 @@ class Records:
                 self.write,
                 self.save,
                 lambda step, latest: self.progress.append(step),
+                lambda event, step: self.events.append((step, event)),
                 state,
             )
             self.finished = loop.run()
@@ -169,6 +170,7 @@ def test_a_resumed_loop_goes_on_with_step_and_clocks():
             second.write,
             second.save,
             lambda step, latest: second.progress.append(step),
+            lambda event, step: second.events.append((step, event)),
             state,
         )
         assert loop.step == step

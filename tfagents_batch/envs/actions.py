@@ -65,13 +65,19 @@ class ActionWriter:
             for leaf, x in zip(spaces.leaves(space), arrays, strict=True)
         ]
 
-    def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
+    def write(
+        self,
+        flat: Sequence[np.ndarray],
+        ignored: np.ndarray,
+        rows: slice = slice(None),
+    ) -> None:
         """Check and write.
 
         Args:
-          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
-          ignored: bool ``[B]``, rows whose action has no effect; they are checked
+          flat: leaves ``[n, ...]`` in the order of ``spaces.leaves``.
+          ignored: bool ``[n]``, rows whose action has no effect; they are checked
             but not counted as clipped.
+          rows: where the n rows lie in the arrays.
 
         Raises:
           InvalidAction: for NaN, values out of range, and wrong shapes.
@@ -79,12 +85,16 @@ class ActionWriter:
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
         for write, value in zip(self._write, flat, strict=True):
-            clipped, total = write(value, ignored)
+            clipped, total = write(value, ignored, rows)
             self.clipped += clipped
             self.total += total
 
-    def check_kinds(self, flat: Sequence[np.ndarray]) -> None:
+    def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
         """Check the number, shapes and kinds of dtypes of leaves, not their values.
+
+        Args:
+          flat: leaves.
+          rows: how many each must have.
 
         Raises:
           InvalidAction: for the first that is wrong.
@@ -92,7 +102,7 @@ class ActionWriter:
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
         for write, value in zip(self._write, flat, strict=True):
-            write.check_kind(value)
+            write.check_kind(value, rows)
 
     def bounds(self) -> list[LeafBounds]:
         """What each leaf takes."""
@@ -129,23 +139,25 @@ class _BoxWriter:
         )
         self._width = int(np.prod(leaf.shape, dtype=np.int64))
 
-    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
-        array = self._array
-        self.check_kind(value)
+    def __call__(
+        self, value: np.ndarray, ignored: np.ndarray, rows: slice
+    ) -> tuple[int, int]:
+        array = self._array[rows]
+        self.check_kind(value, len(array))
         live = len(array) - int(np.count_nonzero(ignored))
         if not self._clips:
             array[...] = value
-            self._check_finite()
+            self._check_finite(rows)
             return 0, live * self._width
         np.clip(value, self._low, self._high, out=array, casting="unsafe")
         if self._is_float:
-            self._check_finite()
+            self._check_finite(rows)
         changed = array != value
         clipped = int(np.count_nonzero(changed[~ignored])) if changed.any() else 0
         return clipped, live * self._width
 
-    def check_kind(self, value: np.ndarray) -> None:
-        _check_shape(value, self._array, self._name)
+    def check_kind(self, value: np.ndarray, rows: int) -> None:
+        _check_shape(value, (rows, *self._array.shape[1:]), self._name)
         if value.dtype.kind not in ("f" if self._is_float else "iu"):
             raise InvalidAction(
                 f"{self._name} is {value.dtype}; expected {self._array.dtype}"
@@ -161,10 +173,10 @@ class _BoxWriter:
         value = self._array[row].tolist()
         return _invalid(self._name, row, value, "expected finite numbers")
 
-    def _check_finite(self) -> None:
-        finite = np.isfinite(self._array)
+    def _check_finite(self, rows: slice) -> None:
+        finite = np.isfinite(self._array[rows])
         if not finite.all():
-            raise self.refusal(_first_row(~finite))
+            raise self.refusal((rows.start or 0) + _first_row(~finite))
 
 
 class _RangeWriter:
@@ -184,17 +196,20 @@ class _RangeWriter:
             self._low = int(space.start)
             self._high = self._low + int(space.n) - 1
 
-    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
-        self.check_kind(value)
+    def __call__(
+        self, value: np.ndarray, ignored: np.ndarray, rows: slice
+    ) -> tuple[int, int]:
+        array = self._array[rows]
+        self.check_kind(value, len(array))
         wrong = (value < self._low) | (value > self._high)
         if wrong.any():
             row = _first_row(wrong)
-            raise self.refusal(row, value[row])
-        self._array[...] = value
+            raise self.refusal((rows.start or 0) + row, value[row])
+        array[...] = value
         return 0, 0
 
-    def check_kind(self, value: np.ndarray) -> None:
-        _check_shape(value, self._array, self._name)
+    def check_kind(self, value: np.ndarray, rows: int) -> None:
+        _check_shape(value, (rows, *self._array.shape[1:]), self._name)
         if value.dtype.kind not in "iub":
             raise InvalidAction(f"{self._name} is {value.dtype}; expected integers")
 
@@ -267,11 +282,11 @@ def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
     return np.where(narrow > bound, np.nextafter(narrow, dtype.type(-np.inf)), narrow)
 
 
-def _check_shape(value: np.ndarray, array: np.ndarray, name: str) -> None:
-    if value.shape != array.shape:
+def _check_shape(value: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    if value.shape != shape:
         raise InvalidAction(
-            f"{name} has shape {list(value.shape)}; expected {list(array.shape)}, one "
-            "row per environment"
+            f"{name} has shape {list(value.shape)}; expected {list(shape)}, one row "
+            "per environment"
         )
 
 

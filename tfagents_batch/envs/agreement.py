@@ -15,13 +15,21 @@ def same_spaces(facts: Sequence[dict]) -> None:
       facts: per environment, its spaces as JSON; see ``stepper.inspect``.
     """
     for index, fact in enumerate(facts):
-        for kind in ("observation_space", "action_space"):
-            found = _difference(facts[0][kind], fact[kind], kind)
-            if found:
-                raise UserError(
-                    f"env {index} and env 0 disagree: {found}; all environments "
-                    "of a batch need equal spaces"
-                )
+        found = difference(facts[0], fact)
+        if found:
+            raise UserError(
+                f"env {index} and env 0 disagree: {found}; all environments "
+                "of a batch need equal spaces"
+            )
+
+
+def difference(ours: dict, theirs: dict) -> str | None:
+    """The first difference between the spaces of two environments, as text."""
+    for kind in ("observation_space", "action_space"):
+        found = _difference(ours[kind], theirs[kind], kind)
+        if found:
+            return found
+    return None
 
 
 def _difference(ours: Any, theirs: Any, path: str) -> str | None:

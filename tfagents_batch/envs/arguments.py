@@ -15,11 +15,13 @@ from tfagents_batch.errors import UserError
 INFO_DTYPES = ("float32", "int32", "bool")
 
 
-def worker_count(num_workers: int | None, num_envs: int) -> int:
+def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int:
+    """Checked, or chosen: one per core, a multiple of ``groups``."""
     if num_envs == 0:
         raise UserError("no constructors were given; expected one per environment")
     if num_workers is None:
-        return min(os.cpu_count() or 1, num_envs) if has_workers() else 0
+        most = min(cores(), num_envs)
+        return max(most // groups, 1) * groups if has_workers() else 0
     if isinstance(num_workers, bool) or not isinstance(num_workers, (int, np.integer)):
         raise UserError(f"num_workers is {num_workers!r}; expected a number or None")
     if not 0 <= num_workers <= num_envs:
@@ -35,8 +37,26 @@ def worker_count(num_workers: int | None, num_envs: int) -> int:
     return int(num_workers)
 
 
+def groups(groups: int, num_envs: int, num_workers: int) -> int:
+    if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)):
+        raise UserError(f"groups is {groups!r}; expected a number")
+    if groups < 1 or num_envs % groups or num_workers % groups:
+        raise UserError(
+            f"groups is {groups}, of {num_envs} environments in {num_workers} workers; "
+            "expected a divisor of both numbers"
+        )
+    return int(groups)
+
+
 def has_workers() -> bool:
     return sys.platform == "linux"
+
+
+def cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def info_columns(info_keys: Mapping[str, str] | None) -> dict[str, str]:
@@ -56,6 +76,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
         wanted = " or ".join(repr(choice) for choice in allowed)
         raise UserError(f"{name} is {value!r}; expected {wanted}")
+
+
+def at_least(name: str, value: Any, least: float) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not value >= least:
+        raise UserError(f"{name} is {value!r}; expected a number, at least {least:g}")
 
 
 def callables(constructors: Sequence[Any]) -> None:

@@ -15,8 +15,8 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tfagents_batch.envs import launcher, layout, postmortem, protocol
 from tfagents_batch.envs.failures import Failure
@@ -31,29 +31,48 @@ _SEND_SECONDS = 30.0  # where the phase has no deadline
 _CLOSE_SECONDS = (0.9, 0.4)  # until SIGTERM, until SIGKILL
 
 
+class Flight(NamedTuple):
+    """A command that a worker has not yet answered.
+
+    Attributes:
+      code: of ``protocol``.
+      sequence: its number.
+      deadline: on the monotonic clock, in seconds.
+      context: what is known of a row, for the failures of dead workers.
+    """
+
+    code: int
+    sequence: int
+    deadline: float
+    context: Context
+
+
 class ProcessCrew:
     """Workers that own contiguous rows.
 
     Args:
       constructors: one per environment.
       num_workers: processes, at most one per environment.
+      num_groups: of workers and of environments, both divisible by it.
       variables: environment variables of the workers that override ours.
 
     Attributes:
       stale: replies with another number than expected; they are dropped.
+      workers: the processes, by index.
     """
 
     def __init__(
         self,
         constructors: Sequence[Callable[[], Any]],
         num_workers: int,
+        num_groups: int,
         variables: Mapping[str, str],
     ):
         self.stale = 0
         self._owner = os.getpid()
         self._constructors = constructors
         self._variables = variables
-        blocks = split(len(constructors), num_workers)
+        blocks = split(len(constructors), num_workers, num_groups)
         self.workers = [Worker(index, rows) for index, rows in enumerate(blocks)]
         self._words: list[Any] = []
         self._sequence = 0
@@ -61,6 +80,9 @@ class ProcessCrew:
         self._closing = threading.Lock()
         self._closed = False
         self._busy = threading.Lock()  # held while descriptors are in use
+        self._flights: dict[int, Flight] = {}  # by worker
+        self._results: dict[int, Outcome] = {}  # by worker, where there is one to tell
+        self._failed = False  # a fault was found: nobody is waited for much longer
         self._reported: set[int] = set()  # workers whose end is no news
         self._gone: set[int] = set()
         self._poll = select.poll()
@@ -68,6 +90,7 @@ class ProcessCrew:
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._stop, select.POLLIN)
         self._hub: Any = None
+        self._nurse: Any = None
         self._supervisor = Supervisor()
 
     def construct(self, seconds: float | None) -> Outcome:
@@ -81,49 +104,33 @@ class ProcessCrew:
         """
         self._supervisor.call(self._start)
         for worker in self.workers:
-            self._register(worker)
-        payload = {
-            "path": launcher.search_path(),
-            "pythonpath": os.environ.get("PYTHONPATH"),
-        }
+            self.register(worker)
         pickles = []
         try:
             for worker in self.workers:
-                rows = slice(worker.rows.start, worker.rows.stop)
-                part = self._constructors[rows]
+                part = self.constructors(worker)
                 pickles.append(launcher.pickled(part, worker.rows.start))
-            payloads = [payload] * len(self.workers)
+            payloads = [construct_payload()] * len(self.workers)
             limits = [seconds] * len(self.workers)
             return self.command(protocol.CONSTRUCT, payloads, limits, pickles)
         finally:
             for descriptor in pickles:
                 os.close(descriptor)
 
+    def constructors(self, worker: Worker) -> Sequence[Callable[[], Any]]:
+        """Of a worker's environments."""
+        return self._constructors[worker.rows.start : worker.rows.stop]
+
     def attach(
-        self,
-        plan: layout.Layout,
-        memory: Any,
-        descriptor: int,
-        finite_check: str,
-        native: bool | None = None,
+        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
     ) -> Outcome:
         """Give the workers the shared memory.
 
         Args:
-          native: not None if a hub will drive them; then whether they should poll a
-            little before they sleep.
+          options: of ``attach_payload``.
         """
         self._words = [layout.control(memory, w.index) for w in self.workers]
-        payloads = [
-            {
-                "layout": plan.to_json(),
-                "worker": w.index,
-                "finite_check": finite_check,
-                "native": native is not None,
-                "spin": bool(native),
-            }
-            for w in self.workers
-        ]
+        payloads = [attach_payload(plan, w, **options) for w in self.workers]
         count = len(self.workers)
         limits, descriptors = [_SEND_SECONDS] * count, [descriptor] * count
         return self.command(protocol.ATTACH, payloads, limits, descriptors)
@@ -131,12 +138,34 @@ class ProcessCrew:
     def drive(self, hub: Any) -> None:
         """Leave commands to a native hub from now on."""
         self._hub = hub
-        self._supervisor.call(self._watch_ends)
+        if self._nurse is None:
+            self._supervisor.call(self._watch_ends)
+        else:
+            self._nurse.drive(hub)
+        self._supervisor.call(self._supervisor.watch_interrupts)
+
+    def heal(self, nurse: Any) -> None:
+        """Have workers that are lost replaced from now on, by a ``Nurse``."""
+        self._nurse = nurse
+
+    @property
+    def size(self) -> int:
+        """How many take commands."""
+        return len(self.workers)
 
     @property
     def sequence(self) -> int:
         """Number of the last command."""
         return self._sequence
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self._supervisor
+
+    @property
+    def stop_descriptor(self) -> int:
+        """Readable once the crew was stopped."""
+        return self._stop
 
     def command(
         self,
@@ -155,68 +184,109 @@ class ProcessCrew:
           descriptors: one per worker, to be sent along.
           context: what is known of a row, for the failures of dead workers.
         """
-        with self._busy:
-            try:
-                return self._command(code, payloads, limits, descriptors, context)
-            except BaseException:
-                # For example Ctrl-C: a reply is outstanding, so nothing after this
-                # could be trusted.
-                self.stop()
-                raise
-            finally:
-                if self._closed:
-                    self._close_descriptors()
+        everyone = range(len(self.workers))
+        with self._in_use():
+            self._begin(everyone, code, payloads, limits, descriptors, context)
+            self._wait(lambda: not self._flights)
+            return self._collect(everyone)
+
+    def begin(
+        self,
+        workers: Sequence[int],
+        code: int,
+        limits: Sequence[float | None],
+        context: Context,
+    ) -> None:
+        """Have some workers do something; the rest as in ``command``.
+
+        Args:
+          workers: indices; they have nothing to do yet.
+        """
+        with self._in_use():
+            self._begin(workers, code, None, limits, None, context)
+
+    def finish(
+        self, groups: Sequence[Sequence[int]], count: int
+    ) -> list[tuple[int, Outcome]]:
+        """Wait for some of several groups of workers.
+
+        Args:
+          groups: indices of the workers of each.
+          count: groups to wait for.
+
+        Returns:
+          ``count`` pairs of position in ``groups`` and outcome, those that were ready
+          first; after a stop, the first ones.
+        """
+
+        def ready():
+            busy = self._flights.keys()
+            return [i for i, group in enumerate(groups) if busy.isdisjoint(group)]
+
+        with self._in_use():
+            self._wait(lambda: len(ready()) >= count)
+            found = sorted(range(len(groups)), key=lambda i: i not in ready())
+            return [(i, self._collect(groups[i])) for i in sorted(found[:count])]
 
     def idle_crashes(self, context: Context) -> list[Fault]:
         """Workers that ended although nobody told them to."""
         if self._stopping or not self._busy.acquire(blocking=False):
             return []
         try:
-            return [
-                self._crash(worker, None, context)
-                for worker in self.workers
-                if not worker.alive()
-            ]
+            ended = [worker for worker in self.workers if not worker.alive()]
+            if self._nurse is not None:
+                for worker in ended:
+                    self._lose(worker, postmortem.dead, None, context)
+                return []
+            return [self._crash(worker, None, context) for worker in ended]
         finally:
             self._busy.release()
 
     def explain(
-        self, code: int, sequence: int, states: Sequence[int], context: Context
+        self,
+        code: int,
+        sequences: Sequence[int],
+        states: Sequence[int],
+        context: Context,
     ) -> Outcome:
         """Find out what made a command fail that a hub has sent.
 
         Args:
-          code, sequence: of the command.
+          code: of the command.
+          sequences: its number, by worker.
           states: of the workers, see ``native.hub``.
           context: what is known of a row.
         """
         from tfagents_batch.envs.native import hub as hubs
 
-        outcome = Outcome()
         patience = time.monotonic() + _FRAME_SECONDS
-        with self._busy:
-            told = (hubs.FAILED, hubs.DEAD)
-            waiting = {i: patience for i, state in enumerate(states) if state in told}
-            late = {i: 0.0 for i, state in enumerate(states) if state == hubs.LATE}
-            self._wait(waiting, code, sequence, outcome, context, heed_stop=False)
-            if late:
-                self._expire(late, protocol.NAMES[code], outcome, context)
-        return outcome
+        everyone = range(len(self.workers))
+        with self._in_use():
+            for index, state in enumerate(states):
+                if state in (hubs.FAILED, hubs.DEAD, hubs.LATE):
+                    deadline = 0.0 if state == hubs.LATE else patience
+                    flight = Flight(code, sequences[index], deadline, context)
+                    self._flights[index] = flight
+            self._wait(lambda: not self._flights, heed_stop=False)
+            return self._collect(everyone)
 
     def listen(self, context: Context) -> list[Fault]:
         """Read what workers said unasked, and look whether they live."""
-        if self._stopping or not self._busy.acquire(blocking=False):
+        if self._stopping or self._nurse is not None:
+            return []
+        if not self._busy.acquire(blocking=False):
             return []
         try:
-            outcome = Outcome()
+            faults = []
             while ready := self._poll.poll(0):
-                dead = self._read(ready, {}, 0, None, outcome, context)
-                for worker in dead:
+                for worker in self._read(ready):
                     self._forget(worker)
-                    outcome.faults.append(self._crash(worker, None, context))
+                    faults.append(self._crash(worker, None, context))
                 if self._stopping:
                     break
-            return outcome.faults
+            for result in self._results.values():  # of who is not understood
+                faults += result.faults
+            return faults
         finally:
             self._busy.release()
 
@@ -244,6 +314,8 @@ class ProcessCrew:
         if os.getpid() != self._owner:
             return  # a forked copy of the learner: the workers are not ours
         self.stop()
+        if self._nurse is not None:
+            self._nurse.close()
         started = [worker for worker in self.workers if worker.pidfd >= 0]
         frame = protocol.pack(protocol.CLOSE, self._sequence + 1)
         for worker in started:
@@ -266,19 +338,13 @@ class ProcessCrew:
             self._close_descriptors()
         # else: the command that is under way closes them when it returns
 
-    def _start(self) -> None:
-        for worker in self.workers:
-            worker.start(self._variables)
-            self._supervisor.watch(worker)
+    def start(self, worker: Worker) -> None:
+        """Start a worker; in the supervisor's thread."""
+        worker.start(self._variables)
+        self._supervisor.watch(worker.output, worker.drain)
 
-    def _watch_ends(self) -> None:
-        for worker in self.workers:
-            self._supervisor.watch_end(
-                worker.pidfd, functools.partial(self._hub.died, worker.index)
-            )
-        self._supervisor.watch_interrupts()
-
-    def _register(self, worker: Worker) -> None:
+    def register(self, worker: Worker) -> None:
+        """Take replies of a worker that was started."""
         for descriptor, is_reply in (
             (worker.channel.fileno(), True),
             (worker.pidfd, False),
@@ -286,84 +352,134 @@ class ProcessCrew:
             self._poll.register(descriptor, select.POLLIN)
             self._known[descriptor] = (worker, is_reply)
 
-    def _command(self, code, payloads, limits, descriptors, context) -> Outcome:
-        outcome = Outcome()
+    def row(self, worker: Worker) -> int | None:
+        """The row a worker is at; ``layout.NO_ROW`` if at none."""
+        if self._words:
+            return self._words[worker.index][layout.ROW]
+        return worker.row
+
+    def _start(self) -> None:
+        for worker in self.workers:
+            self.start(worker)
+
+    def _watch_ends(self) -> None:
+        for worker in self.workers:
+            self._supervisor.watch(worker.pidfd, functools.partial(self._died, worker))
+
+    def _died(self, worker: Worker) -> bool:
+        self._hub.died(worker.index)
+        return False
+
+    @contextlib.contextmanager
+    def _in_use(self):
+        """Descriptors are in use; what is interrupted cannot be gone on with."""
+        with self._busy:
+            try:
+                yield
+            except BaseException:
+                # For example Ctrl-C: a reply is outstanding, so nothing after this
+                # could be trusted.
+                self.stop()
+                raise
+            finally:
+                if self._closed:
+                    self._close_descriptors()
+
+    def _begin(self, indices, code, payloads, limits, descriptors, context) -> None:
+        if self._nurse is not None:
+            self._welcome(indices)
         if self._stopping:
-            outcome.stopped = True
-            outcome.lost.update(range(len(self._constructors)))
-            return outcome
+            return
         self._sequence = sequence = self._sequence + 1
-        waiting: dict[int, float] = {}
         frame = None
         now = time.monotonic()
-        for index, worker in enumerate(self.workers):
+        for position, index in enumerate(indices):
+            worker = self.workers[index]
+            if index in self._gone:
+                result = self._result(worker)
+                result.lost.update(worker.rows)
+                if self._nurse is None:
+                    phase = protocol.NAMES[code]
+                    result.faults.append(self._crash(worker, phase, context))
+                    self._failed = True
+                continue
             if self._words:
                 words = self._words[index]
                 words[layout.COMMAND] = code
                 words[layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
             if payloads is not None or frame is None:
-                payload = None if payloads is None else payloads[index]
+                payload = None if payloads is None else payloads[position]
                 first, count = worker.rows.start, len(worker.rows)
                 frame = protocol.pack(
                     code, sequence, payload, first_row=first, row_count=count
                 )
-            limit = limits[index]
-            waiting[index] = float("inf") if limit is None else now + limit
-            descriptor = descriptors[index] if descriptors else None
+            limit = limits[position]
+            deadline = float("inf") if limit is None else now + limit
+            self._flights[index] = Flight(code, sequence, deadline, context)
+            descriptor = descriptors[position] if descriptors else None
             # Otherwise dead, or deaf until its deadline: the wait finds out.
             with contextlib.suppress(OSError):
                 worker.send(frame, descriptor, limit or _SEND_SECONDS)
-        self._wait(waiting, code, sequence, outcome, context)
+
+    def _welcome(self, indices: Iterable[int]) -> None:
+        """Take in workers that were replaced; wait for one if there is nobody."""
+        nurse, everyone = self._nurse, set(range(len(self.workers)))
+        while True:
+            for worker in nurse.ready():
+                self.workers[worker.index] = worker
+                self._results.pop(worker.index, None)
+                self._gone.discard(worker.index)
+                self.register(worker)
+            nobody = self._gone >= everyone
+            if not nobody or self._stopping or nurse.hopeless:
+                return
+            poll = select.poll()
+            poll.register(self._stop, select.POLLIN)
+            poll.register(nurse.news, select.POLLIN)
+            poll.poll()
+
+    def _collect(self, indices: Iterable[int]) -> Outcome:
+        """What came of the last command to some workers."""
+        outcome = Outcome()
+        for index in indices:
+            self._flights.pop(index, None)  # there is one only after a stop
+            found = self._results.pop(index, None)
+            if found is not None:
+                outcome.faults += found.faults
+                outcome.lost |= found.lost
+                outcome.replies |= found.replies
+            if self._stopping:
+                # Once asked to stop, workers leave rows alone and reply all the same.
+                outcome.stopped = True
+                outcome.lost.update(self.workers[index].rows)
         return outcome
 
-    def _wait(
-        self,
-        waiting: dict[int, float],
-        code: int,
-        sequence: int,
-        outcome: Outcome,
-        context: Context,
-        heed_stop: bool = True,
-    ) -> None:
-        """The one wait: until all have replied, failed or are late, or a stop."""
-        phase = protocol.NAMES[code]
-        dead = [self.workers[index] for index in waiting if index in self._gone]
-        while waiting:
-            for worker in dead:  # after what they said last
-                self._forget(worker)
-                if waiting.pop(worker.index, None) is not None:
-                    outcome.faults.append(self._crash(worker, phase, context))
-                    outcome.lost.update(worker.rows)
-            if outcome.faults:
-                grace = time.monotonic() + _GRACE_SECONDS
-                for index, deadline in waiting.items():
-                    waiting[index] = min(deadline, grace)
-            if not waiting:
-                break
-            if self._stopping and heed_stop:
-                break
-            milliseconds = None
-            earliest = min(waiting.values())
-            if earliest != float("inf"):
-                left = earliest - time.monotonic()
-                if left <= 0:
-                    self._expire(waiting, phase, outcome, context)
-                    break
-                milliseconds = left * 1000 + 1
-            ready = self._poll.poll(milliseconds)
-            dead = self._read(ready, waiting, sequence, phase, outcome, context)
-        for worker in dead:
-            self._forget(worker)
-        for index in waiting:
-            outcome.lost.update(self.workers[index].rows)
-        if self._stopping and heed_stop:
-            # Once asked to stop, workers leave rows alone and reply all the same.
-            outcome.stopped = True
-            outcome.lost.update(range(len(self._constructors)))
+    def _result(self, worker: Worker) -> Outcome:
+        return self._results.setdefault(worker.index, Outcome())
 
-    def _read(
-        self, ready, waiting, sequence, phase, outcome, context
-    ) -> list[launcher.Worker]:
+    def _wait(self, done: Callable[[], bool], heed_stop: bool = True) -> None:
+        """The one wait: until all have replied, failed or are late, or a stop."""
+        flights = self._flights
+        while not done():
+            if self._stopping and heed_stop:
+                return
+            milliseconds = None
+            earliest = min(flight.deadline for flight in flights.values())
+            if earliest != float("inf"):
+                now = time.monotonic()
+                if earliest <= now:
+                    self._expire([i for i, x in flights.items() if x.deadline <= now])
+                    continue
+                milliseconds = (earliest - now) * 1000 + 1
+            for worker in self._read(self._poll.poll(milliseconds)):
+                self._end(worker, postmortem.dead)  # after what it said last
+            if self._failed:
+                grace = time.monotonic() + _GRACE_SECONDS
+                for index, flight in flights.items():
+                    deadline = min(flight.deadline, grace)
+                    flights[index] = flight._replace(deadline=deadline)
+
+    def _read(self, ready) -> list[Worker]:
         """Read from descriptors that are ready; the workers that have ended."""
         dead = []
         for descriptor, _ in ready:
@@ -376,19 +492,18 @@ class ProcessCrew:
             try:
                 frames = worker.inbox.read()
             except protocol.Malformed as error:
-                waiting.pop(worker.index, None)
-                outcome.faults.append(self._deaf(worker, error, phase, context))
-                outcome.lost.update(worker.rows)
+                self._end(worker, functools.partial(postmortem.deaf, error=error))
                 continue
-            self._take(worker, frames, waiting, sequence, outcome)
+            self._take(worker, frames)
             if worker.inbox.closed:
                 dead.append(worker)
-        return list(dict.fromkeys(dead))
+        return [worker for worker in dict.fromkeys(dead) if worker.pidfd >= 0]
 
-    def _take(self, worker, frames, waiting, sequence, outcome) -> None:
+    def _take(self, worker: Worker, frames: Sequence) -> None:
         """Sort a worker's frames: stale, progress, or the reply."""
         for header, payload in frames:
-            if header.sequence != sequence or worker.index not in waiting:
+            flight = self._flights.get(worker.index)
+            if flight is None or header.sequence != flight.sequence:
                 if self._hub is not None and header.status == protocol.NOTES:
                     for note in payload["notes"]:  # of a step that nobody read about
                         _LOG.warning("%s", note)
@@ -399,47 +514,69 @@ class ProcessCrew:
             if header.status == protocol.PROGRESS:
                 worker.row = header.first_row
                 continue
-            del waiting[worker.index]
+            del self._flights[worker.index]
             if payload is None:
                 continue
-            outcome.replies[worker.index] = payload
+            result = self._result(worker)
+            result.replies[worker.index] = payload
             for data in payload["failures"]:
-                failure = Failure(**data)
-                outcome.faults.append(Fault(failure, worker.index))
-                outcome.lost.add(failure.env)
+                fault = Fault(Failure(**data), worker.index)
+                result.lost.add(fault.failure.env)
+                if self._nurse is not None:
+                    self._nurse.failed(fault)
+                else:
+                    self._failed = True
+                    result.faults.append(fault)
 
-    def _expire(self, waiting, phase, outcome, context) -> None:
+    def _end(self, worker: Worker, how: Callable[..., Fault]) -> None:
+        """Wait no more for a worker that has ended, or has to."""
+        flight = self._flights.pop(worker.index, None)
+        phase = protocol.NAMES[flight.code] if flight else None
+        context = flight.context if flight else lambda row: {}
+        if self._nurse is not None:
+            return self._lose(worker, how, phase, context)
+        self._forget(worker)
+        if flight is None and how is postmortem.dead:
+            return  # whoever gives it a command, or asks, finds out
+        self._failed = True
+        self._reported.add(worker.index)
+        result = self._result(worker)
+        result.lost.update(worker.rows)
+        result.faults.append(how(worker, self.row(worker), phase, context))
+
+    def _lose(
+        self, worker: Worker, how: Callable, phase: str | None, context: Context
+    ) -> None:
+        """Leave a worker to be replaced."""
+        if worker.index in self._gone:
+            return
+        self._forget(worker)
+        self._result(worker).lost.update(worker.rows)
+        row = self.row(worker)
+        known = context(row) if row in worker.rows else {}
+        self._nurse.lost(worker, how, phase, known)
+
+    def _expire(self, indices: Sequence[int]) -> None:
         """Find out why workers are late, and end them."""
-        if outcome.faults:
-            return  # cut short because another one failed: no fault of theirs
-        late = [self.workers[index] for index in waiting]
+        late = [self.workers[index] for index in indices]
+        if self._failed:  # cut short because another one failed: no fault of theirs
+            for worker in late:
+                del self._flights[worker.index]
+                self._result(worker).lost.update(worker.rows)
+            return
         for worker in late:
-            fault = postmortem.late(worker, self._row(worker), phase, context)
-            outcome.faults.append(fault)
-            self._reported.add(worker.index)
-        launcher.end(late, grace=0)
-        for worker in late:  # its rows have no owner until it is surely gone
-            worker.reap()
-            self._forget(worker)
+            self._end(worker, postmortem.late)
+        if self._nurse is None:
+            launcher.end(late, grace=0)
+            for worker in late:  # its rows have no owner until it is surely gone
+                worker.reap()
 
     def _crash(self, worker: Worker, phase: str | None, context: Context) -> Fault:
         self._reported.add(worker.index)
-        return postmortem.dead(worker, self._row(worker), phase, context)
-
-    def _deaf(self, worker: Worker, error: Exception, phase, context) -> Fault:
-        self._forget(worker)
-        self._reported.add(worker.index)
-        worker.signal(signal.SIGKILL)
-        return postmortem.deaf(worker, self._row(worker), phase, context, error)
-
-    def _row(self, worker: Worker) -> int | None:
-        """The row a worker was at; ``layout.NO_ROW`` if at none."""
-        if self._words:
-            return self._words[worker.index][layout.ROW]
-        return worker.row
+        return postmortem.dead(worker, self.row(worker), phase, context)
 
     def _forget(self, worker: Worker) -> None:
-        """Wait no more for a worker that has ended."""
+        """Take no more replies of a worker that has ended."""
         self._gone.add(worker.index)
         for descriptor in [fd for fd, (w, _) in self._known.items() if w is worker]:
             del self._known[descriptor]
@@ -454,8 +591,56 @@ class ProcessCrew:
             os.close(stop)
 
 
-def split(num_envs: int, num_workers: int) -> list[range]:
-    """Contiguous blocks of rows whose sizes differ by at most one."""
-    size, extra = divmod(num_envs, num_workers)
-    starts = [size * i + min(i, extra) for i in range(num_workers + 1)]
-    return [range(*pair) for pair in itertools.pairwise(starts)]
+def split(num_envs: int, num_workers: int, num_groups: int = 1) -> list[range]:
+    """Contiguous blocks of rows, one a worker, of sizes that differ by at most one.
+
+    Groups of workers have equal numbers of rows.
+    """
+    rows, workers = num_envs // num_groups, num_workers // num_groups
+    size, extra = divmod(rows, workers)
+    within = [size * i + min(i, extra) for i in range(workers)]
+    starts = [rows * group + start for group in range(num_groups) for start in within]
+    return [range(*pair) for pair in itertools.pairwise([*starts, num_envs])]
+
+
+def construct_payload() -> dict:
+    """Of the request for environments: where the worker finds modules."""
+    return {
+        "path": launcher.search_path(),
+        "pythonpath": os.environ.get("PYTHONPATH"),
+    }
+
+
+def attach_payload(
+    plan: layout.Layout,
+    worker: Worker,
+    *,
+    finite_check: str,
+    native: bool,
+    spin: bool,
+    restarts: Sequence[int] | None = None,
+    takes_over: bool = False,
+) -> dict:
+    """Of the request to use the shared memory.
+
+    Args:
+      plan: of the memory.
+      worker: who is asked.
+      finite_check: see ``Stepper``.
+      native: whether a hub will give commands.
+      spin: whether to poll a little before sleeping.
+      restarts: how often each environment of the batch was replaced; None if those
+        that fail are not to be replaced.
+      takes_over: go on in the place of another worker, instead of waiting for a reset.
+    """
+    rows = worker.rows
+    return {
+        "layout": plan.to_json(),
+        "worker": worker.index,
+        "group": worker.index * plan.num_groups // plan.num_workers,
+        "finite_check": finite_check,
+        "native": native,
+        "spin": spin,
+        "restarts": restarts and list(restarts[rows.start : rows.stop]),
+        "takes_over": takes_over,
+    }

@@ -15,10 +15,11 @@ from tfagents_batch.envs import layout
 
 _NUMBERS = {"x86_64": 202, "aarch64": 98}  # of the system call
 _WAIT, _WAKE_OP = 0, 5
-# For WAKE_OP: add -1 to the second word; wake its sleeper if it was 1. (The four
-# fields are operation, comparison, their arguments; see futex(2).)
-_ADD, _EQUAL = 1, 0
-_LAST_ONE = _ADD << 28 | _EQUAL << 24 | (-1 & 0xFFF) << 12 | 1
+# For WAKE_OP: add -1 to the second word; wake its sleeper if it was 1, or less, because
+# the hub may have seen the reply, and set the word for its next command, before this.
+# (The four fields are operation, comparison, their arguments; see futex(2).)
+_ADD, _AT_MOST = 1, 3
+_LAST_ONE = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
 _PARENT_CHECK_SECONDS = 1
 _SPIN_POLLS = 300  # some 20 microseconds
 
@@ -39,12 +40,19 @@ class Doorbell:
       memory: the pool's mapping; it must stay.
       worker: index of this worker.
       num_workers: of the pool.
-      sequence: number of the last command that came over the socket.
+      group: of the worker.
+      sequence: number of the last command of the worker, or of its predecessor.
       spin: poll a little before sleeping; pays only where every waiter has a core.
     """
 
     def __init__(
-        self, memory: Any, worker: int, num_workers: int, sequence: int, spin: bool
+        self,
+        memory: Any,
+        worker: int,
+        num_workers: int,
+        group: int,
+        sequence: int,
+        spin: bool,
     ):
         self._words = layout.control(memory, worker)
         self._learner = layout.control(memory, num_workers)
@@ -57,7 +65,7 @@ class Doorbell:
             ctypes.c_void_p(start + 4 * (layout.WORDS * line + word))
             for line, word in (
                 (worker, layout.COMMAND_SEQUENCE),
-                (num_workers, layout.PENDING),
+                (num_workers + group, layout.PENDING),
                 (num_workers, layout.NOBODY),
             )
         )
@@ -91,8 +99,7 @@ class Doorbell:
 
     def seed(self) -> int:
         """Of the reset that is asked for."""
-        learner = self._learner
-        return learner[layout.SEED_LOW] | learner[layout.SEED_HIGH] << 32
+        return layout.seed(self._learner)
 
     def answer(self, sequence: int, status: int) -> None:
         """Say that a command was obeyed; the last worker wakes the hub."""

@@ -5,6 +5,7 @@ Shared by the environments that hold their state outside the graph, behind a tok
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,35 +52,72 @@ class HostCalls:
         """From token and action leaves."""
         return self._call(self._host_step, inputs)
 
+    def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """From token, groups and action leaves; a token."""
+        return self._call(self._host_send, inputs, [tf.int32])
+
+    def receive(self, inputs: Sequence[tf.Tensor], count: int) -> list[tf.Tensor]:
+        """From token and perhaps groups; token, groups and their rows."""
+        dtypes = [tf.int32, tf.int32, *self._dtypes[1:]]
+        function = functools.partial(self._host_receive, count)
+        return self._call(function, inputs, dtypes)
+
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """bool ``[]``"""
         result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [token], tf.bool)
         return tf.ensure_shape(result, [])
 
-    def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
+    def _call(
+        self,
+        function: Callable,
+        inputs: Sequence,
+        dtypes: Sequence[tf.DType] | None = None,
+    ) -> list[tf.Tensor]:
         if in_xla():
             raise UserError(
                 f"this environment cannot be stepped under jit_compile=True: "
                 f"{self._reason}; compile the update only, and step the environment "
                 "in a tf.function without jit_compile"
             )
-        return tf.numpy_function(function, inputs, self._dtypes)
+        found = tf.numpy_function(function, inputs, dtypes or self._dtypes)
+        return found if isinstance(found, (list, tuple)) else [found]
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
         return self._answer(self._pool.reset(int(seed)))
 
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
+        self._in_order(token)  # or the pool fails all rows
+        return self._answer(self._pool.step(action))
+
+    def _host_send(
+        self, token: np.ndarray, groups: np.ndarray, *action: np.ndarray
+    ) -> list[np.ndarray]:
+        if self._in_order(token):
+            self._pool.send(groups, action)
+        return [self._next_token()]
+
+    def _host_receive(
+        self, count: int, token: np.ndarray, groups: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        self._in_order(token)
+        found, batch = self._pool.receive(groups, count)
+        return [self._next_token(), found, *batch.flat()]
+
+    def _in_order(self, token: np.ndarray) -> bool:
         last = self._last_token()
         if int(token) != last:
-            return self._answer(self._pool.fail(stale(int(token), last)))
-        return self._answer(self._pool.step(action))
+            self._pool.fail(stale(int(token), last))
+        return int(token) == last
 
     def _last_token(self) -> int:
         return self._token if self._pools_token is None else self._pools_token()
 
-    def _answer(self, batch: Batch) -> list[np.ndarray]:
+    def _next_token(self) -> np.int32:
         self._token = (self._token + 1) % 2**31
-        return [np.int32(self._last_token()), *batch.flat()]
+        return np.int32(self._last_token())
+
+    def _answer(self, batch: Batch) -> list[np.ndarray]:
+        return [self._next_token(), *batch.flat()]
 
 
 def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
@@ -109,6 +147,14 @@ def run(
       specs: of ``outputs``.
       call: an init or a step of ``HostCalls`` or of the native hub, with its inputs.
     """
+    token, *flat = checked(pool, specs, call, *inputs)
+    return token, timestep(spec, flat)
+
+
+def checked(
+    pool: Any, specs: Sequence[tf.TensorSpec], call: Callable, *inputs: Any
+) -> list[tf.Tensor]:
+    """Call, raise what went wrong if that is possible now; outputs of known shapes."""
     if tf.executing_eagerly():
         with interrupts.guard():
             flat = call(*inputs)
@@ -117,11 +163,15 @@ def run(
         flat = call(*inputs)
     for tensor, expected in zip(flat, specs, strict=True):
         tensor.set_shape(expected.shape)
-    token, *flat = flat
+    return flat
+
+
+def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
+    """Nest an environment's outputs, without the token."""
     count = len(flat) - 4 - len(spec.info)
     observation = spaces.pack(spec.observation_space, flat[:count])
     info = dict(zip(spec.info, flat[count + 4 :], strict=True))
-    return token, TimeStep(observation, *flat[count : count + 4], info)
+    return TimeStep(observation, *flat[count : count + 4], info)
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:

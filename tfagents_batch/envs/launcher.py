@@ -120,6 +120,10 @@ class Worker:
         """Whether the process still runs; it is not reaped here."""
         return self.pidfd >= 0 and not _ended([self], 0)
 
+    def kill(self) -> None:
+        """End it at once, without a chance to object."""
+        self.signal(signal.SIGKILL)
+
     def signal(self, number: int) -> None:
         """Send a signal, if the process is there."""
         with contextlib.suppress(OSError):

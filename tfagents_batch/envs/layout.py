@@ -2,7 +2,7 @@
 
 A layout is computed from the spaces, once, by the learner; workers get it as JSON.
 Arrays start at multiples of 64 bytes. In front of them lie one cache line of 32-bit
-words per worker and one of the learner; aligned words serve as futexes, so that the
+words per worker and some of the learner; aligned words serve as futexes, so that the
 native hub drives the same workers and the same memory.
 """
 
@@ -29,15 +29,19 @@ STATUS = 3  # of that reply: OK or FAILED of ``protocol``
 STOP = 4  # nonzero: leave the remaining rows alone, the pool is ending
 ROW = 5  # row at work, NO_ROW between commands
 OUT_OF_BOUNDS = 6  # observations seen outside their space
+NOT_FINITE = 7  # NaN or infinity that was replaced or cut off
 
-# Words of the learner's line, used by the native hub. Words from 8 on are free for
-# further counters, should commands ever go to some workers only.
+# Words of the learner's lines, one a group of workers; all but the first word in the
+# first of them.
 PENDING = 0  # workers that have not finished; who makes it 0 wakes the hub
 NOBODY = 1  # a futex without waiters
 SEED_LOW = 2  # of a reset
 SEED_HIGH = 3
 
 NO_ROW = 2**32 - 1
+
+TIMINGS = 256  # last steps of which a worker notes how long they took
+LONGEST = 2**32 - 2  # microseconds
 
 # Columns that every pool has beside observation, action and info.
 _COLUMNS = {
@@ -71,13 +75,18 @@ class Layout(NamedTuple):
     """Sizes and places of everything in a pool's memory.
 
     Attributes:
-      num_workers: control lines from offset 0; the learner's line follows.
+      num_workers: control lines from offset 0.
+      num_groups: of workers; that many lines of the learner follow.
       fields: the arrays.
+      timing: offset of ``TIMINGS`` uint32 per worker: microseconds + 1 of its last
+        steps, 0 where there was none.
       size: bytes of the whole.
     """
 
     num_workers: int
+    num_groups: int
     fields: tuple[Field, ...]
+    timing: int
     size: int
 
     def to_json(self) -> dict:
@@ -89,7 +98,8 @@ class Layout(NamedTuple):
             Field(name, tuple(shape), dtype, offset)
             for name, shape, dtype, offset in data["fields"]
         ]
-        return cls(data["num_workers"], tuple(fields), data["size"])
+        sizes = data["timing"], data["size"]
+        return cls(data["num_workers"], data["num_groups"], tuple(fields), *sizes)
 
 
 class Arrays(NamedTuple):
@@ -101,6 +111,7 @@ class Arrays(NamedTuple):
       first, terminated, truncated: bool ``[B]``.
       episode: int32 ``[B]``.
       info: ``{column: [B]}``.
+      timing: uint32 ``[W, TIMINGS]``, of a worker ``[TIMINGS]``.
     """
 
     observation: list[np.ndarray]
@@ -111,9 +122,10 @@ class Arrays(NamedTuple):
     truncated: np.ndarray
     episode: np.ndarray
     info: dict[str, np.ndarray]
+    timing: np.ndarray
 
-    def rows(self, start: int, stop: int) -> Arrays:
-        """Views of some rows."""
+    def of(self, worker: int, start: int, stop: int) -> Arrays:
+        """Views of a worker's rows."""
 
         def cut(value):
             if isinstance(value, dict):
@@ -122,7 +134,7 @@ class Arrays(NamedTuple):
                 return [array[start:stop] for array in value]
             return value[start:stop]
 
-        return Arrays(*[cut(value) for value in self])
+        return Arrays(*[cut(value) for value in self[:-1]], self.timing[worker])
 
 
 def make_layout(
@@ -131,13 +143,14 @@ def make_layout(
     info: dict[str, str],
     num_envs: int,
     num_workers: int,
+    num_groups: int = 1,
 ) -> Layout:
     """Lay the arrays out one after the other.
 
     Args:
       observation, action: leaves of the two spaces.
       info: ``{column: numpy dtype name}``.
-      num_envs, num_workers: sizes.
+      num_envs, num_workers, num_groups: sizes.
     """
     wanted = [
         *((f"observation/{i}", x.shape, x.dtype) for i, x in enumerate(observation)),
@@ -145,13 +158,14 @@ def make_layout(
         *((name, (), dtype) for name, dtype in _COLUMNS.items()),
         *((f"info/{name}", (), dtype) for name, dtype in info.items()),
     ]
-    offset = LINE * (num_workers + 1)
+    offset = LINE * (num_workers + num_groups)
     fields = []
     for name, shape, dtype in wanted:
         fields.append(Field(name, (num_envs, *shape), dtype, offset))
         count = int(np.prod((num_envs, *shape), dtype=np.int64))
         offset = _align(offset + count * np.dtype(dtype).itemsize)
-    return Layout(num_workers, tuple(fields), offset)
+    size = offset + 4 * TIMINGS * num_workers
+    return Layout(num_workers, num_groups, tuple(fields), offset, size)
 
 
 def views(layout: Layout, memory) -> Arrays:
@@ -168,7 +182,9 @@ def views(layout: Layout, memory) -> Arrays:
             info[key] = array
         else:
             columns[name] = array
-    return Arrays(**found, **columns, info=info)
+    shape = (layout.num_workers, TIMINGS)
+    timing = np.ndarray(shape, np.uint32, memory, layout.timing)
+    return Arrays(**found, **columns, info=info, timing=timing)
 
 
 def control(memory, worker: int) -> memoryview:
@@ -176,9 +192,14 @@ def control(memory, worker: int) -> memoryview:
 
     Args:
       memory: of the pool.
-      worker: its index; the number of workers is the learner's line.
+      worker: its index; the number of workers is the learner's first line.
     """
     return memoryview(memory)[LINE * worker : LINE * (worker + 1)].cast("I")
+
+
+def seed(learner: memoryview) -> int:
+    """Of the last reset, from the learner's line."""
+    return learner[SEED_LOW] | learner[SEED_HIGH] << 32
 
 
 def allocate(layout: Layout) -> tuple[int, mmap.mmap]:

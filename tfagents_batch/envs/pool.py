@@ -2,7 +2,8 @@
 
 ``reset`` and ``step`` always return, faults included, because what calls them may be
 a compiled program: a failed row repeats its last good observation, with reward 0 and
-``first`` and ``truncated`` both true. ``check`` raises what happened.
+``first`` and ``truncated`` both true. ``check`` raises what happened, or, where faults
+are healed, nothing: the environment is replaced and ``events`` tells of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tfagents_batch.envs import (
     agreement,
     arguments,
     batch,
+    healing,
     layout,
     live,
     routes,
@@ -29,8 +31,10 @@ from tfagents_batch.envs import (
 from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.outcome import Outcome
 from tfagents_batch.envs.portable import Portable
+from tfagents_batch.envs.stragglers import Stragglers
 from tfagents_batch.errors import Stopped
 
+RAISE, RESTART = "raise", "restart"  # on_fault
 _LOG = logging.getLogger("tfagents_batch")
 _SPINS = 1000  # some 20 microseconds
 
@@ -47,9 +51,16 @@ class Pool:
         most one per environment.
       construct_seconds, reset_seconds, step_seconds: deadlines of a worker's answer,
         None for never. In process there are none.
-      on_fault: "raise" fails the whole batch after a fault.
-      finite_check: "raise" makes NaN and infinity in observations a fault; "off"
-        passes them on.
+      on_fault: "raise" fails the whole batch after a fault; "restart" fails the rows
+        concerned, and replaces their environments.
+      max_restarts: of one environment; one more fault is raised.
+      restart_period_seconds: a fault of an environment that was replaced less than
+        that ago is raised.
+      groups: in which ``send`` and ``receive`` step; environments and workers have to
+        be divisible by it.
+      finite_check: what NaN and infinity in observations and rewards are: "raise" a
+        fault; "replace" by the numbers of the observation before, or by 0;
+        "truncate" the episode, without its last step; "off" passes them on.
       info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
         float32, int32 or bool. A missing one is NaN, 0 or false.
       worker_variables: environment variables of worker processes.
@@ -57,7 +68,7 @@ class Pool:
         sockets.
 
     Attributes:
-      num_envs, num_workers: sizes.
+      num_envs, num_workers, num_groups: sizes.
       observation_space, action_space: of one environment.
       info: ``{column: dtype}``.
       max_episode_steps: the environments' common time limit, None if unknown.
@@ -77,7 +88,10 @@ class Pool:
         construct_seconds: float | None = 120.0,
         reset_seconds: float | None = 300.0,
         step_seconds: float | None = 60.0,
-        on_fault: str = "raise",
+        on_fault: str = RAISE,
+        max_restarts: int = healing.MAX_RESTARTS,
+        restart_period_seconds: float = healing.PERIOD_SECONDS,
+        groups: int = 1,
         finite_check: str = stepper.RAISE,
         info_keys: Mapping[str, str] | None = None,
         worker_variables: Mapping[str, str] | None = None,
@@ -85,16 +99,33 @@ class Pool:
     ):
         constructors = list(constructors)
         self.num_envs = len(constructors)
-        self.num_workers = arguments.worker_count(num_workers, self.num_envs)
+        sizes = self.num_envs, groups
+        self.num_workers = arguments.worker_count(num_workers, *sizes)
         self.info = {**layout.STATISTICS, **arguments.info_columns(info_keys)}
-        arguments.one_of("on_fault", on_fault, ("raise",))
-        arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
+        self.num_groups = arguments.groups(groups, self.num_envs, self.num_workers)
+        arguments.one_of("on_fault", on_fault, (RAISE, RESTART))
+        arguments.one_of("finite_check", finite_check, stepper.FINITE_CHECKS)
+        arguments.at_least("max_restarts", max_restarts, 0)
+        arguments.at_least("restart_period_seconds", restart_period_seconds, 0)
         arguments.callables(constructors)
+        self._healer: healing.Healer | None = None
+        if on_fault == RESTART:
+            budget = self.num_envs, max_restarts, restart_period_seconds
+            self._healer = healing.Healer(*budget)
+        self._told_lost = np.zeros(self.num_envs, np.int64)
+        self._stragglers = Stragglers()
         self._seconds = (reset_seconds, step_seconds)
         self._library = library if self.num_workers else None
         self.unsuited: str | None = None
-        self._outside = 0
+        self._counted: dict[str, int] = {}
         self._reported: dict[str, float] = {}
+        if self.num_workers > arguments.cores():
+            _LOG.warning(
+                "%d worker processes share %d cores: fewer workers are usually faster, "
+                "unless environments wait for something",
+                self.num_workers,
+                arguments.cores(),
+            )
         self._crew = self._make_crew(constructors, worker_variables or {})
         self._finalizer = weakref.finalize(self, self._crew.close)
         try:
@@ -115,6 +146,32 @@ class Pool:
           action: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
         """
         return self._engine.step(action)
+
+    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
+        """Have some groups of environments do a step, without waiting for it.
+
+        Args:
+          groups: int32 ``[k]``, numbers of groups that have nothing to do.
+          action: as of ``step``, of ``k * B / groups`` rows, group after group.
+        """
+        self._engine.send(np.asarray(groups, np.int32), action)
+
+    def receive(
+        self, groups: np.ndarray | None = None, count: int = 1
+    ) -> tuple[np.ndarray, Batch]:
+        """Wait for groups that were sent actions.
+
+        Args:
+          groups: int32 ``[k]``; None for whichever are ready first.
+          count: then, how many.
+
+        Returns:
+          int32 ``[k]``, groups, and their ``k * B / groups`` rows, in that order.
+        """
+        if groups is not None:
+            groups = np.asarray(groups, np.int32)
+            count = len(groups)
+        return self._engine.receive(groups, count)
 
     @property
     def ok(self) -> bool:
@@ -171,8 +228,8 @@ class Pool:
         live.POOLS.discard(self)  # what it still has to say, its own user asks for
         self._engine.end("pool is closed")
         self._finalizer()
-        self._outside += self._count_outside()
-        self._words, self._memory = [], None
+        self._count()
+        self._words, self._memory, self._timing = [], None, None
         self._engine.release()
 
     @property
@@ -184,26 +241,56 @@ class Pool:
         """Counters since the last call."""
         now = {
             **self._engine.counters(),
-            "outside": self._outside + self._count_outside(),
+            **self._count(),
             "stale": self._crew.stale,
+            "restarts": self._healer.count if self._healer else 0,
         }
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
         self._reported = now
         return {
             "env/action_clipped_fraction": new["clipped"] / max(new["total"], 1),
             "env/observation_out_of_bounds": float(new["outside"]),
+            "env/not_finite": float(new["not_finite"]),
             "env/stale_replies": float(new["stale"]),
+            "env/restarts": float(new["restarts"]),
+            "env/lost_steps": float(new["lost"]),
             "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
+            **self._worker_times(),
         }
+
+    def events(self) -> list[dict[str, Any]]:
+        """Environments that were replaced since the last call.
+
+        Returns:
+          dicts as of ``Healer.events``, with ``lost_steps``, the rows that failed.
+        """
+        if self._healer is None:
+            return []
+        found, lost = self._healer.events(), self._engine.lost()
+        for event in found:
+            rows = event["envs"]
+            event["lost_steps"] = int((lost - self._told_lost)[rows].sum())
+            self._told_lost[rows] = lost[rows]
+        return found
+
+    def _worker_times(self) -> dict[str, float]:
+        """How long the workers' last steps took; warns of stragglers."""
+        if self._timing is None:
+            return {}
+        times, warning = self._stragglers.look(self._timing)
+        if warning:
+            _LOG.warning("%s", warning)
+        return times
 
     def _make_crew(self, constructors, variables) -> Any:
         if self.num_workers == 0:
             from tfagents_batch.envs.local import LocalCrew
 
-            return LocalCrew(constructors)
+            return LocalCrew(constructors, self.num_groups, self._healer)
         from tfagents_batch.envs.crew import ProcessCrew
 
-        return ProcessCrew(constructors, self.num_workers, variables)
+        sizes = self.num_workers, self.num_groups
+        return ProcessCrew(constructors, *sizes, variables)
 
     def _construct(self, seconds: float | None, finite_check: str) -> None:
         outcome = self._crew.construct(seconds)
@@ -223,23 +310,40 @@ class Pool:
             self.unsuited = routes.unsuited(*pair, list(self.info))
             if self.unsuited:
                 self._library = None
-        lines = max(self.num_workers, 1)
-        plan = layout.make_layout(observation, action, self.info, self.num_envs, lines)
+        lines = self.num_workers or self.num_groups
+        sizes = self.num_envs, lines, self.num_groups
+        plan = layout.make_layout(observation, action, self.info, *sizes)
         descriptor, self._memory = _allocate(plan, shared=self.num_workers > 0)
         try:
-            spin = self._library is not None and _cores() > self.num_workers
-            native = None if self._library is None else spin
-            attached = self._crew.attach(
-                plan, self._memory, descriptor, finite_check, native
-            )
+            spin = self._library is not None and arguments.cores() > self.num_workers
+            options: dict[str, Any] = {
+                "finite_check": finite_check,
+                "native": self._library is not None,
+                "spin": spin,
+            }
+            if self._healer is not None:
+                options["restarts"] = [0] * self.num_envs
+            attached = self._crew.attach(plan, self._memory, descriptor, options)
             self._raise_first(attached)
+            nurse = None
+            if self._healer is not None and self.num_workers:
+                from tfagents_batch.envs.nurse import Nurse
+
+                crew, healer = self._crew, self._healer
+                nurse = Nurse(crew, healer, plan, descriptor, facts, seconds, options)
+                crew.heal(nurse)
             self._engine = self._make_engine(plan, descriptor, spin)
+            if nurse is not None:
+                nurse.know(self._engine.context)
+            if self._healer is not None:
+                self._healer.give_up = self._engine.give_up
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
         for note in attached.notes():
             _LOG.warning("%s", note)
         self._words = [layout.control(self._memory, i) for i in range(lines)]
+        self._timing = layout.views(plan, self._memory).timing
 
     def _make_engine(self, plan: layout.Layout, descriptor: int, spin: bool) -> Any:
         common = (self._memory, plan, self.action_space, self.info)
@@ -260,6 +364,7 @@ class Pool:
             self._seconds,
             self._crew.sequence,
             _SPINS if spin else 0,
+            heals=self._healer is not None,
         )
         self._crew.drive(hub)
         return Native(self._crew, hub, *common, writer)
@@ -270,12 +375,14 @@ class Pool:
         if outcome.stopped:
             raise Stopped("construction was asked to stop")
 
-    def _count_outside(self) -> int:
-        return sum(words[layout.OUT_OF_BOUNDS] for words in self._words)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    def _count(self) -> dict[str, int]:
+        """Counters of the workers; the last ones, once they are gone."""
+        if self._words:
+            self._counted = {
+                "outside": sum(words[layout.OUT_OF_BOUNDS] for words in self._words),
+                "not_finite": sum(words[layout.NOT_FINITE] for words in self._words),
+            }
+        return self._counted
 
 
 def _allocate(plan: layout.Layout, shared: bool) -> tuple[int, Any]:

@@ -33,6 +33,7 @@ def deaf(
     worker: Worker, row: int | None, phase: str, context: Context, error: Exception
 ) -> Fault:
     """A worker that sent what is no frame."""
+    worker.kill()
     text = f"sent what this version does not understand: {error}"
     return _fault(failures.PROTOCOL, worker, row, phase, context, text, "")
 

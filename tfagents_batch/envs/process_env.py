@@ -12,6 +12,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs import arguments, host_calls, routes
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.pool import Pool
+from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
@@ -22,7 +23,9 @@ class ProcessEnv:
     ``step`` never abort a program: after a fault all rows come back invalid, ``ok``
     is false, and the exception is raised by the next of: the end of an eager call,
     ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
-    ``tf.function`` has to be followed by ``check``.
+    ``tf.function`` has to be followed by ``check``. With ``on_fault="restart"`` only
+    the rows of an environment that fails come back invalid, and another one takes its
+    place.
 
     On the native route the ops are custom calls, which run in eager code, in graphs
     and under ``jit_compile=True``, where a whole rollout is one program. On the
@@ -45,12 +48,14 @@ class ProcessEnv:
         native one where it can be had. Environments in this process are portable.
         ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
       options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
-        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``finite_check``,
-        ``info_keys``, ``worker_variables``.
+        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
+        ``restart_period_seconds``, ``groups``, ``finite_check``, ``info_keys``,
+        ``worker_variables``.
 
     Attributes:
       spec: EnvSpec.
       num_workers: processes in use.
+      num_groups: of environments that ``send`` and ``receive`` step.
       route: "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: on the native route.
 
@@ -68,7 +73,8 @@ class ProcessEnv:
         **options: Any,
     ):
         constructors = list(constructors)
-        num_workers = arguments.worker_count(num_workers, len(constructors))
+        sizes = len(constructors), options.get("groups", 1)
+        num_workers = arguments.worker_count(num_workers, *sizes)
         library, reason = routes.choose(route, num_workers)
         pool = Pool(constructors, num_workers, library=library, **options)
         self._pool = pool
@@ -78,6 +84,7 @@ class ProcessEnv:
         wanted = num_workers > 0 and route != routes.PORTABLE
         routes.tell(pool.num_envs, pool.num_workers, self._reason, wanted)
         self.num_workers = pool.num_workers
+        self.num_groups = pool.num_groups
         self.spec = EnvSpec(
             pool.num_envs,
             pool.observation_space,
@@ -86,6 +93,7 @@ class ProcessEnv:
             pool.max_episode_steps,
         )
         self._actions = spaces.leaves(pool.action_space)
+        self._group_rows = pool.num_envs // pool.num_groups
         self._outputs = host_calls.outputs(self.spec)
         self._native = None
         if self.compilable:
@@ -136,6 +144,73 @@ class ProcessEnv:
         # A shape that is unknown until the graph runs is checked by Python.
         return self._run(self._host.step, inputs)
 
+    def send(
+        self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
+    ) -> tf.Tensor:
+        """Have some groups of environments do a step, without waiting for it.
+
+        Row r belongs to group ``r // (B / num_groups)``. While one group is at work,
+        another one can be received and acted for: double buffering. After ``init``
+        every group is free.
+
+        Args:
+          state: token of the previous call.
+          action: as of ``step``, of the rows of the groups, group after group.
+          groups: number of a group, or int32 ``[k]`` of distinct ones that are free.
+
+        Returns:
+          int32 token.
+        """
+        groups = _groups(groups)
+        rows = len(groups) * self._group_rows
+        flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
+        inputs = [state, groups, *flat]
+        if self._native is not None:
+            state = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
+            leaves = zip(flat, self._actions, strict=True)
+            shaped = [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
+            inputs = [state, groups, *shaped]
+        call = self._host.send if self._native is None else self._native.send
+        return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
+
+    def receive(
+        self,
+        state: tf.Tensor,
+        groups: int | Sequence[int] | tf.Tensor | None = None,
+        count: int = 1,
+    ) -> tuple[tf.Tensor, tf.Tensor, TimeStep]:
+        """Wait for groups that were sent actions.
+
+        Args:
+          state: token of the previous call.
+          groups: as of ``send``; None for whichever are ready first. Which these are
+            depends on time, so runs then differ from each other.
+          count: without groups: how many.
+
+        Returns:
+          int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
+          ...]``: their rows, group after group.
+        """
+        inputs = [tf.convert_to_tensor(state, tf.int32)]
+        if groups is not None:
+            inputs.append(_groups(groups))
+            count = len(inputs[1])
+        if not 1 <= count <= self.num_groups:
+            raise UserError(
+                f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
+                "which is what groups= of the environment says"
+            )
+        spec = self.spec._replace(num_envs=count * self._group_rows)
+        outputs = host_calls.outputs(spec)
+        outputs.insert(1, tf.TensorSpec([count], tf.int32))
+        if self._native is not None:
+            inputs[0] = host_calls.scalar(inputs[0])
+            call, last = self._native.receive, outputs
+        else:
+            call, last = self._host.receive, count
+        found = host_calls.checked(self._pool, outputs, call, inputs, last)
+        return found[0], found[1], host_calls.timestep(spec, found[2:])
+
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
         if self._native is None:
@@ -164,6 +239,10 @@ class ProcessEnv:
         """Counters since the last call: ``env/*`` and ``time/*``."""
         return self._pool.metrics()
 
+    def events(self) -> list[dict[str, Any]]:
+        """Environments that were replaced since the last call, see ``Pool.events``."""
+        return self._pool.events()
+
     def __enter__(self) -> ProcessEnv:
         return self
 
@@ -175,3 +254,22 @@ class ProcessEnv:
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
         return host_calls.run(self._pool, self.spec, self._outputs, call, *inputs)
+
+
+def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
+    """int32 ``[k]``"""
+    tensor = tf.convert_to_tensor(groups)
+    if not tensor.dtype.is_integer or tensor.shape.rank not in (0, 1):
+        raise UserError(
+            f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
+            "group, or a vector of them whose length is known"
+        )
+    tensor = tf.cast(tensor, tf.int32)
+    if tensor.shape.rank == 0:
+        return tensor[tf.newaxis]
+    if tensor.shape[0] is None:
+        raise UserError(
+            "the number of groups is not known when the function is traced; give the "
+            "tensor a static shape, tf.ensure_shape(groups, [k])"
+        )
+    return tensor

@@ -6,26 +6,54 @@ An environment that finished restarts on its next step: that row ignores its act
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import actions, failures, layout, validation
+from tfagents_batch.envs import actions, agreement, failures, layout, validation
 from tfagents_batch.envs.adapters.adapt import adapt
 from tfagents_batch.envs.failures import Defect, Failure
 
-RAISE, OFF = "raise", "off"  # finite_check
+# What NaN and infinity in observations and rewards lead to (finite_check).
+RAISE, REPLACE, TRUNCATE, OFF = "raise", "replace", "truncate", "off"
+FINITE_CHECKS = (RAISE, REPLACE, TRUNCATE, OFF)
 _FLOAT_MAX = validation.FLOAT_MAX
 Catch = type[BaseException] | tuple[type[BaseException], ...]
 
 
-def env_seed(seed: int, index: int) -> int:
-    """Seed of environment ``index``: an int in ``[0, 2**31)``, of these two only."""
-    words = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1)
+def env_seed(seed: int, index: int, restarts: int = 0) -> int:
+    """Seed of environment ``index``: an int in ``[0, 2**31)``, of these numbers only.
+
+    Args:
+      seed: of the batch.
+      index: in the batch.
+      restarts: how often the environment was replaced; a replacement must not play
+        the episodes again that its predecessor failed in.
+    """
+    key = (index, restarts) if restarts else (index,)
+    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
     return int(words[0] >> 1)
+
+
+class Spare(NamedTuple):
+    """What it takes to replace environments that failed.
+
+    Attributes:
+      constructors: of the environments.
+      facts: what is known of each, see ``inspect``; a replacement must be like it.
+      restarts: how often each was replaced before.
+      seed: gives the seed of the batch.
+    """
+
+    constructors: Sequence[Callable[[], Any]]
+    facts: Sequence[dict]
+    restarts: Sequence[int]
+    seed: Callable[[], int]
 
 
 def construct(
@@ -49,13 +77,18 @@ def construct(
     for row, constructor in enumerate(constructors, first_row):
         progress(row)
         try:
-            env = adapt(constructor())
-            validation.environment(env)
+            env = _made(constructor)
             envs.append(env)
             facts.append(inspect(env))
         except catch as error:
             return envs, facts, _failure(error, env=row, phase="construct")
     return envs, facts, None
+
+
+def _made(constructor: Callable[[], Any]) -> Any:
+    env = adapt(constructor())
+    validation.environment(env)
+    return env
 
 
 def inspect(env: Any) -> dict:
@@ -71,15 +104,19 @@ class Stepper:
     """Environments and their rows.
 
     A row whose environment fails is marked first and truncated at once, with reward
-    0; the others go on. Whoever reads the rows restores the observation.
+    0; the others go on. Whoever reads the rows restores the observation. With spares
+    the environment is replaced in the next step.
 
     Args:
       envs: constructed environments with equal spaces.
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
+      finite_check: what NaN and infinity are: "raise", a failure; "replace", numbers
+        to be replaced by those of the observation before, or 0; "truncate", the end
+        of an episode whose last step does not count; "off", passed on.
       catch: exceptions of environments that become failures.
+      spare: to replace environments that fail; None leaves them.
     """
 
     def __init__(
@@ -90,6 +127,7 @@ class Stepper:
         first_row: int,
         finite_check: str = RAISE,
         catch: Catch = BaseException,
+        spare: Spare | None = None,
     ):
         count = len(envs)
         self._envs = list(envs)
@@ -97,8 +135,13 @@ class Stepper:
         self._arrays = arrays
         self._words = words
         self._first_row = first_row
-        self._finite = finite_check == RAISE
+        self._finite = finite_check != OFF
+        self._finite_check = finite_check
         self._catch = catch
+        self._spare = spare
+        self._restarts = list(spare.restarts) if spare else [0] * count
+        self._broken = [False] * count
+        self._unseeded = [False] * count  # to be seeded when it starts
         space = envs[0].action_space
         self._actions = actions.ActionReader(space, arrays.action)
         space = envs[0].observation_space
@@ -120,6 +163,11 @@ class Stepper:
         self._returns = [0.0] * count  # float64, of raw rewards
         self._over = [False] * count
         self._seen_outside = [False] * count
+        self._cut: set[int] = set()  # rows of this step that end as not finite
+        self._seen_not_finite = [False] * count
+        self._good = [array.copy() for array in arrays.observation]
+        self._keeps_good = finite_check in (REPLACE, TRUNCATE)
+        self._timing = memoryview(arrays.timing)
         self._checks = 0
         self._full = True
         self._phase = "reset"
@@ -129,18 +177,23 @@ class Stepper:
         """Seed and start every environment; pending restarts are forgotten."""
         self._begin()
         found = []
-        for row, env in enumerate(self._envs):
-            self._seeds[row] = env_seed(seed, self._first_row + row)
+        for row in range(len(self._envs)):
             self._episodes[row] = -1
             try:
-                env.action_space.seed(self._seeds[row])
-                self._start(row, self._seeds[row])
+                self._start(row, env_seed(seed, self._first_row + row))
             except self._catch as error:
                 found.append(self._fail(row, error))
         return self._finish(found)
 
+    def take_over(self) -> None:
+        """Go on in the place of environments that were lost with their process."""
+        count = len(self._envs)
+        self._over, self._unseeded = [True] * count, [True] * count
+        self._episodes = self._arrays.episode.tolist()
+
     def step(self) -> list[Failure]:
         """Step every row with the actions in the arrays."""
+        started = time.perf_counter_ns()
         self._begin()
         arrays, words = self._arrays, self._words
         arrays.first[:] = False
@@ -169,7 +222,7 @@ class Stepper:
                 if type(reward) is not float:
                     reward = validation.reward(reward)
                 if not -largest <= reward <= largest and finite:
-                    validation.finite_reward(reward)
+                    reward = self._not_finite_reward(row, reward)
                 if terminated is not True and terminated is not False:
                     terminated = validation.flag("terminated", terminated)
                 if truncated is not True and truncated is not False:
@@ -188,7 +241,10 @@ class Stepper:
                 return_column[row] = return_
             except self._catch as error:
                 found.append(self._fail(row, error))
-        return self._finish(found)
+        found = self._finish(found)
+        took = (time.perf_counter_ns() - started) // 1000
+        self._timing[self._checks % layout.TIMINGS] = min(took, layout.LONGEST) + 1
+        return found
 
     def close(self) -> list[Failure]:
         """Close every environment, whatever the others do."""
@@ -213,13 +269,22 @@ class Stepper:
         """Reset one environment into its row."""
         arrays = self._arrays
         self._words[layout.ROW] = self._first_row + row
+        if self._broken[row]:
+            self._replace(row)
         self._phase = "reset"
+        if seed is None and self._unseeded[row]:
+            index, restarts = self._first_row + row, self._restarts[row]
+            seed = env_seed(self._spare.seed(), index, restarts)
+        if seed is not None:
+            self._seeds[row] = seed
+            self._envs[row].action_space.seed(seed)
         self._episodes[row] += 1
         self._lengths[row] = 0
         self._returns[row] = 0.0
         arrays.episode[row] = self._episodes[row]
         env = self._envs[row]
         result = env.reset() if seed is None else env.reset(seed=seed)
+        self._unseeded[row] = False
         validation.reset_result(result)
         self._observe(row, result[0])
         if self._full:
@@ -231,6 +296,19 @@ class Stepper:
         return_column[row] = length_column[row] = 0
         if self._columns:
             self._copy_info(row, result[1])
+
+    def _replace(self, row: int) -> None:
+        """A new environment in the place of one that failed."""
+        self._phase = "construct"
+        self._restarts[row] += 1
+        with contextlib.suppress(self._catch):
+            self._envs[row].close()
+        env = _made(self._spare.constructors[row])
+        found = agreement.difference(self._spare.facts[row], inspect(env))
+        if found:
+            raise Defect(f"the replacement of a failed one has other spaces: {found}")
+        self._envs[row], self._steps[row] = env, env.step
+        self._broken[row], self._unseeded[row] = False, True
 
     def _look_closer(self, row: int, observation: Any, info: dict) -> None:
         """What is not done in every step of every environment."""
@@ -270,10 +348,9 @@ class Stepper:
 
     def _fail(self, row: int, error: BaseException) -> Failure:
         """Mark a row as failed and say why."""
-        arrays = self._arrays
-        arrays.reward[row] = 0.0
-        arrays.first[row] = arrays.truncated[row] = True
-        arrays.terminated[row] = False
+        self._mark(row)
+        if self._spare is not None:
+            self._broken[row] = self._over[row] = True
         stepping = self._phase == "step"
         return _failure(
             error,
@@ -285,21 +362,69 @@ class Stepper:
             phase=self._phase,
         )
 
+    def _not_finite_reward(self, row: int, reward: float) -> float:
+        """What to make of a reward that float32 cannot hold."""
+        if self._finite_check == RAISE:
+            return validation.finite_reward(reward)
+        self._note_not_finite(row, "reward")
+        if self._finite_check == TRUNCATE:
+            self._cut.add(row)
+        return 0.0
+
     def _finish(self, found: list[Failure]) -> list[Failure]:
         """Look for NaN in all rows at once, which is cheaper than row by row."""
-        if self._finite:
-            bad = self._observations.not_finite()
-            failed = {failure.env - self._first_row for failure in found} if bad else ()
+        bad = self._observations.not_finite() if self._finite else {}
+        if bad:
+            failed = {failure.env - self._first_row for failure in found}
             for row, name in bad.items():
-                if row in failed:
-                    continue
-                started = bool(self._arrays.first[row])
-                self._phase = "reset" if started else "step"
-                self._lengths[row] -= not started  # the step it happened in
-                error = Defect(f"{name} has NaN or infinite values")
-                found.append(self._fail(row, error))
+                if row not in failed:
+                    found += self._not_finite(row, name)
+        for row in self._cut:
+            self._mark(row)
+            self._over[row] = True
+            for good, array in zip(self._good, self._arrays.observation, strict=True):
+                array[row] = good[row]
+        self._cut.clear()
+        if self._keeps_good:
+            for good, array in zip(self._good, self._arrays.observation, strict=True):
+                good[...] = array
         self._words[layout.ROW] = layout.NO_ROW
         return found
+
+    def _not_finite(self, row: int, name: str) -> list[Failure]:
+        """Do with an observation what ``finite_check`` says."""
+        if self._finite_check == RAISE:
+            started = bool(self._arrays.first[row])
+            self._phase = "reset" if started else "step"
+            self._lengths[row] -= not started  # the step it happened in
+            where = self._observations.where_not_finite(row)
+            error = Defect(f"{name} has NaN or infinite values{where}")
+            return [self._fail(row, error)]
+        self._note_not_finite(row, name)
+        first = bool(self._arrays.first[row])
+        for good, array in zip(self._good, self._arrays.observation, strict=True):
+            if array.dtype.kind == "f":
+                last = np.zeros_like(good[row]) if first else good[row]
+                array[row] = np.where(np.isfinite(array[row]), array[row], last)
+        if self._finite_check == TRUNCATE:
+            self._cut.add(row)
+        return []
+
+    def _note_not_finite(self, row: int, name: str) -> None:
+        self._words[layout.NOT_FINITE] += 1
+        if not self._seen_not_finite[row]:
+            self._seen_not_finite[row] = True
+            self.notes.append(
+                f"env {self._first_row + row}: {name} has NaN or infinite values "
+                f"(finite_check={self._finite_check!r}); counted in env/not_finite and "
+                "not said again for this environment"
+            )
+
+    def _mark(self, row: int) -> None:
+        arrays = self._arrays
+        arrays.reward[row] = 0.0
+        arrays.first[row] = arrays.truncated[row] = True
+        arrays.terminated[row] = False
 
 
 def _failure(error: BaseException, **context: Any) -> Failure:

@@ -16,41 +16,65 @@ from concurrent.futures import Future
 from typing import Any
 
 from tfagents_batch.envs import interrupts
-from tfagents_batch.envs.launcher import Worker
+
+
+class Ended(Exception):
+    """The thread has ended; it runs nothing any more."""
 
 
 class Supervisor:
-    """One daemon thread."""
+    """One daemon thread that runs jobs, and callbacks of descriptors."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._jobs: collections.deque[tuple[Callable[[], Any] | None, Future]] = (
             collections.deque()
         )
-        self._workers: dict[int, Worker] = {}
-        self._ends: dict[int, Callable[[], Any]] = {}
-        self._signals: int | None = None
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self._watched: dict[int, Callable[[], bool]] = {}
+        self._interrupts = False
         self._ended = False
+        self._over = False  # no job will be run any more
+        self._submitting = threading.Lock()
         self._thread = threading.Thread(
             target=self._run, name="tfagents_batch-supervisor", daemon=True
         )
         self._thread.start()
 
     def call(self, job: Callable[[], Any]) -> Any:
-        """Run ``job`` in the thread; its result, or its exception."""
+        """Run ``job`` in the thread; its result, or its exception.
+
+        Raises:
+          Ended: after ``close``.
+        """
         return self._submit(job).result()
 
-    def watch(self, worker: Worker) -> None:
-        """Take a worker's output from now on; only from a job."""
-        self._workers[worker.output] = worker
+    def watch(self, descriptor: int, readable: Callable[[], bool]) -> None:
+        """Call ``readable`` whenever there is something to read; only from a job.
 
-    def watch_end(self, pidfd: int, tell: Callable[[], Any]) -> None:
-        """Call ``tell`` once when a process has ended; only from a job."""
-        self._ends[pidfd] = tell
+        Args:
+          descriptor: stays open until it is no longer watched.
+          readable: returns whether to go on watching.
+        """
+        self._watched[descriptor] = readable
+        self._poll.register(descriptor, select.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """The contrary of ``watch``, if it is watched; only from a job."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
 
     def watch_interrupts(self) -> None:
         """Stop the pools on Ctrl-C, see ``interrupts``; only from a job."""
-        self._signals = interrupts.acquire()
+        signals = interrupts.acquire()
+        self._interrupts = True
+
+        def stop() -> bool:
+            interrupts.stop_pools(signals)
+            return True
+
+        self.watch(signals, stop)
 
     def close(self) -> None:
         """End the thread; safe from any thread and more than once."""
@@ -64,44 +88,38 @@ class Supervisor:
 
     def _submit(self, job: Callable[[], Any] | None) -> Future:
         future: Future = Future()
-        self._jobs.append((job, future))
-        os.eventfd_write(self._wake, 1)
+        with self._submitting:
+            if self._over:
+                future.set_exception(Ended())
+                return future
+            self._jobs.append((job, future))
+            os.eventfd_write(self._wake, 1)
         return future
 
+    def _end(self) -> None:
+        with self._submitting:
+            self._over = True
+            os.close(self._wake)
+        for _, future in self._jobs:
+            future.set_exception(Ended())
+        if self._interrupts:
+            interrupts.release()
+
     def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
-        registered: set[int] = set()
         while True:
-            for descriptor, _ in poll.poll():
-                if descriptor in self._ends:
-                    poll.unregister(descriptor)
-                    self._ends.pop(descriptor)()
-                    continue
-                if descriptor == self._signals:
-                    interrupts.stop_pools(descriptor)
-                    continue
+            for descriptor, _ in self._poll.poll():
                 if descriptor != self._wake:
-                    worker = self._workers[descriptor]
-                    if not worker.drain():
-                        poll.unregister(descriptor)
+                    readable = self._watched.get(descriptor)
+                    if readable is not None and not readable():
+                        self.unwatch(descriptor)
                     continue
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
                 while self._jobs:
                     job, future = self._jobs.popleft()
                     if job is None:
-                        os.close(self._wake)
-                        if self._signals is not None:
-                            interrupts.release()
-                        return
+                        return self._end()
                     try:
                         future.set_result(job())
                     except BaseException as error:
                         future.set_exception(error)
-                watched = self._workers.keys() | self._ends.keys()
-                if self._signals is not None:
-                    watched |= {self._signals}
-                for watch in watched - registered:
-                    poll.register(watch, select.POLLIN)
-                    registered.add(watch)

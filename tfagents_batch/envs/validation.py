@@ -74,6 +74,16 @@ class ObservationWriter:
                     found.setdefault(int(row), name)
         return found
 
+    def where_not_finite(self, row: int) -> str:
+        """The places of a row's numbers that are not finite, as text."""
+        for _, array in self._float:
+            places = np.argwhere(~np.isfinite(array[row])).tolist()
+            if places:
+                more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
+                shown = ", ".join(str(place) for place in places[:3])
+                return f" at {shown}{more}" if places[0] else ""
+        return ""
+
     def _write_nested(self, row: int, value: Any) -> None:
         for write, leaf in zip(self._write, self._flatten(value), strict=True):
             write(row, leaf)

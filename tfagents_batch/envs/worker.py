@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import mmap
 import os
@@ -54,18 +55,26 @@ def _protect(parent: int) -> None:
 
 
 def _serve(channel: socket.socket) -> None:
-    from tfagents_batch.envs import futex, protocol, stepper
+    from tfagents_batch.envs import futex, layout, protocol, stepper
 
     started = _construct(channel)
     if started is None:
         return
-    envs, first_row = started
+    envs, facts, constructors, first_row = started
     request = protocol.receive(channel, descriptor=True)
     if request is None or request[0].command != protocol.ATTACH:
         return _close_all(envs)
     header, payload, descriptor = request
     memory, arrays, words = _attach(payload, descriptor, first_row, len(envs))
-    crew = stepper.Stepper(envs, arrays, words, first_row, payload["finite_check"])
+    spare = None
+    if payload["restarts"] is not None:
+        learner = layout.control(memory, payload["layout"]["num_workers"])
+        seed = functools.partial(layout.seed, learner)
+        spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
+    check = payload["finite_check"]
+    crew = stepper.Stepper(envs, arrays, words, first_row, check, spare=spare)
+    if payload["takes_over"]:
+        crew.take_over()
     if "tensorflow" in sys.modules:
         crew.notes.append(
             f"worker {payload['worker']} imported TensorFlow, which takes seconds and "
@@ -73,15 +82,13 @@ def _serve(channel: socket.socket) -> None:
         )
     gc.collect()
     gc.freeze()  # what is there now stays: collections need not look at it again
+    bell = None
+    if payload["native"]:  # before the answer, after which there may be a command
+        places = (payload["worker"], payload["layout"]["num_workers"], payload["group"])
+        sequence = words[layout.COMMAND_SEQUENCE]
+        bell = futex.Doorbell(memory, *places, sequence, payload["spin"])
     channel.sendall(_answer(header, words, [], crew.notes))
-    if payload["native"]:
-        bell = futex.Doorbell(
-            memory,
-            payload["worker"],
-            payload["layout"]["num_workers"],
-            header.sequence,
-            payload["spin"],
-        )
+    if bell is not None:
         _obey_hub(channel, crew, bell)
     else:
         _obey_frames(channel, crew, words)
@@ -134,8 +141,13 @@ def _end(crew: Any, told: bool) -> None:
     sys.exit(1 if found and told else 0)
 
 
-def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
-    """Answer the first request; None if there is nothing to go on with."""
+def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
+    """Answer the first request.
+
+    Returns:
+      environments, what is known of each, their constructors, index of the first; None
+      if there is nothing to go on with.
+    """
     from tfagents_batch.envs import failures, protocol, stepper
 
     request = protocol.receive(channel, descriptor=True)
@@ -158,7 +170,7 @@ def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
         failure = failures.Failure(
             failures.ERROR, env=first_row, phase="construct", **described
         )
-        envs, facts = [], []
+        constructors, envs, facts = [], [], []
     else:
 
         def progress(row):
@@ -177,7 +189,7 @@ def _construct(channel: socket.socket) -> tuple[list[Any], int] | None:
     if failure is not None:
         _close_all(envs)
         return None
-    return envs, first_row
+    return envs, facts, constructors, first_row
 
 
 def _attach(
@@ -189,7 +201,8 @@ def _attach(
     plan = layout.Layout.from_json(payload["layout"])
     memory = mmap.mmap(descriptor, plan.size)
     os.close(descriptor)
-    arrays = layout.views(plan, memory).rows(first_row, first_row + count)
+    rows = first_row, first_row + count
+    arrays = layout.views(plan, memory).of(payload["worker"], *rows)
     words = layout.control(memory, payload["worker"])
     return memory, arrays, words
 

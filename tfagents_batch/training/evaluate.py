@@ -93,7 +93,8 @@ class Evaluator:
                 steps = tf.nest.map_structure(lambda x: x[1:], rollout(seed).steps)
                 info = steps.info
                 ended = steps.last & steps.valid
-                return ended, info["episode_return"], info["episode_length"]
+                whole = tf.reduce_all(steps.valid)
+                return ended, info["episode_return"], info["episode_length"], whole
 
             self._rollout, self._play = rollout, play
         else:
@@ -104,11 +105,12 @@ class Evaluator:
         found = [[] for _ in range(self.env.spec.num_envs)]
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
-        for _ in range(patience + 1):
+        while patience >= 0:
             if stop():
                 return None
-            ended, returns, lengths = self._play(tf.constant(seed, tf.int32))
-            ended, returns, lengths = (x.numpy() for x in (ended, returns, lengths))
+            played = self._play(tf.constant(seed, tf.int32))
+            ended, returns, lengths, whole = (x.numpy() for x in played)
+            patience -= int(whole)  # what is being replaced has time
             for t, i in zip(*np.nonzero(ended), strict=True):
                 if len(found[i]) < self.quota:
                     found[i].append((float(returns[t, i]), int(lengths[t, i])))

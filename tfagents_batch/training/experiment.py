@@ -48,7 +48,9 @@ class Config:
         "auto", "what XLA compiles: the whole iteration, the update, or nothing"
     )
     device: Literal["cpu", "gpu"] = option("cpu", "where updates run")
-    on_fault: Literal["raise"] = option("raise", "when an environment fails")
+    on_fault: Literal["raise", "restart"] = option(
+        "raise", "when an environment fails: end the run, or replace the environment"
+    )
     settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
 
     def check(self) -> Config:
@@ -107,7 +109,7 @@ class Experiment:
     ):
         self.config = config.check()
         self._given = config.env if env is None else env
-        self._running: list[Any] = []  # environments that can be stopped
+        self._running: list[Any] = []  # environments that are more than tensors
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config.num_envs)
             settings = schedules.resolve(config.settings, config.steps)
@@ -138,10 +140,15 @@ class Experiment:
         """What a checkpoint holds: ``{name: variable}``."""
         return self.algorithm.named_variables()
 
+    def events(self) -> list[dict[str, Any]]:
+        """What environments have to tell since the last call: their restarts."""
+        told = [getattr(env, "events", list)() for env in self._running]
+        return [event for events in told for event in events]
+
     def stop(self) -> None:
         """Make every environment's step return at once; from any thread."""
         for env in self._running:
-            env.stop()
+            getattr(env, "stop", lambda: None)()
 
     def close(self) -> None:
         self._stack.close()
@@ -179,7 +186,13 @@ class Experiment:
         if isinstance(given, (list, tuple)):
             given = given[:num_envs]
         try:
-            env = make_env(given, num_envs, workers, env_kwargs=config.env_kwargs)
+            env = make_env(
+                given,
+                num_envs,
+                workers,
+                env_kwargs=config.env_kwargs,
+                on_fault=config.on_fault,
+            )
         except EnvError as error:
             raise _explained(error, config) from error
         stack.callback(env.close)
@@ -187,7 +200,7 @@ class Experiment:
         return env
 
     def _note(self, env: Env) -> None:
-        if hasattr(env, "stop"):
+        if hasattr(env, "stop") or hasattr(env, "events"):
             self._running.append(env)
 
 

@@ -71,6 +71,7 @@ class Loop:
       write: ``(metrics, step)``, takes a line of metrics.
       save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
       progress: ``(step, metrics)``, called after every iteration.
+      tell: ``(event, step)``, called for each environment that was replaced.
       state: of the checkpoint that is resumed.
 
     Attributes:
@@ -85,6 +86,7 @@ class Loop:
         write: Callable[[dict, int], None],
         save: Callable[[int, dict, dict], bool],
         progress: Callable[[int, dict], None],
+        tell: Callable[[dict, int], None],
         state: dict | None = None,
     ):
         config = experiment.config
@@ -93,6 +95,7 @@ class Loop:
         self._write = write
         self._save = save
         self._progress = progress
+        self._tell = tell
         state = state or {}
         self.step = state.get("step", 0)
         self.best = state.get("best")
@@ -127,6 +130,7 @@ class Loop:
         except Stopped:
             pass
         except (EnvError, UserError):
+            self._tell_events()
             self._checkpoint()
             raise
         if not self._checkpoint():
@@ -143,6 +147,7 @@ class Loop:
         since, started = self.step, self._trained_seconds
         while self.step < steps and not self._interrupts.requested:
             metrics = self._iterate()
+            self._tell_events()
             if compiling:  # most of the first iteration, so it has no speed
                 compiling = False
                 first["time/first_iteration_seconds"] = self._trained_seconds - started
@@ -178,6 +183,10 @@ class Loop:
             self._trained_seconds += time.perf_counter() - begin
             self.step = int(experiment.algorithm.step.numpy())
 
+    def _tell_events(self) -> None:
+        for event in self.experiment.events():
+            self._tell(event, self.step)
+
     def _check_finite(self, metrics: dict[str, Any]) -> None:
         bad = float(metrics.get("grad/skipped", 0.0)) == 1
         self._bad_iterations = self._bad_iterations + 1 if bad else 0
@@ -198,6 +207,7 @@ class Loop:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
         begin = time.perf_counter()
         result = self._evaluate(seed, lambda: self._interrupts.requested)
+        self._tell_events()
         if result is None:  # stopped: a resumed run makes up for it
             self._should_evaluate.restore(self._not_evaluated)
             return

@@ -57,10 +57,11 @@ class Native:
         self._arrays: layout.Arrays | None = layout.views(plan, memory)
         self._num_envs = len(self._arrays.reward)
         self._writer = writer
+        self._rows = self._num_envs // plan.num_groups  # of a group
         self._outputs = [
-            *((x.shape, x.dtype) for x in self._arrays.observation),
-            *((self._num_envs, dtype) for dtype in ("f4", "?", "?", "?")),
-            *((self._num_envs, dtype) for dtype in info.values()),
+            *((x.shape[1:], x.dtype) for x in self._arrays.observation),
+            *(((), dtype) for dtype in ("f4", "?", "?", "?")),
+            *(((), dtype) for dtype in info.values()),
         ]
         self._columns = list(info)
         self._gathering = threading.RLock()
@@ -74,22 +75,47 @@ class Native:
 
     def step(self, action: Sequence[np.ndarray]) -> Batch:
         out = self._empty()
-        if not self._hub.ok:
+        flat = self._checked(action, self._num_envs)
+        if flat is None:
             self._hub.init(0, out)  # which gives failed rows
             return self._batch(out)
-        if not self._hub.report().started:
-            return self.fail(UserError("step was called before reset"))
-        try:
-            self._writer.check_kinds(action)
-        except actions.InvalidAction as error:
-            return self.fail(_exception(error, {}))
-        flat = [
-            np.ascontiguousarray(x, np.float32 if x.dtype.kind == "f" else None)
-            for x in action
-        ]
         with interrupts.guard():
             self._hub.step(flat, out)
         return self._batch(out)
+
+    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
+        """Have groups do a step; see ``Pool.send``."""
+        flat = self._checked(action, len(groups) * self._rows)
+        if flat is not None:
+            self._hub.send(groups, flat)
+
+    def receive(
+        self, groups: np.ndarray | None, count: int
+    ) -> tuple[np.ndarray, Batch]:
+        """Rows of groups; see ``Pool.receive``."""
+        out = self._empty(count * self._rows)
+        with interrupts.guard():
+            found = self._hub.receive(groups, count, out)
+        return found, self._batch(out)
+
+    def _checked(
+        self, action: Sequence[np.ndarray], rows: int
+    ) -> list[np.ndarray] | None:
+        """Actions as the hub takes them; None if it must not be asked."""
+        if not self._hub.ok:
+            return None
+        if not self._hub.report().started:
+            self.fault = UserError(batch.NO_RESET)
+            return None
+        try:
+            self._writer.check_kinds(action, rows)
+        except actions.InvalidAction as error:
+            self.fault = _exception(error, {})
+            return None
+        return [
+            np.ascontiguousarray(x, np.float32 if x.dtype.kind == "f" else None)
+            for x in action
+        ]
 
     @property
     def ok(self) -> bool:
@@ -127,6 +153,11 @@ class Native:
         self._hub.init(0, out)
         return self._batch(out)
 
+    def give_up(self, error: Exception) -> None:
+        """Fail all later calls: what failed is not replaced any more."""
+        if self.history is None and self.fault is None:
+            self.fault = error
+
     def end(self, history: str) -> None:
         """Fail all later calls."""
         if self.history is None:
@@ -149,7 +180,12 @@ class Native:
             "total": report.total,
             "seconds": report.waited / 1e9,
             "steps": report.steps,
+            "lost": int(self.lost().sum()),
         }
+
+    def lost(self) -> np.ndarray:
+        """int64 ``[B]``: failed rows since the start."""
+        return self._hub.lost(self._num_envs)
 
     def context(self, row: int) -> dict[str, Any]:
         """What is known of a row whose worker cannot tell."""
@@ -179,13 +215,15 @@ class Native:
         if report.kind == hubs.STALE:
             return batch.stale(report.first, report.second)
         if report.kind == hubs.NO_RESET:
-            return UserError("step was called before reset")
+            return UserError(batch.NO_RESET)
+        if report.kind in _ORDER:
+            return _ORDER[report.kind](report.first)
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
             error = self._writer.refusal(leaf, row, self._hub.refused())
             return _exception(error, self.context(row))
         outcome = self._crew.explain(
-            report.first, report.sequence, report.states, self.context
+            report.first, report.sequences, report.states, self.context
         )
         for note in outcome.notes():
             _LOG.warning("%s", note)
@@ -193,13 +231,21 @@ class Native:
             return EnvError("a worker failed, and nothing is known of it")
         return batch.exception(outcome.faults)
 
-    def _empty(self) -> list[np.ndarray]:
-        return [np.zeros(shape, dtype) for shape, dtype in self._outputs]
+    def _empty(self, rows: int | None = None) -> list[np.ndarray]:
+        rows = self._num_envs if rows is None else rows
+        return [np.zeros((rows, *shape), dtype) for shape, dtype in self._outputs]
 
     def _batch(self, out: list[np.ndarray]) -> Batch:
         count = len(out) - 4 - len(self._columns)
         info = dict(zip(self._columns, out[count + 4 :], strict=True))
         return Batch(out[:count], *out[count : count + 4], info)
+
+
+_ORDER = {
+    hubs.GROUP: batch.no_group,
+    hubs.BUSY: batch.busy_group,
+    hubs.IDLE: batch.idle_group,
+}
 
 
 def _exception(error: actions.InvalidAction, context: dict[str, Any]) -> Exception:

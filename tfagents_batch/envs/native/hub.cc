@@ -5,7 +5,11 @@
 // compiled programs, graphs and eager code) and through a C interface (from Python).
 // A call always returns: after a fault, a stop or the end of the pool every row is
 // failed, that is first and truncated at once, and `ok` is false. What happened is
-// kept as a record, which Python reads and words.
+// kept as a record, which Python reads and words. A hub that heals fails only the rows
+// of a worker that is lost, and goes on without it until another one takes its place.
+//
+// Workers form groups of equal numbers of rows; `step` is for all of them, `send` and
+// `receive` are for some.
 //
 // Nothing here takes Python's lock, throws, or allocates once a hub is open.
 
@@ -26,6 +30,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
@@ -42,11 +47,14 @@ namespace ffi = xla::ffi;
 using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
-constexpr int kInterface = 1;     // of the C functions below
+constexpr int kInterface = 2;     // of the C functions below
 constexpr int kMaxBuffers = 128;  // inputs or outputs of a call
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kGrace = 1'000'000'000;  // ns for the others once one has failed
-constexpr uint32_t kEvent = 1u << 31;      // in kPending: look again
+constexpr int64_t kSlice = 100'000;        // ns of a sleep that nobody may end
+// In kPending: look again. Not the sign: a worker that answers late makes the count of
+// the next command too small, perhaps negative, and wakes the hub more often.
+constexpr uint32_t kEvent = 1u << 30;
 constexpr int64_t kLine = 64;              // bytes
 
 // Words of a worker's line and of the hub's, as in layout.py.
@@ -56,8 +64,8 @@ enum HubWord { kPending, kNobody, kSeedLow, kSeedHigh };
 enum Command : uint32_t { kReset = 3, kStep = 4, kClose = 5 };
 enum Status : uint32_t { kOk = 0, kFailedStatus = 1 };
 // The rest is shared with hub.py.
-enum Kind { kNothing, kStale, kNoReset, kAction, kWorkers };
-enum State { kWaiting, kReplied, kFailed, kDead, kLate, kCut };
+enum Kind { kNothing, kStale, kNoReset, kAction, kWorkers, kGroup, kBusy, kIdle };
+enum State { kWaiting, kReplied, kFailed, kDead, kLate, kCut, kAway };
 enum ActionKind { kFloatBox, kIntBox, kRange };
 
 int64_t Now() {
@@ -71,6 +79,34 @@ void FutexWait(Word* word, uint32_t value, int64_t deadline) {
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value,
           deadline == kNever ? nullptr : &until, nullptr,
           FUTEX_BITSET_MATCH_ANY);
+}
+
+struct Sleep {
+  Word* word;
+  uint32_t value;
+};
+
+// Until one of several words has another value.
+void FutexWaitAny(const std::vector<Sleep>& sleeps, int64_t deadline) {
+  if (sleeps.size() == 1)
+    return FutexWait(sleeps[0].word, sleeps[0].value, deadline);
+  struct Waiter {  // futex_waitv of the kernel
+    uint64_t value, address;
+    uint32_t flags, reserved;
+  };
+  constexpr long kWaitV = 449;
+  constexpr size_t kMost = 128;
+  constexpr uint32_t kSize32 = 2;
+  Waiter waiters[kMost];
+  const size_t count = std::min(sleeps.size(), kMost);
+  for (size_t i = 0; i < count; ++i)
+    waiters[i] = {sleeps[i].value, reinterpret_cast<uintptr_t>(sleeps[i].word),
+                  kSize32, 0};
+  timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
+  const long result = syscall(kWaitV, waiters, count, 0,
+                              deadline == kNever ? nullptr : &until, CLOCK_MONOTONIC);
+  if (result < 0 && errno == ENOSYS)  // before Linux 5.16
+    FutexWait(sleeps[0].word, sleeps[0].value, std::min(deadline, Now() + kSlice));
 }
 
 void FutexWake(Word* word) {
@@ -148,6 +184,9 @@ class Hub {
     size_ = reader.Next();
     num_envs_ = reader.Next();
     num_workers_ = reader.Next();
+    num_groups_ = reader.Next();
+    heals_ = reader.Next();
+    attention_ = static_cast<int>(reader.Next());
     sequence_ = static_cast<uint32_t>(reader.Next());
     limits_[0] = reader.Next();
     limits_[1] = reader.Next();
@@ -159,16 +198,29 @@ class Hub {
     for (int64_t i = reader.Next(); i > 0; --i)
       observation_.push_back(NextArray(reader));
     for (int64_t i = reader.Next(); i > 0; --i) action_.push_back(NextAction(reader));
-    if (!reader.Complete() || Outputs() > kMaxBuffers || Inputs() > kMaxBuffers)
+    if (!reader.Complete() || Outputs() + 2 > kMaxBuffers || Inputs() > kMaxBuffers)
+      return false;
+    if (num_groups_ < 1 || num_workers_ % num_groups_ || num_envs_ % num_groups_)
       return false;
     void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED,
                         descriptor, 0);
     if (memory == MAP_FAILED) return false;
     memory_ = static_cast<char*>(memory);
-    state_.resize(num_workers_, kReplied);
+    state_ = std::vector<std::atomic<int>>(num_workers_);
+    for (auto& state : state_) state.store(kReplied);
+    sent_ = std::vector<std::atomic<uint32_t>>(num_workers_);
     deadline_.resize(num_workers_);
-    dead_ = std::make_unique<std::atomic<bool>[]>(num_workers_);
+    away_.resize(num_workers_);
+    for (auto* flags : {&dead_, &late_, &ready_})
+      *flags = std::make_unique<std::atomic<bool>[]>(num_workers_);
     over_.resize(num_envs_, 1);
+    lost_.resize(num_envs_);
+    busy_.resize(num_groups_);
+    order_.resize(num_groups_);
+    command_.resize(num_groups_, kReset);
+    for (int64_t group = 0; group < num_groups_; ++group) all_.push_back(group);
+    some_.reserve(num_groups_);
+    sleeps_.reserve(num_groups_);
     int64_t row_bytes = 0;
     for (const Array& array : observation_) {
       last_.emplace_back(num_envs_ * array.row_bytes);
@@ -185,16 +237,21 @@ class Hub {
   int64_t InputCount(int64_t i) const { return num_envs_ * action_[i].width; }
   int64_t OutputBytes(int64_t i) const { return num_envs_ * Output(i).row_bytes; }
   bool IsFloatInput(int64_t i) const { return action_[i].kind == kFloatBox; }
+  int64_t NumGroups() const { return num_groups_; }
 
-  // The three calls. `out` are observation, reward, first, terminated, truncated and
-  // info, in shapes checked before. They return the next token.
+  // The calls. `out` are observation, reward, first, terminated, truncated and info,
+  // in shapes checked before. They return the next token.
 
   int32_t Init(uint64_t seed, void* const* out) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!Usable()) return Fail(out);
+    if (!Usable()) return Fail(out, num_envs_);
+    Drain();
     seed_ = seed;
     started_ = true;
-    std::fill(over_.begin(), over_.end(), 1);
+    {
+      std::lock_guard<std::mutex> data(data_mutex_);
+      std::fill(over_.begin(), over_.end(), 1);
+    }
     Word* line = Line(num_workers_);
     line[kSeedLow].store(static_cast<uint32_t>(seed));
     line[kSeedHigh].store(static_cast<uint32_t>(seed >> 32));
@@ -205,17 +262,59 @@ class Hub {
   int32_t Step(const int32_t* token, const void* const* in,
                const ffi::DataType* dtypes, void* const* out) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!Usable()) return Fail(out);
-    if (token != nullptr && *token != token_) {
-      record_ = {kStale, *token, token_};
-    } else if (!started_) {
-      record_ = {kNoReset};
-    } else if (WriteActions(in, dtypes)) {
-      ++steps_;
-      return Run(kStep, out);
+    if (!Usable()) return Fail(out, num_envs_);
+    if (!InOrder(token) || !AreIdle(all_) ||
+        !WriteActions(in, dtypes, 0, num_envs_, 0)) {
+      failed_.store(true);
+      return Fail(out, num_envs_);
     }
-    failed_.store(true);
-    return Fail(out);
+    ++steps_;
+    return Run(kStep, out);
+  }
+
+  // Has groups do a step; `in` holds their rows, group after group.
+  int32_t Send(const int32_t* token, const int32_t* groups, int64_t count,
+               const void* const* in, const ffi::DataType* dtypes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!Usable()) return NextToken();
+    const int64_t rows = num_envs_ / num_groups_;
+    bool fine = InOrder(token) && Choose(groups, count) && AreIdle(some_);
+    for (int64_t i = 0; fine && i < count; ++i)
+      fine = WriteActions(in, dtypes, some_[i] * rows, (some_[i] + 1) * rows, i * rows);
+    if (!fine) {
+      failed_.store(true);
+      return NextToken();
+    }
+    if (Someone())
+      for (int64_t group : some_) Begin(kStep, group);
+    return NextToken();
+  }
+
+  // Waits for groups, or with `groups` null for the first `count` that are done. `out`
+  // has their rows, group after group, and `found` their indices.
+  int32_t Receive(const int32_t* token, const int32_t* groups, int64_t count,
+                  int32_t* found, void* const* out) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int64_t rows = num_envs_ / num_groups_;
+    for (int64_t i = 0; i < count; ++i) found[i] = groups ? groups[i] : i;
+    if (!Usable()) return Fail(out, count * rows);
+    if (!InOrder(token) || !ChooseBusy(groups, count)) {
+      failed_.store(true);
+      return Fail(out, count * rows);
+    }
+    ++steps_;
+    const int64_t started = Now();
+    Await(some_, count);
+    waited_ += Now() - started;
+    if (groups == nullptr)  // those that are done first, the longest under way first
+      std::stable_sort(some_.begin(), some_.end(), [&](int64_t a, int64_t b) {
+        return std::pair(!Done(a), order_[a]) < std::pair(!Done(b), order_[b]);
+      });
+    for (int64_t i = 0; i < count; ++i) {
+      found[i] = static_cast<int32_t>(some_[i]);
+      Collect(some_[i], out, i * rows);
+    }
+    return NextToken();
   }
 
   bool Ok() const { return !failed_ && !stop_ && !over_pool_; }
@@ -237,6 +336,19 @@ class Hub {
     Wake();
   }
 
+  // Another process is there for a worker that was lost.
+  void Revive(int64_t worker) {
+    if (worker < 0 || worker >= num_workers_) return;
+    ready_[worker].store(true);
+    Wake();
+  }
+
+  // Which workers were given up as late; each is told once.
+  void Late(uint8_t* out) {
+    for (int64_t worker = 0; worker < num_workers_; ++worker)
+      out[worker] = late_[worker].exchange(false);
+  }
+
   // Rows are failed from now on; Python has its own record of why.
   void Refuse() {
     failed_.store(true);
@@ -255,7 +367,7 @@ class Hub {
     std::lock_guard<std::mutex> lock(mutex_);
     if (memory_ == nullptr) return;
     ++sequence_;
-    Send(kClose);
+    for (int64_t worker = 0; worker < num_workers_; ++worker) Tell(worker, kClose);
   }
 
   void Close() {
@@ -265,25 +377,32 @@ class Hub {
     Unmap();
   }
 
-  // Words of `hub.Report`, then one state per worker.
+  // Words of `hub.Report`, then states and sequence numbers of the workers. Never
+  // waits for a call under way.
   void Report(int64_t* out) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const int64_t words[] = {record_.kind, record_.first, record_.second,
-                             sequence_,    steps_,        waited_,
-                             clipped_,     total_,        used_.exchange(false),
-                             token_,       started_,      static_cast<int64_t>(seed_)};
+    std::lock_guard<std::mutex> lock(data_mutex_);
+    const int64_t words[] = {record_.kind,    record_.first, record_.second,
+                             steps_,          waited_,       clipped_,
+                             total_,          used_.exchange(false),
+                             token_,          started_,      static_cast<int64_t>(seed_)};
     out = std::copy(std::begin(words), std::end(words), out);
-    std::copy(state_.begin(), state_.end(), out);
+    for (const auto& state : state_) *out++ = state.load();
+    for (const auto& sequence : sent_) *out++ = sequence.load();
   }
 
   void Refused(int64_t* out) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(data_mutex_);
     std::copy(refused_.begin(), refused_.end(), out);
   }
 
   void Over(uint8_t* out) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(data_mutex_);
     std::copy(over_.begin(), over_.end(), out);
+  }
+
+  void Lost(int64_t* out) {
+    std::lock_guard<std::mutex> lock(data_mutex_);
+    std::copy(lost_.begin(), lost_.end(), out);
   }
 
  private:
@@ -332,15 +451,77 @@ class Hub {
     return Ok() && memory_ != nullptr;
   }
 
-  int32_t NextToken() { return token_ = (token_ + 1) & INT32_MAX; }
+  int32_t NextToken() {
+    const int32_t token = (token_ + 1) & INT32_MAX;
+    token_ = token;
+    return token;
+  }
+
+  void Note(Record record) {
+    std::lock_guard<std::mutex> lock(data_mutex_);
+    record_ = record;
+  }
+
+  bool InOrder(const int32_t* token) {
+    if (token != nullptr && *token != token_) {
+      Note({kStale, *token, token_});
+    } else if (!started_) {
+      Note({kNoReset});
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  // `some_` from a program's numbers, each once.
+  bool Choose(const int32_t* groups, int64_t count) {
+    some_.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t group = groups[i];
+      const bool known = group >= 0 && group < num_groups_;
+      if (!known || std::find(some_.begin(), some_.end(), group) != some_.end()) {
+        Note({kGroup, group});
+        return false;
+      }
+      some_.push_back(group);
+    }
+    return true;
+  }
+
+  bool ChooseBusy(const int32_t* groups, int64_t count) {
+    if (groups != nullptr) {
+      if (!Choose(groups, count)) return false;
+    } else {
+      some_.clear();
+      for (int64_t group : all_)
+        if (busy_[group]) some_.push_back(group);
+    }
+    for (int64_t group : some_)
+      if (!busy_[group]) return Note({kIdle, group}), false;
+    if (static_cast<int64_t>(some_.size()) < count) return Note({kIdle, -1}), false;
+    return true;
+  }
+
+  bool AreIdle(const std::vector<int64_t>& groups) {
+    for (int64_t group : groups)
+      if (busy_[group]) return Note({kBusy, group}), false;
+    return true;
+  }
+
+  Word* Pending(int64_t group) { return &Line(num_workers_ + group)[kPending]; }
+
+  int64_t FirstWorker(int64_t group) const {
+    return group * (num_workers_ / num_groups_);
+  }
 
   // Ends a wait that is under way: it looks at the flags again.
   void Wake() {
     std::lock_guard<std::mutex> lock(map_mutex_);
     if (memory_ == nullptr) return;
-    Word* pending = &Line(num_workers_)[kPending];
-    pending->fetch_or(kEvent);
-    FutexWake(pending);
+    for (int64_t group : all_) {
+      Pending(group)->fetch_or(kEvent);
+      FutexWake(Pending(group));
+    }
   }
 
   void Unmap() {
@@ -349,35 +530,41 @@ class Hub {
     memory_ = nullptr;
   }
 
-  int32_t Fail(void* const* out) {
-    for (int64_t i = 0; i < Outputs(); ++i) std::memset(out[i], 0, OutputBytes(i));
+  // As many rows, failed. All of them have their last observations, some have none.
+  int32_t Fail(void* const* out, int64_t rows) {
     const int64_t count = observation_.size();
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < Outputs(); ++i)
+      std::memset(out[i], 0, rows * Output(i).row_bytes);
+    for (int64_t i = 0; rows == num_envs_ && i < count; ++i)
       std::memcpy(out[i], last_[i].data(), last_[i].size());
-    std::memset(out[count + 1], 1, num_envs_);  // first
-    std::memset(out[count + 3], 1, num_envs_);  // truncated
+    std::memset(out[count + 1], 1, rows);  // first
+    std::memset(out[count + 3], 1, rows);  // truncated
     return NextToken();
   }
 
   // ---- actions: checked and written, leaf by leaf, as ActionWriter does ----
 
-  bool WriteActions(const void* const* in, const ffi::DataType* dtypes) {
+  // Of rows [first, end), which begin at row `at` of the inputs.
+  bool WriteActions(const void* const* in, const ffi::DataType* dtypes, int64_t first,
+                    int64_t end, int64_t at) {
     for (size_t i = 0; i < action_.size(); ++i) {
       const ActionLeaf& leaf = action_[i];
+      const int64_t skip = at * leaf.width;
       int64_t row = -1;
       if (leaf.kind == kFloatBox) {
-        row = WriteFloats(leaf, static_cast<const float*>(in[i]));
+        row = WriteFloats(leaf, static_cast<const float*>(in[i]) + skip, first, end);
       } else {
         WithIntegers(dtypes[i], [&](auto from) {
           WithIntegers(leaf.dtype, [&](auto to) {
             using From = decltype(from);
             using To = decltype(to);
-            row = WriteIntegers<From, To>(leaf, static_cast<const From*>(in[i]));
+            const From* values = static_cast<const From*>(in[i]) + skip;
+            row = WriteIntegers<From, To>(leaf, values, first, end);
           });
         });
       }
       if (row >= 0) {
-        record_ = {kAction, row, static_cast<int64_t>(i)};
+        Note({kAction, row, static_cast<int64_t>(i)});
         return false;
       }
     }
@@ -385,10 +572,11 @@ class Hub {
   }
 
   // The first row with a value that is refused, or -1.
-  int64_t WriteFloats(const ActionLeaf& leaf, const float* in) {
-    float* out = At<float>(leaf.offset);
+  int64_t WriteFloats(const ActionLeaf& leaf, const float* in, int64_t first,
+                      int64_t end) {
+    float* out = At<float>(leaf.offset) + first * leaf.width;
     int64_t clipped = 0, live = 0, wrong = -1;
-    for (int64_t row = 0; row < num_envs_; ++row) {
+    for (int64_t row = first; row < end; ++row) {
       live += !over_[row];
       for (int64_t i = 0; i < leaf.width; ++i, ++in, ++out) {
         float value = *in;
@@ -409,57 +597,111 @@ class Hub {
   }
 
   template <typename From, typename To>
-  int64_t WriteIntegers(const ActionLeaf& leaf, const From* in) {
-    To* out = At<To>(leaf.offset);
+  int64_t WriteIntegers(const ActionLeaf& leaf, const From* in, int64_t first,
+                        int64_t end) {
+    To* out = At<To>(leaf.offset) + first * leaf.width;
     const From* start = in;
-    int64_t live = 0;
-    for (int64_t row = 0; row < num_envs_; ++row) {
+    int64_t live = 0, clipped = 0;
+    for (int64_t row = first; row < end; ++row) {
       live += !over_[row];
       for (int64_t i = 0; i < leaf.width; ++i, ++in) {
         int64_t value = Widened(*in);
         if (value < leaf.low[i] || value > leaf.high[i]) {
           if (leaf.kind == kRange) {
-            const From* wrong = start + row * leaf.width;
+            const From* wrong = start + (row - first) * leaf.width;
+            std::lock_guard<std::mutex> lock(data_mutex_);
             for (int64_t j = 0; j < leaf.width; ++j)
               refused_[j] = static_cast<int64_t>(wrong[j]);
             return row;
           }
           value = value < leaf.low[i] ? leaf.low[i] : leaf.high[i];
-          clipped_ += !over_[row];
+          clipped += !over_[row];
         }
         *out++ = static_cast<To>(value);
       }
     }
-    if (leaf.kind == kIntBox) total_ += live * leaf.width;
+    if (leaf.kind == kIntBox) {
+      clipped_ += clipped;
+      total_ += live * leaf.width;
+    }
     return -1;
   }
 
   // ---- one command: send, wait, collect ----
 
+  // Of all groups.
   int32_t Run(Command command, void* const* out) {
     const int64_t started = Now();
-    ++sequence_;
-    for (int64_t worker = 0; worker < num_workers_; ++worker) {
-      state_[worker] = kWaiting;
-      const int64_t limit = Limit(command, worker);
-      deadline_[worker] = limit < 0 ? kNever : started + limit;
-    }
-    // An event that comes between here and the wait stays in its flag.
-    Line(num_workers_)[kPending].store(static_cast<uint32_t>(num_workers_));
-    Send(command);
-    Wait();
+    if (!Someone()) return Fail(out, num_envs_);
+    for (int64_t group : all_) Begin(command, group);
+    Await(all_, num_groups_);
     waited_ += Now() - started;
-    Collect(command, out);
+    for (int64_t group : all_) Collect(group, out, group * (num_envs_ / num_groups_));
     return NextToken();
   }
 
-  void Send(Command command) {
-    for (int64_t worker = 0; worker < num_workers_; ++worker) {
-      Word* line = Line(worker);
-      line[kCommand].store(command, std::memory_order_relaxed);
-      line[kCommandSequence].store(sequence_, std::memory_order_release);
-      FutexWake(&line[kCommandSequence]);
+  // Results nobody will ask for.
+  void Drain() {
+    some_.clear();
+    for (int64_t group : all_)
+      if (busy_[group]) some_.push_back(group);
+    Await(some_, some_.size());
+    for (int64_t group : some_) Collect(group, nullptr, 0);
+  }
+
+  // Takes in workers that were replaced; waits for one if there is nobody.
+  bool Someone() {
+    if (!heals_) return true;
+    for (;;) {
+      Word* pending = Pending(0);
+      uint32_t value = pending->load(std::memory_order_acquire);
+      if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
+      int64_t present = 0;
+      for (int64_t worker = 0; worker < num_workers_; ++worker) {
+        if (ready_[worker].exchange(false)) Welcome(worker);
+        present += !away_[worker];
+      }
+      if (!Ok() || over_pool_) return false;
+      if (present > 0) return true;
+      FutexWait(pending, value, kNever);
     }
+  }
+
+  void Welcome(int64_t worker) {
+    dead_[worker].store(false);
+    away_[worker] = 0;
+    std::lock_guard<std::mutex> lock(data_mutex_);
+    std::fill(over_.begin() + first_row_[worker],
+              over_.begin() + first_row_[worker + 1], 1);
+  }
+
+  void Begin(Command command, int64_t group) {
+    const int64_t now = Now();
+    const int64_t first = FirstWorker(group), end = FirstWorker(group + 1);
+    ++sequence_;
+    uint32_t count = 0;
+    for (int64_t worker = first; worker < end; ++worker) {
+      // Who is dead is not told: whoever comes in its place must find no command.
+      state_[worker] = away_[worker] ? kAway : dead_[worker] ? kDead : kWaiting;
+      count += state_[worker] == kWaiting;
+      const int64_t limit = Limit(command, worker);
+      deadline_[worker] = limit < 0 ? kNever : now + limit;
+    }
+    busy_[group] = 1;
+    order_[group] = sequence_;
+    command_[group] = command;
+    // An event that comes between here and the wait stays in its flag.
+    Pending(group)->store(count);
+    for (int64_t worker = first; worker < end; ++worker)
+      if (state_[worker] == kWaiting) Tell(worker, command);
+  }
+
+  void Tell(int64_t worker, Command command) {
+    Word* line = Line(worker);
+    sent_[worker] = sequence_;
+    line[kCommand].store(command, std::memory_order_relaxed);
+    line[kCommandSequence].store(sequence_, std::memory_order_release);
+    FutexWake(&line[kCommandSequence]);
   }
 
   // Nanoseconds, negative for never. A row that restarts has a reset's time.
@@ -471,56 +713,87 @@ class Hub {
     return limits_[0] < 0 || limits_[1] < 0 ? -1 : std::max(limits_[0], limits_[1]);
   }
 
-  // Until all have replied, died or are late, or a stop: as crew.py's.
-  void Wait() {
-    Word* pending = &Line(num_workers_)[kPending];
-    bool failed = false, graced = false;
+  // Until `count` of the groups are done, that is all of their workers have replied,
+  // died or are late; or a stop. As crew.py's.
+  void Await(const std::vector<int64_t>& groups, int64_t count) {
+    bool graced = false;
     for (int64_t spins = spin_;;) {
-      uint32_t value = pending->load(std::memory_order_acquire);
-      if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
-      int64_t waiting = 0, earliest = kNever;
-      for (int64_t worker = 0; worker < num_workers_; ++worker) {
-        if (state_[worker] != kWaiting) continue;
-        // A flag of death is read before the reply it may have come after.
-        const bool dead = dead_[worker].load();
-        Word* line = Line(worker);
-        if (line[kReplySequence].load(std::memory_order_acquire) == sequence_) {
-          const bool fine = line[kStatus].load() != kFailedStatus;
-          state_[worker] = fine ? kReplied : kFailed;
-        } else if (dead) {
-          state_[worker] = kDead;
+      int64_t done = 0, earliest = kNever;
+      bool failed = false;
+      sleeps_.clear();
+      for (int64_t group : groups) {
+        Word* pending = Pending(group);
+        uint32_t value = pending->load(std::memory_order_acquire);
+        if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
+        if (Look(group, &failed)) {
+          ++done;
         } else {
-          ++waiting;
-          continue;
+          sleeps_.push_back({pending, value});
         }
-        failed |= state_[worker] != kReplied;
       }
       // Once asked to stop, workers leave rows alone and reply all the same.
-      if (stop_ || over_pool_) return Give(kCut, kReplied);
-      if (waiting == 0) return;
-      if (failed && !graced) {
+      if (stop_ || over_pool_) return Cut(groups);
+      if (done >= count) return;
+      if (failed && !heals_ && !graced) {
         const int64_t grace = Now() + kGrace;
         for (int64_t& deadline : deadline_) deadline = std::min(deadline, grace);
         graced = true;
       }
-      for (int64_t worker = 0; worker < num_workers_; ++worker)
-        if (state_[worker] == kWaiting)
-          earliest = std::min(earliest, deadline_[worker]);
       if (spins > 0) {
         --spins;
         Pause();
         continue;
       }
-      if (earliest != kNever && Now() >= earliest)
-        return Give(failed ? kCut : kLate);
-      FutexWait(pending, value, earliest);
+      for (int64_t group : groups)
+        for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
+          if (state_[i] == kWaiting) earliest = std::min(earliest, deadline_[i]);
+      if (const int64_t now = Now(); now >= earliest) {
+        for (int64_t group : groups) Expire(group, now, failed ? kCut : kLate);
+        continue;
+      }
+      FutexWaitAny(sleeps_, earliest);
     }
   }
 
-  // `state` to all workers that are waited for, or in state `other`.
-  void Give(State state, State other = kWaiting) {
-    for (State& each : state_)
-      if (each == kWaiting || each == other) each = state;
+  // Whether all workers of a group are done; their states.
+  bool Look(int64_t group, bool* failed) {
+    bool done = true;
+    for (int64_t worker = FirstWorker(group); worker < FirstWorker(group + 1);
+         ++worker) {
+      if (state_[worker] == kWaiting) {
+        // A flag of death is read before the reply it may have come after.
+        const bool dead = dead_[worker].load();
+        Word* line = Line(worker);
+        if (line[kReplySequence].load(std::memory_order_acquire) == sent_[worker]) {
+          const bool fine = line[kStatus].load() != kFailedStatus;
+          state_[worker] = fine ? kReplied : kFailed;
+        } else if (dead) {
+          state_[worker] = kDead;
+        } else {
+          done = false;
+          continue;
+        }
+      }
+      *failed |= state_[worker] != kReplied && state_[worker] != kAway;
+    }
+    return done;
+  }
+
+  bool Done(int64_t group) const {
+    for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
+      if (state_[i] == kWaiting) return false;
+    return true;
+  }
+
+  void Cut(const std::vector<int64_t>& groups) {
+    for (int64_t group : groups)
+      for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
+        if (state_[i] == kWaiting || state_[i] == kReplied) state_[i] = kCut;
+  }
+
+  void Expire(int64_t group, int64_t now, State state) {
+    for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
+      if (state_[i] == kWaiting && deadline_[i] <= now) state_[i] = state;
   }
 
   static void Pause() {
@@ -531,64 +804,125 @@ class Hub {
 #endif
   }
 
-  void Collect(Command command, void* const* out) {
-    for (int64_t i = 0; i < Outputs(); ++i)
-      std::memcpy(out[i], memory_ + Output(i).offset, OutputBytes(i));
-    const int64_t count = observation_.size();
-    uint8_t* first = static_cast<uint8_t*>(out[count + 1]);
-    uint8_t* terminated = static_cast<uint8_t*>(out[count + 2]);
-    uint8_t* truncated = static_cast<uint8_t*>(out[count + 3]);
-    bool failed = false;
-    for (int64_t worker = 0; worker < num_workers_; ++worker) {
-      const State state = state_[worker];
-      if (state == kReplied) continue;
-      failed |= state != kCut;
-      for (int64_t row = first_row_[worker]; row < first_row_[worker + 1]; ++row) {
-        if (state == kFailed && !(first[row] && truncated[row])) continue;
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t bytes = observation_[i].row_bytes;
-          std::memcpy(static_cast<char*>(out[i]) + row * bytes,
-                      last_[i].data() + row * bytes, bytes);
-        }
-        static_cast<float*>(out[count])[row] = 0;
-        first[row] = truncated[row] = 1;
-        terminated[row] = 0;
+  // Copies the rows of a group out, from row `at` on; null if nobody wants them.
+  void Collect(int64_t group, void* const* out, int64_t at) {
+    std::lock_guard<std::mutex> lock(data_mutex_);
+    const int64_t rows = num_envs_ / num_groups_, begin = group * rows;
+    busy_[group] = 0;
+    if (out != nullptr) {
+      for (int64_t i = 0; i < Outputs(); ++i) {
+        const Array& array = Output(i);
+        std::memcpy(static_cast<char*>(out[i]) + at * array.row_bytes,
+                    memory_ + array.offset + begin * array.row_bytes,
+                    rows * array.row_bytes);
       }
     }
-    for (int64_t i = 0; i < count; ++i)
-      std::memcpy(last_[i].data(), out[i], last_[i].size());
-    if (failed) {  // what was the case before is needed to tell of it
-      record_ = {kWorkers, command};
-      failed_.store(true);
-      return;
+    bool failed = false;
+    for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i) {
+      const int state = state_[i];
+      failed |= state == kFailed || state == kDead || state == kLate;
+      if (out != nullptr) Repair(i, out, at - begin);
+      if (heals_ && (state == kDead || state == kLate)) GoOnWithout(i);
     }
-    for (int64_t row = 0; row < num_envs_; ++row)
-      over_[row] = terminated[row] | truncated[row];
+    if (out != nullptr) Keep(out, begin, rows, at);
+    if (failed && !heals_) {  // what was the case before is needed to tell of it
+      record_ = {kWorkers, command_[group]};
+      failed_.store(true);
+    }
+  }
+
+  // Fails the rows of a worker that have no result; output row = row + `shift`.
+  void Repair(int64_t worker, void* const* out, int64_t shift) {
+    const int state = state_[worker];
+    if (state == kReplied) return;
+    const int64_t count = observation_.size();
+    uint8_t* first = static_cast<uint8_t*>(out[count + 1]) + shift;
+    uint8_t* terminated = static_cast<uint8_t*>(out[count + 2]) + shift;
+    uint8_t* truncated = static_cast<uint8_t*>(out[count + 3]) + shift;
+    for (int64_t row = first_row_[worker]; row < first_row_[worker + 1]; ++row) {
+      if (state == kFailed && !(first[row] && truncated[row])) continue;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t bytes = observation_[i].row_bytes;
+        std::memcpy(static_cast<char*>(out[i]) + (row + shift) * bytes,
+                    last_[i].data() + row * bytes, bytes);
+      }
+      static_cast<float*>(out[count])[row + shift] = 0;
+      first[row] = truncated[row] = 1;
+      terminated[row] = 0;
+      ++lost_[row];
+    }
+  }
+
+  // A worker is lost; whoever replaces it says when there is another one.
+  void GoOnWithout(int64_t worker) {
+    const bool late = state_[worker] == kLate;
+    away_[worker] = 1;
+    if (!late) return;
+    late_[worker].store(true);
+    const uint64_t one = 1;
+    if (write(attention_, &one, sizeof one) < 0) return;  // there is one to read
+  }
+
+  // Remembers what a group's rows were; those of lost workers stay as they were found.
+  void Keep(void* const* out, int64_t begin, int64_t rows, int64_t at) {
+    const int64_t count = observation_.size();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t bytes = observation_[i].row_bytes;
+      std::memcpy(last_[i].data() + begin * bytes,
+                  static_cast<char*>(out[i]) + at * bytes, rows * bytes);
+    }
+    if (!heals_ && failed_) return;
+    const uint8_t* terminated = static_cast<uint8_t*>(out[count + 2]) + at;
+    const uint8_t* truncated = static_cast<uint8_t*>(out[count + 3]) + at;
+    const int64_t first = begin / (num_envs_ / num_groups_);
+    for (int64_t i = FirstWorker(first); i < FirstWorker(first + 1); ++i) {
+      const int state = state_[i];
+      if (state != kReplied && !(heals_ && state == kFailed)) continue;
+      for (int64_t row = first_row_[i]; row < first_row_[i + 1]; ++row)
+        over_[row] = terminated[row - begin] | truncated[row - begin];
+    }
   }
 
   // Fixed once open.
-  int64_t size_ = 0, num_envs_ = 0, num_workers_ = 0, spin_ = 0;
+  int64_t size_ = 0, num_envs_ = 0, num_workers_ = 0, num_groups_ = 1, spin_ = 0;
+  bool heals_ = false;
+  int attention_ = -1;            // descriptor to write to when a worker is late
   int64_t limits_[2] = {-1, -1};  // ns of a reset and of a step
   std::vector<int64_t> first_row_;
   Array reward_, first_, terminated_, truncated_;
   std::vector<Array> info_, observation_;
   std::vector<ActionLeaf> action_;
+  std::vector<int64_t> all_;  // groups
 
-  std::mutex mutex_;      // of a call
-  std::mutex map_mutex_;  // of the mapping, for those who wake a call
+  std::mutex mutex_;       // of a call
+  std::mutex data_mutex_;  // of what is reported, held for moments only
+  std::mutex map_mutex_;   // of the mapping, for those who wake a call
   char* memory_ = nullptr;
-  uint32_t sequence_ = 0;
-  int32_t token_ = 0;
-  bool started_ = false;
-  uint64_t seed_ = 0;
-  int64_t steps_ = 0, waited_ = 0, clipped_ = 0, total_ = 0;
-  Record record_;
+
+  // Changed by calls, read by reports.
+  std::atomic<int32_t> token_{0};
+  std::atomic<bool> started_{false};
+  std::atomic<uint64_t> seed_{0};
+  std::atomic<int64_t> steps_{0}, waited_{0}, clipped_{0}, total_{0};
+  std::vector<std::atomic<int>> state_;       // State by worker
+  std::vector<std::atomic<uint32_t>> sent_;   // sequence by worker
+  Record record_;                             // these four under data_mutex_
   std::vector<int64_t> refused_;  // the row of an action that is out of range
-  std::vector<State> state_;
-  std::vector<int64_t> deadline_;
   std::vector<uint8_t> over_;
+  std::vector<int64_t> lost_;     // failed rows by row, since the start
+
+  // Of calls alone.
+  uint32_t sequence_ = 0;
+  std::vector<int64_t> deadline_;   // by worker
+  std::vector<uint8_t> away_;       // by worker: lost, not yet replaced
+  std::vector<uint8_t> busy_;       // by group: sent, not received
+  std::vector<uint32_t> order_;     // by group: sequence
+  std::vector<Command> command_;    // by group
+  std::vector<int64_t> some_;
+  std::vector<Sleep> sleeps_;
   std::vector<std::vector<char>> last_;  // last observations
-  std::unique_ptr<std::atomic<bool>[]> dead_;
+
+  std::unique_ptr<std::atomic<bool>[]> dead_, late_, ready_;
   std::atomic<bool> stop_{false}, failed_{false}, over_pool_{false}, used_{false};
 };
 
@@ -619,37 +953,82 @@ ffi::Error Refusal(const char* code, int64_t handle) {
                     "tfab:" + std::string(code) + ":" + std::to_string(handle));
 }
 
-// All rows failed, by what the program says of its outputs: token, `observations`
+// All rows failed, by what the program says of its outputs: some, `observations`
 // arrays, reward, first, terminated, truncated, info.
-ffi::Error FailAll(ffi::RemainingRets rets, int64_t observations, int64_t handle) {
+ffi::Error FailAll(ffi::RemainingRets rets, int64_t before, int64_t observations,
+                   int64_t handle) {
   for (size_t i = 0; i < rets.size(); ++i) {
     auto buffer = rets.get<ffi::AnyBuffer>(i);
     if (!buffer.has_value()) return Refusal("shape", handle);
-    const int64_t column = static_cast<int64_t>(i) - observations - 1;
+    const int64_t column = static_cast<int64_t>(i) - observations - before;
     const bool set = column == 1 || column == 3;
     std::memset((*buffer)->untyped_data(), set, (*buffer)->size_bytes());
   }
   return ffi::Error::Success();
 }
 
+int32_t* Int32(ffi::RemainingRets rets, size_t i, int64_t* count) {
+  if (i >= rets.size()) return nullptr;
+  auto buffer = rets.get<ffi::AnyBuffer>(i);
+  if (!buffer.has_value()) return nullptr;
+  if ((*buffer)->element_type() != ffi::DataType::S32) return nullptr;
+  *count = static_cast<int64_t>((*buffer)->element_count());
+  return static_cast<int32_t*>((*buffer)->untyped_data());
+}
+
+const int32_t* Int32(ffi::RemainingArgs args, size_t i, int64_t* count) {
+  if (i >= args.size()) return nullptr;
+  auto buffer = args.get<ffi::AnyBuffer>(i);
+  if (!buffer.has_value()) return nullptr;
+  if (buffer->element_type() != ffi::DataType::S32) return nullptr;
+  *count = static_cast<int64_t>(buffer->element_count());
+  return static_cast<const int32_t*>(buffer->untyped_data());
+}
+
+// What a call gives: token, groups if it receives some, and rows of `groups` groups.
 struct Outputs {
   int32_t* token = nullptr;
+  int32_t* found = nullptr;
+  int64_t groups = 0;
   void* rows[kMaxBuffers];
 
-  bool Read(const Hub& hub, ffi::RemainingRets rets) {
-    if (static_cast<int64_t>(rets.size()) != hub.Outputs() + 1) return false;
-    for (size_t i = 0; i < rets.size(); ++i) {
-      auto buffer = rets.get<ffi::AnyBuffer>(i);
+  bool Read(const Hub& hub, ffi::RemainingRets rets, bool receives) {
+    int64_t count = 0;
+    token = Int32(rets, 0, &count);
+    if (token == nullptr || count != 1) return false;
+    groups = hub.NumGroups();
+    if (receives) found = Int32(rets, 1, &groups);
+    if (receives && (found == nullptr || groups < 1 || groups > hub.NumGroups()))
+      return false;
+    const int64_t before = receives ? 2 : 1;
+    if (static_cast<int64_t>(rets.size()) != hub.Outputs() + before) return false;
+    for (int64_t i = 0; i < hub.Outputs(); ++i) {
+      auto buffer = rets.get<ffi::AnyBuffer>(i + before);
       if (!buffer.has_value()) return false;
-      void* data = (*buffer)->untyped_data();
       const int64_t bytes = (*buffer)->size_bytes();
-      if (i == 0) {
-        if (bytes != 4) return false;
-        token = static_cast<int32_t*>(data);
-      } else {
-        if (bytes != hub.OutputBytes(i - 1)) return false;
-        rows[i - 1] = data;
-      }
+      if (bytes * hub.NumGroups() != hub.OutputBytes(i) * groups) return false;
+      rows[i] = (*buffer)->untyped_data();
+    }
+    return true;
+  }
+};
+
+// Actions of `groups` groups, from input `before` on.
+struct Inputs {
+  const void* data[kMaxBuffers];
+  ffi::DataType dtypes[kMaxBuffers];
+
+  bool Read(const Hub& hub, ffi::RemainingArgs args, int64_t before, int64_t groups) {
+    if (static_cast<int64_t>(args.size()) != hub.Inputs() + before) return false;
+    for (int64_t i = 0; i < hub.Inputs(); ++i) {
+      auto buffer = args.get<ffi::AnyBuffer>(i + before);
+      if (!buffer.has_value()) return false;
+      data[i] = buffer->untyped_data();
+      dtypes[i] = buffer->element_type();
+      const bool known = hub.IsFloatInput(i) ? dtypes[i] == ffi::DataType::F32
+                                             : WithIntegers(dtypes[i], [](auto) {});
+      const auto count = static_cast<int64_t>(buffer->element_count());
+      if (!known || count * hub.NumGroups() != hub.InputCount(i) * groups) return false;
     }
     return true;
   }
@@ -669,11 +1048,12 @@ ffi::Error InitCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
   return Guarded(handle, [&] {
     const std::shared_ptr<Hub> hub = Find(handle);
     if (hub == nullptr)
-      return WasOpen(handle) ? FailAll(rets, observations, handle)
+      return WasOpen(handle) ? FailAll(rets, 1, observations, handle)
                              : Refusal("unknown", handle);
     Outputs outputs;
     auto seed = args.get<ffi::AnyBuffer>(0);
-    if (!seed.has_value() || seed->size_bytes() != 8 || !outputs.Read(*hub, rets))
+    if (!seed.has_value() || seed->size_bytes() != 8 ||
+        !outputs.Read(*hub, rets, false))
       return Refusal("shape", handle);
     uint64_t value;
     std::memcpy(&value, seed->untyped_data(), sizeof value);
@@ -687,31 +1067,55 @@ ffi::Error StepCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
   return Guarded(handle, [&] {
     const std::shared_ptr<Hub> hub = Find(handle);
     if (hub == nullptr)
-      return WasOpen(handle) ? FailAll(rets, observations, handle)
+      return WasOpen(handle) ? FailAll(rets, 1, observations, handle)
                              : Refusal("unknown", handle);
     Outputs outputs;
-    if (static_cast<int64_t>(args.size()) != hub->Inputs() + 1 ||
-        !outputs.Read(*hub, rets))
+    Inputs inputs;
+    int64_t count = 0;
+    const int32_t* token = Int32(args, 0, &count);
+    if (token == nullptr || count != 1 || !outputs.Read(*hub, rets, false) ||
+        !inputs.Read(*hub, args, 1, hub->NumGroups()))
       return Refusal("shape", handle);
-    auto token = args.get<ffi::AnyBuffer>(0);
-    if (!token.has_value() || token->size_bytes() != 4)
+    *outputs.token = hub->Step(token, inputs.data, inputs.dtypes, outputs.rows);
+    return ffi::Error::Success();
+  });
+}
+
+ffi::Error SendCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle) {
+  return Guarded(handle, [&] {
+    const std::shared_ptr<Hub> hub = Find(handle);
+    if (hub == nullptr)
+      return WasOpen(handle) ? FailAll(rets, 1, 0, handle) : Refusal("unknown", handle);
+    Inputs inputs;
+    int64_t count = 0, outputs = 0, groups = 0;
+    const int32_t* token = Int32(args, 0, &count);
+    const int32_t* chosen = Int32(args, 1, &groups);
+    int32_t* next = Int32(rets, 0, &outputs);
+    if (token == nullptr || chosen == nullptr || next == nullptr || count != 1 ||
+        outputs != 1 || !inputs.Read(*hub, args, 2, groups))
       return Refusal("shape", handle);
-    const void* in[kMaxBuffers];
-    ffi::DataType dtypes[kMaxBuffers];
-    for (int64_t i = 0; i < hub->Inputs(); ++i) {
-      auto buffer = args.get<ffi::AnyBuffer>(i + 1);
-      if (!buffer.has_value()) return Refusal("shape", handle);
-      in[i] = buffer->untyped_data();
-      dtypes[i] = buffer->element_type();
-      const bool known = hub->IsFloatInput(i)
-                             ? dtypes[i] == ffi::DataType::F32
-                             : WithIntegers(dtypes[i], [](auto) {});
-      if (!known ||
-          static_cast<int64_t>(buffer->element_count()) != hub->InputCount(i))
-        return Refusal("shape", handle);
-    }
-    *outputs.token = hub->Step(static_cast<const int32_t*>(token->untyped_data()), in,
-                               dtypes, outputs.rows);
+    *next = hub->Send(token, chosen, groups, inputs.data, inputs.dtypes);
+    return ffi::Error::Success();
+  });
+}
+
+// With groups as a second input these, else the first.
+ffi::Error ReceiveCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
+                       int64_t observations) {
+  return Guarded(handle, [&] {
+    const std::shared_ptr<Hub> hub = Find(handle);
+    if (hub == nullptr)
+      return WasOpen(handle) ? FailAll(rets, 2, observations, handle)
+                             : Refusal("unknown", handle);
+    Outputs outputs;
+    int64_t count = 0, groups = 0;
+    const int32_t* token = Int32(args, 0, &count);
+    const int32_t* chosen = args.size() > 1 ? Int32(args, 1, &groups) : nullptr;
+    if (token == nullptr || count != 1 || !outputs.Read(*hub, rets, true) ||
+        (args.size() > 1 && (chosen == nullptr || groups != outputs.groups)))
+      return Refusal("shape", handle);
+    *outputs.token =
+        hub->Receive(token, chosen, outputs.groups, outputs.found, outputs.rows);
     return ffi::Error::Success();
   });
 }
@@ -733,6 +1137,15 @@ XLA_FFI_DEFINE_HANDLER(kInitHandler, InitCall,
                            .Attr<int64_t>("handle")
                            .Attr<int64_t>("observations"));
 XLA_FFI_DEFINE_HANDLER(kStepHandler, StepCall,
+                       ffi::Ffi::Bind()
+                           .RemainingArgs()
+                           .RemainingRets()
+                           .Attr<int64_t>("handle")
+                           .Attr<int64_t>("observations"));
+XLA_FFI_DEFINE_HANDLER(
+    kSendHandler, SendCall,
+    ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<int64_t>("handle"));
+XLA_FFI_DEFINE_HANDLER(kReceiveHandler, ReceiveCall,
                        ffi::Ffi::Bind()
                            .RemainingArgs()
                            .RemainingRets()
@@ -783,6 +1196,7 @@ const char* tfab_register() {
     }
     const std::pair<const char*, XLA_FFI_Handler*> handlers[] = {
         {"tfab_init", kInitHandler}, {"tfab_step", kStepHandler},
+        {"tfab_send", kSendHandler}, {"tfab_receive", kReceiveHandler},
         {"tfab_ok", kOkHandler}};
     for (const auto& [name, handler] : handlers)
       if (auto* error = ffi::Ffi::RegisterStaticHandler(api, name, "Host", handler))
@@ -817,6 +1231,23 @@ void tfab_step(int64_t handle, const void* const* in, const int32_t* dtypes,
   hub->Step(nullptr, in, types, out);
 }
 
+// Actions of groups; `dtypes` as of tfab_step.
+void tfab_send(int64_t handle, const int32_t* groups, int64_t count,
+               const void* const* in, const int32_t* dtypes) {
+  ffi::DataType types[kMaxBuffers];
+  auto hub = Find(handle);
+  if (hub == nullptr) return;
+  for (int64_t i = 0; i < hub->Inputs(); ++i)
+    types[i] = static_cast<ffi::DataType>(dtypes[i]);
+  hub->Send(nullptr, groups, count, in, types);
+}
+
+// Rows of groups, of the first that are done if `groups` is null.
+void tfab_receive(int64_t handle, const int32_t* groups, int64_t count, int32_t* found,
+                  void* const* out) {
+  if (auto hub = Find(handle)) hub->Receive(nullptr, groups, count, found, out);
+}
+
 int tfab_ok(int64_t handle) {
   auto hub = Find(handle);
   return hub != nullptr && hub->Ok();
@@ -833,6 +1264,14 @@ void tfab_stop(int64_t handle) {
 
 void tfab_died(int64_t handle, int64_t worker) {
   if (auto hub = Find(handle)) hub->Died(worker);
+}
+
+void tfab_revive(int64_t handle, int64_t worker) {
+  if (auto hub = Find(handle)) hub->Revive(worker);
+}
+
+void tfab_late(int64_t handle, uint8_t* out) {
+  if (auto hub = Find(handle)) hub->Late(out);
 }
 
 void tfab_refuse(int64_t handle) {
@@ -857,6 +1296,10 @@ void tfab_refused(int64_t handle, int64_t* out) {
 
 void tfab_over(int64_t handle, uint8_t* out) {
   if (auto hub = Find(handle)) hub->Over(out);
+}
+
+void tfab_lost(int64_t handle, int64_t* out) {
+  if (auto hub = Find(handle)) hub->Lost(out);
 }
 
 // Unmaps the memory; the last observations stay.

@@ -16,9 +16,9 @@ from tfagents_batch.envs import actions, layout
 MAX_BUFFERS = 128
 
 # Kinds of records.
-NOTHING, STALE, NO_RESET, ACTION, WORKERS = range(5)
+NOTHING, STALE, NO_RESET, ACTION, WORKERS, GROUP, BUSY, IDLE = range(8)
 # States of workers after a command.
-WAITING, REPLIED, FAILED, DEAD, LATE, CUT = range(6)
+WAITING, REPLIED, FAILED, DEAD, LATE, CUT, AWAY = range(7)
 
 # XLA's numbers of dtypes.
 DTYPES = {
@@ -33,10 +33,15 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "tfab_open": (_I64, [_INT, _VOID, _I64]),
     "tfab_init": (None, [_I64, ctypes.c_uint64, _VOID]),
     "tfab_step": (None, [_I64, _VOID, _VOID, _VOID]),
+    "tfab_send": (None, [_I64, _VOID, _I64, _VOID, _VOID]),
+    "tfab_receive": (None, [_I64, _VOID, _I64, _VOID, _VOID]),
     "tfab_ok": (_INT, [_I64]),
     "tfab_flags": (_INT, [_I64]),
     "tfab_stop": (None, [_I64]),
     "tfab_died": (None, [_I64, _I64]),
+    "tfab_revive": (None, [_I64, _I64]),
+    "tfab_late": (None, [_I64, _VOID]),
+    "tfab_lost": (None, [_I64, _VOID]),
     "tfab_refuse": (None, [_I64]),
     "tfab_end": (None, [_I64]),
     "tfab_poke": (None, [_I64]),
@@ -54,20 +59,19 @@ class Report(NamedTuple):
     Attributes:
       kind: of the fault, NOTHING if there was none.
       first, second: got and wanted token (STALE), row and leaf (ACTION), command
-        (WORKERS).
-      sequence: number of the last command.
+        (WORKERS), group (GROUP, BUSY, IDLE).
       steps, waited, clipped, total: counters since the start; waited in nanoseconds.
       used: whether it was called after its end, since the last report.
       token: the last one.
       started: whether there was a reset.
       seed: of the last one.
       states: of the workers.
+      sequences: numbers of the workers' last commands.
     """
 
     kind: int
     first: int
     second: int
-    sequence: int
     steps: int
     waited: int
     clipped: int
@@ -77,6 +81,7 @@ class Report(NamedTuple):
     started: int
     seed: int
     states: list[int]
+    sequences: list[int]
 
 
 class Hub:
@@ -91,6 +96,11 @@ class Hub:
       seconds: deadlines of a reset and of a step; None for never.
       sequence: number of the last command the workers got.
       spin: how often the hub looks before it sleeps.
+      heals: go on without a worker that is lost, until it is revived.
+
+    Attributes:
+      handle: its number, in programs.
+      attention: descriptor that is readable when a worker was late, if it heals.
 
     Raises:
       ValueError: if the memory cannot be used.
@@ -106,6 +116,7 @@ class Hub:
         seconds: Sequence[float | None],
         sequence: int,
         spin: int,
+        heals: bool = False,
     ):
         self._library = library
         for name, (result, arguments) in _SIGNATURES.items():
@@ -115,7 +126,11 @@ class Hub:
         bounds = writer.bounds()
         self._width = max([1, *(leaf.width for leaf in bounds)])
         limits = [-1 if limit is None else int(limit * 1e9) for limit in seconds]
-        head = [plan.size, first_rows[-1], plan.num_workers, sequence]
+        self.attention = -1
+        if heals:
+            self.attention = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        head = [plan.size, first_rows[-1], plan.num_workers, plan.num_groups]
+        head += [int(heals), self.attention, sequence]
         numbers = [*head, *limits, spin, *first_rows, *_arrays(plan)]
         places = [field.offset for field in plan.fields if field.name[:7] == "action/"]
         leaves = map(_leaf, bounds, places)
@@ -123,6 +138,7 @@ class Hub:
         data = np.array(numbers, np.int64)
         self.handle = library.tfab_open(descriptor, data.ctypes.data, len(data))
         if self.handle == 0:
+            self._close_attention()
             raise ValueError("the native hub cannot use the shared memory")
         weakref.finalize(self, _free, library.tfab_free, self.handle, os.getpid())
 
@@ -134,6 +150,28 @@ class Hub:
         """Step every row into ``out``; C-contiguous arrays of the right sizes."""
         dtypes = (ctypes.c_int32 * len(action))(*(DTYPES[x.dtype.name] for x in action))
         self._library.tfab_step(self.handle, _pointers(action), dtypes, _pointers(out))
+
+    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
+        """Have groups, int32 ``[k]``, do a step; arrays as of ``step``, their rows."""
+        dtypes = (ctypes.c_int32 * len(action))(*(DTYPES[x.dtype.name] for x in action))
+        self._library.tfab_send(
+            self.handle, groups.ctypes.data, len(groups), _pointers(action), dtypes
+        )
+
+    def receive(
+        self, groups: np.ndarray | None, count: int, out: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Wait for groups, or for the first ``count``, into ``out``.
+
+        Returns:
+          int32 ``[count]``, the groups whose rows they are.
+        """
+        found = np.zeros(count, np.int32)
+        chosen = None if groups is None else groups.ctypes.data
+        self._library.tfab_receive(
+            self.handle, chosen, count, found.ctypes.data, _pointers(out)
+        )
+        return found
 
     @property
     def ok(self) -> bool:
@@ -157,6 +195,22 @@ class Hub:
         """Say that a worker has ended; from any thread."""
         self._library.tfab_died(self.handle, worker)
 
+    def revive(self, worker: int) -> None:
+        """Say that another process is there for a worker; from any thread."""
+        self._library.tfab_revive(self.handle, worker)
+
+    def late(self) -> list[int]:
+        """Workers that were given up as late, each told once."""
+        flags = np.zeros(self._num_workers, bool)
+        self._library.tfab_late(self.handle, flags.ctypes.data)
+        return np.flatnonzero(flags).tolist()
+
+    def lost(self, num_envs: int) -> np.ndarray:
+        """int64 ``[B]``: failed rows since the start."""
+        rows = np.zeros(num_envs, np.int64)
+        self._library.tfab_lost(self.handle, rows.ctypes.data)
+        return rows
+
     def refuse(self) -> None:
         """Fail all later calls; the caller knows why."""
         self._library.tfab_refuse(self.handle)
@@ -172,14 +226,16 @@ class Hub:
     def close(self) -> None:
         """Give the memory back; waits for a call under way, which ends at once."""
         self._library.tfab_close(self.handle)
+        self._close_attention()
 
     def report(self) -> Report:
-        """What is recorded; waits for a call under way."""
-        count = len(Report._fields) - 1
-        words = np.zeros(count + self._num_workers, np.int64)
+        """What is recorded."""
+        count = len(Report._fields) - 2
+        words = np.zeros(count + 2 * self._num_workers, np.int64)
         self._library.tfab_report(self.handle, words.ctypes.data)
         numbers = words.tolist()
-        report = Report(*numbers[:count], numbers[count:])
+        split = count + self._num_workers
+        report = Report(*numbers[:count], numbers[count:split], numbers[split:])
         return report._replace(seed=report.seed & (2**64 - 1))
 
     def refused(self) -> np.ndarray:
@@ -187,6 +243,11 @@ class Hub:
         row = np.zeros(self._width, np.int64)
         self._library.tfab_refused(self.handle, row.ctypes.data)
         return row
+
+    def _close_attention(self) -> None:
+        descriptor, self.attention = self.attention, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def over(self, num_envs: int) -> np.ndarray:
         """bool ``[B]``: the rows that were last before the last command."""

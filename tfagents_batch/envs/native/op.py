@@ -22,7 +22,7 @@ _MLIR = {
 
 
 class Calls:
-    """The three calls of one hub.
+    """The calls of one hub.
 
     Args:
       handle: of the hub.
@@ -45,6 +45,16 @@ class Calls:
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """From token and action leaves, of known shapes."""
         return _call("tfab_step", inputs, self._outputs, self._more)
+
+    def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """From token, int32 ``[k]`` groups and action leaves, of known shapes."""
+        return _call("tfab_send", inputs, self._outputs[:1], self._attributes)
+
+    def receive(
+        self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
+    ) -> list[tf.Tensor]:
+        """From token and perhaps groups; what comes is of the shapes of ``outputs``."""
+        return _call("tfab_receive", inputs, tuple(outputs), self._more)
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """bool ``[]``"""

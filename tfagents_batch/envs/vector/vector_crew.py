@@ -57,6 +57,7 @@ class VectorCrew:
     """
 
     workers = ()
+    size = 1
 
     def __init__(self, batch: Steppable, arrays: layout.Arrays, finite_check: str):
         self.unused = 0

@@ -148,6 +148,10 @@ class VectorEnv:
         """Counters since the last call: ``env/*`` and ``time/*``."""
         return self._pool.metrics()
 
+    def events(self) -> list[dict[str, Any]]:
+        """Environments that were replaced: none, a batch is not replaced."""
+        return []
+
     def __enter__(self) -> VectorEnv:
         return self
 

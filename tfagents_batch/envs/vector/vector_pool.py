@@ -12,7 +12,7 @@ from tfagents_batch.envs import arguments, batch, layout, live, stepper
 from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.envs.vector.vector_crew import Steppable, VectorCrew
-from tfagents_batch.errors import Stopped
+from tfagents_batch.errors import Stopped, UserError
 
 
 class VectorPool:
@@ -50,6 +50,11 @@ class VectorPool:
         finite_check: str = stepper.RAISE,
         info_keys: Mapping[str, str] | None = None,
     ):
+        if on_fault == "restart":
+            raise UserError(
+                "on_fault is 'restart', but a batch that exists already cannot be "
+                "replaced; use on_fault='raise', or environments in worker processes"
+            )
         arguments.one_of("on_fault", on_fault, ("raise",))
         arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
         self.info = {**layout.STATISTICS, **arguments.info_columns(info_keys)}

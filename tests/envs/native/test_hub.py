@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from tfagents_batch import spaces
+from tfagents_batch.envs import actions, layout, protocol
+from tfagents_batch.envs.futex import Doorbell
+
+pytestmark = pytest.mark.xla
+PATIENCE_SECONDS = 20
+
+
+def memory():
+    """Action space, layout of one environment, descriptor and mapping."""
+    space = gymnasium.spaces.Discrete(2)
+    leaves = spaces.leaves(space)
+    plan = layout.make_layout(leaves, leaves, layout.STATISTICS, 1, 1)
+    return space, plan, *layout.allocate(plan)
+
+
+def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
+    from tfagents_batch.envs.native.hub import Hub
+
+    space, plan, descriptor, mapped = memory()
+    writer = actions.ActionWriter(space, layout.views(plan, mapped).action)
+    seconds = (PATIENCE_SECONDS, PATIENCE_SECONDS)
+    hub = Hub(library, plan, descriptor, writer, [0, 1], seconds, 0, 0)
+    os.close(descriptor)
+    bell = Doorbell(mapped, 0, 1, 0, 0, False)
+    words = layout.control(mapped, 0)
+    out = [np.zeros(1, np.int32), np.zeros(1, np.float32), *np.zeros((3, 1), bool)]
+    out += [np.zeros(1, np.float32), np.zeros(1, np.int32)]
+
+    def commands():
+        hub.init(1, out)
+        hub.step([np.zeros(1, np.int32)], out)
+
+    thread = threading.Thread(target=commands)
+    thread.start()
+    _, sequence = bell.wait()
+    words[layout.STATUS] = protocol.OK
+    words[layout.REPLY_SEQUENCE] = sequence  # the hub looks, and goes on,
+    hub.revive(0)
+    _, second = bell.wait()
+    naps = _naps(thread)
+    bell.answer(sequence, protocol.OK)  # before it is told
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while _naps(thread) == naps and time.monotonic() < deadline:
+        pass  # it wakes up too early, and sleeps again
+    bell.answer(second, protocol.OK)
+    thread.join(PATIENCE_SECONDS / 2)
+    late = thread.is_alive()
+    hub.stop()
+    thread.join(PATIENCE_SECONDS)
+    hub.close()
+    assert not late
+
+
+def _naps(thread):
+    """How often a thread went to sleep, once it sleeps."""
+    while True:
+        with open(f"/proc/self/task/{thread.native_id}/status") as file:
+            status = file.read()
+        if "sleeping" in status:
+            return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])

@@ -1,0 +1,323 @@
+"""Environments that fail are replaced, and the rest of the batch does not notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from tfagents_batch.envs.stepper import env_seed
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
+from tfagents_batch.errors import EnvError, WorkerCrashed
+
+PATIENCE_SECONDS = 30
+IN_PLACE = ["exc", "sysexit", "keyboard", "nan", "shape", "dtype", "none", "flag_int"]
+DEATHS = ["kill", "exit", "segv", "garbage_reply", "close_socket"]
+HANGS = ["hang", "hang_gil", "stop"]
+
+
+def act(pool):
+    return pool.step([np.ones(pool.num_envs, np.int32)])
+
+
+def lost(batch):
+    return np.flatnonzero(batch.first & batch.truncated).tolist()
+
+
+def until_whole(pool, steps=0):
+    """Step until every row is valid again; the failed rows before."""
+    seen = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        batch = act(pool)
+        if not lost(batch) and len(seen) >= steps:
+            return seen, batch
+        seen.append(lost(batch))
+    raise AssertionError("no replacement came")
+
+
+def until_replaced(pool):
+    """As ``until_whole``, for what is noticed some steps later."""
+    seen = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        batch = act(pool)
+        if not lost(batch) and any(seen):
+            return seen, batch
+        seen.append(lost(batch))
+    raise AssertionError("nothing was replaced")
+
+
+def heal(make_pool, mode, num_workers=2, num_envs=4, **options):
+    phase = options.pop("phase", "step")
+    envs = fault_envs(mode, num_envs, phase=phase, length=1000)
+    return make_pool(envs, num_workers, on_fault="restart", **options)
+
+
+@pytest.mark.parametrize("mode", IN_PLACE)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_workers):
+    if (mode, num_workers) == ("keyboard", 0):
+        pytest.skip("in this process that is the user's Ctrl-C")
+    pool = heal(make_pool, mode, num_workers)
+    pool.reset(3)
+    for _ in range(3):
+        assert lost(act(pool)) == []
+    failed = act(pool)
+    assert lost(failed) == [3]
+    assert failed.observation[0][3].tolist() == [3, 0, 3]  # the last good one
+    assert failed.reward[3] == 0
+    anew = act(pool)
+    assert lost(anew) == []
+    assert anew.first.tolist() == [False, False, False, True]
+    assert anew.observation[0][:, 2].tolist() == [5, 5, 5, 0]
+    assert act(pool).observation[0][:, 2].tolist() == [6, 6, 6, 1]
+    pool.check()
+
+
+@pytest.mark.parametrize("mode", DEATHS)
+def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode):
+    pool = heal(make_pool, mode)
+    pool.reset(3)
+    for _ in range(3):
+        assert lost(act(pool)) == []
+    seen, batch = until_replaced(pool)
+    assert {tuple(rows) for rows in seen} <= {(), (2, 3)}
+    assert (2, 3) in map(tuple, seen)
+    assert batch.first.tolist() == [False, False, True, True]
+    assert batch.observation[0][2:, 2].tolist() == [0, 0]
+    pool.check()
+
+
+@pytest.mark.parametrize("mode", HANGS)
+def test_a_worker_that_hangs_is_replaced(make_pool, mode):
+    pool = heal(make_pool, mode, step_seconds=0.3)
+    pool.reset(3)
+    for _ in range(3):
+        act(pool)
+    seen, _ = until_whole(pool, steps=1)
+    assert all(rows == [2, 3] for rows in seen)
+    (event,) = pool.events()
+    assert event["error"] == "WorkerTimeout"
+    pool.check()
+
+
+@pytest.mark.parametrize("mode", ["exc", "kill", "hang"])
+def test_a_fault_in_reset_is_healed(make_pool, mode):
+    pool = heal(make_pool, mode, phase="reset", reset_seconds=5, step_seconds=5)
+    batch = pool.reset(3)
+    assert 3 in lost(batch)
+    with pytest.raises(EnvError, match="failed again"):  # its replacement does it too
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            act(pool)
+            pool.check()
+
+
+def test_the_other_rows_are_those_of_a_run_without_a_fault(make_pool):
+    def run(mode):
+        pool = heal(make_pool, mode)
+        batches = [pool.reset(3)] + [act(pool) for _ in range(40)]
+        pool.check()
+        return [
+            np.concatenate([np.ravel(x[:2]) for x in (*b.observation, *b[1:5])])
+            for b in batches
+        ]
+
+    np.testing.assert_array_equal(run("kill"), run(None))
+
+
+def test_a_replacement_is_not_seeded_as_its_predecessor(make_pool):
+    class Seeded(CountingEnv):
+        def reset(self, *, seed=None, options=None):
+            self.known = seed or 0
+            return super().reset(seed=seed)
+
+        def step(self, action):
+            if self._step == 2 and self.known == env_seed(3, 1):
+                raise ValueError("this seed does not work")
+            _, *rest = super().step(action)
+            return np.array([self.known % 1000, self._step], np.float32), *rest
+
+    pool = make_pool([lambda: Seeded(length=1000)] * 2, 1, on_fault="restart")
+    pool.reset(3)
+    for _ in range(6):
+        batch = act(pool)
+    pool.check()
+    assert batch.observation[0][1, 0] == env_seed(3, 1, 1) % 1000
+
+
+def test_reset_starts_everything_anew(make_pool):
+    pool = heal(make_pool, "exc")
+    pool.reset(3)
+    for _ in range(6):
+        act(pool)
+    batch = pool.reset(4)
+    assert lost(batch) == []
+    assert batch.observation[0][:, 1:].tolist() == [[0, 0]] * 4
+
+
+def test_a_worker_that_dies_while_idle_is_replaced(make_pool):
+    pool = heal(make_pool, None)
+    pool.reset(3)
+    os.kill(pool.pids[1], signal.SIGKILL)
+    seen, _ = until_whole(pool, steps=1)
+    assert all(rows == [2, 3] for rows in seen)
+    (event,) = pool.events()
+    assert "while idle" in event["cause"]
+    pool.check()
+
+
+def test_with_no_worker_left_the_batch_waits_for_one(make_pool):
+    pool = heal(make_pool, "kill", num_workers=1)
+    pool.reset(3)
+    for _ in range(3):
+        act(pool)
+    assert lost(act(pool)) == [0, 1, 2, 3]
+    assert lost(act(pool)) == []
+    pool.check()
+
+
+def test_the_event_says_what_happened(make_pool):
+    pool = heal(make_pool, "kill")
+    pool.reset(3)
+    for _ in range(4):
+        act(pool)
+    seen, _ = until_whole(pool)
+    (event,) = pool.events()
+    assert (event["env"], event["envs"], event["worker"]) == (3, [2, 3], 1)
+    assert event["error"] == "WorkerCrashed"
+    assert (
+        "was killed by SIGKILL, in step() at step 3 of episode 0, action 1"
+        in (event["cause"])
+    )
+    assert event["restarts"] == 1
+    assert event["lost_steps"] == 2 * (len(seen) + 1)
+    metrics = pool.metrics()
+    assert metrics["env/restarts"] == 1
+    assert metrics["env/lost_steps"] == event["lost_steps"]
+    assert pool.events() == []
+
+
+def test_an_environment_that_always_fails_ends_the_run(make_pool):
+    envs = fault_envs("exc", 4, episode=None, step=0, length=1000)
+    pool = make_pool(envs, 2, on_fault="restart")
+    pool.reset(3)
+    with pytest.raises(EnvError, match="env 3 failed again") as caught:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            act(pool)
+            pool.check()
+    assert str(caught.value).count("raised ValueError in step() at step 0") >= 2
+
+
+def test_a_constructor_that_always_dies_ends_the_run(make_pool, tmp_path):
+    mark = tmp_path / "made"
+
+    def dies_when_made_again():
+        if mark.exists():
+            os._exit(7)
+        mark.touch()
+        return FaultEnv("kill")
+
+    pool = make_pool([dies_when_made_again], 1, on_fault="restart")
+    pool.reset(3)
+    with pytest.raises(WorkerCrashed, match="exited with code 7"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            act(pool)
+            pool.check()
+
+
+def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
+    mark = tmp_path / "made"
+
+    def grows():
+        env = FaultEnv("exc")
+        if mark.exists():
+            env.action_space = type(env.action_space)(7)
+        mark.touch()
+        return env
+
+    pool = make_pool([grows], 1, on_fault="restart")
+    pool.reset(3)
+    with pytest.raises(EnvError, match=r"has other spaces: action_space"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            act(pool)
+            pool.check()
+
+
+def test_more_restarts_than_granted_end_the_run(make_pool):
+    envs = fault_envs("exc", 2, episode=None, step=0, length=1000)
+    pool = make_pool(
+        envs, 1, on_fault="restart", max_restarts=3, restart_period_seconds=0
+    )
+    pool.reset(3)
+    with pytest.raises(EnvError, match="after 3 restarts, the most"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            act(pool)
+            pool.check()
+
+
+def test_invalid_actions_are_never_healed(make_pool):
+    pool = heal(make_pool, None)
+    pool.reset(3)
+    batch = pool.step([np.full(4, 7, np.int32)])
+    assert lost(batch) == [0, 1, 2, 3]
+    with pytest.raises(EnvError, match="invalid action"):
+        pool.check()
+
+
+@pytest.mark.parametrize("mode", ["kill", "hang", "hang_gil"])
+def test_closing_while_a_worker_is_replaced_leaves_nothing(make_pool, mode):
+    pool = heal(make_pool, mode, step_seconds=0.2)
+    pool.reset(3)
+    for _ in range(4):
+        act(pool)
+    pool.close()  # the leak fixture looks at what is left
+
+
+def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
+    import threading
+
+    class SlowToMake(FaultEnv):
+        def __init__(self):
+            super().__init__("kill", step=0)
+
+    made = []
+
+    def make():
+        if made or os.environ.get("TFAB_TEST_SLOW"):
+            time.sleep(3600)
+        made.append(1)
+        os.environ["TFAB_TEST_SLOW"] = "1"
+        return SlowToMake()
+
+    pool = make_pool([make], 1, on_fault="restart")
+    pool.reset(3)
+    act(pool)
+    thread = threading.Timer(0.5, pool.stop)
+    thread.start()
+    try:
+        act(pool)
+    finally:
+        thread.join(PATIENCE_SECONDS)
+    assert not pool.ok
+
+
+def test_lost_workers_are_gone_for_good(make_pool):
+    pool = heal(make_pool, "hang", step_seconds=0.2)
+    pool.reset(3)
+    before = set(pool.pids)
+    for _ in range(3):
+        act(pool)
+    until_whole(pool, steps=1)
+    after = set(pool.pids)
+    assert len(before & after) == 1
+    assert not psutil.pid_exists((before - after).pop())

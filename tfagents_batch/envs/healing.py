@@ -1,0 +1,154 @@
+"""What may be replaced after a failure, how often, and what is told of it."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfagents_batch.envs import failures
+from tfagents_batch.envs.outcome import Fault
+
+MAX_RESTARTS = 10  # of one environment
+PERIOD_SECONDS = 60.0  # in which one environment is replaced once at most
+_CAUSES = 5  # that are told when there is no further restart
+
+
+class Healer:
+    """Grants restarts within a budget, and keeps the record; safe for threads.
+
+    An environment that fails again within ``period`` seconds would only go on failing,
+    so that is the end, as is one restart too many.
+
+    Args:
+      num_envs: B.
+      limit: restarts of one environment.
+      period: seconds that have to lie between two restarts of one environment.
+      clock: gives seconds.
+
+    Attributes:
+      give_up: called with the exception to raise, when there is no further restart.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        limit: int = MAX_RESTARTS,
+        period: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.give_up: Callable[[Exception], Any] = lambda error: None
+        self._limit = limit
+        self._period = period
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._times: list[list[float]] = [[] for _ in range(num_envs)]
+        self._replaced = [0] * num_envs
+        self._causes: collections.deque[str] = collections.deque(maxlen=_CAUSES)
+        self._events: list[dict[str, Any]] = []
+        self._count = 0
+
+    def grant(self, fault: Fault, rows: Sequence[int]) -> Exception | None:
+        """Decide whether what failed may be replaced.
+
+        Args:
+          fault: what happened. If it does not name its environment, all of ``rows``
+            are charged.
+          rows: environments that are lost with it.
+
+        Returns:
+          None if they may, else the exception to raise.
+        """
+        failure = fault.failure
+        charged = rows if failure.env is None else [failure.env]
+        with self._lock:
+            now = self._clock()
+            error = failures.to_exception(failure, fault.worker)
+            self._causes.append(_headline(error))
+            for row in charged:
+                reason = self._refusal(row, now)
+                if reason:
+                    return self._final(error, row, reason)
+            for row in charged:
+                self._times[row].append(now)
+            for row in rows:
+                self._replaced[row] += 1
+            self._count += 1
+        return None
+
+    def failed(self, fault: Fault) -> None:
+        """Note the failure of one environment, which is replaced where it is."""
+        rows = [fault.failure.env]
+        refusal = self.grant(fault, rows)
+        if refusal is None:
+            self.record(fault, rows)
+        else:
+            self.give_up(refusal)
+
+    def record(self, fault: Fault, rows: Sequence[int], seconds: float = 0.0) -> None:
+        """Note that ``rows`` were replaced.
+
+        Args:
+          fault: why.
+          rows: environments that start anew.
+          seconds: how long they were away.
+        """
+        error = failures.to_exception(fault.failure, fault.worker)
+        with self._lock:
+            self._events.append(
+                {
+                    "env": fault.failure.env,
+                    "envs": list(rows),
+                    "worker": fault.worker,
+                    "error": type(error).__name__,
+                    "cause": _headline(error),
+                    "restarts": max(self._replaced[row] for row in rows),
+                    "seconds": round(seconds, 3),
+                }
+            )
+
+    def restarts(self, rows: Sequence[int]) -> list[int]:
+        """How often each of some environments was replaced."""
+        with self._lock:
+            return [self._replaced[row] for row in rows]
+
+    @property
+    def count(self) -> int:
+        """Restarts granted since the start."""
+        return self._count
+
+    def events(self) -> list[dict[str, Any]]:
+        """What was recorded since the last call.
+
+        Returns:
+          dicts of ``env`` (None if unknown) and ``worker`` that failed, ``envs`` that
+          were replaced, ``error`` and ``cause`` as text, ``restarts`` of the
+          environment so far and ``seconds`` until the replacement was ready.
+        """
+        with self._lock:
+            events, self._events = self._events, []
+        return events
+
+    def _refusal(self, row: int, now: float) -> str | None:
+        times = self._times[row]
+        if len(times) >= self._limit:
+            return f"after {len(times)} restarts, the most that are granted"
+        if times and now - times[-1] < self._period:
+            since = now - times[-1]
+            return (
+                f"{since:.1f} s after it was replaced; at least {self._period:g} s "
+                "have to lie between"
+            )
+        return None
+
+    def _final(self, error: Exception, row: int, reason: str) -> Exception:
+        causes = "\n".join(f"  {cause}" for cause in self._causes)
+        text = f"env {row} failed again {reason}. The last causes:\n{causes}\n\n{error}"
+        error.args = (text,)
+        return error
+
+
+def _headline(error: Exception) -> str:
+    return str(error).partition("\n")[0]

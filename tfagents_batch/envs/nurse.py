@@ -1,0 +1,268 @@
+"""Replaces workers that are lost, while the batch goes on without their rows."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfagents_batch.envs import crew as crews
+from tfagents_batch.envs import layout, postmortem, protocol, replacement
+from tfagents_batch.envs.failures import Failure
+from tfagents_batch.envs.healing import Healer
+from tfagents_batch.envs.launcher import Worker
+from tfagents_batch.envs.outcome import Context, Fault
+from tfagents_batch.envs.supervisor import Ended
+from tfagents_batch.errors import EnvError
+
+_LOG = logging.getLogger("tfagents_batch")
+_JOIN_SECONDS = 0.5
+
+
+class Nurse:
+    """One thread per worker that is being replaced.
+
+    With a hub the crew's supervisor watches the workers on behalf of the nurse;
+    without one the crew tells of those it lost.
+
+    Args:
+      crew: of the workers.
+      healer: grants restarts.
+      plan: of the shared memory.
+      memory: its descriptor; it is duplicated.
+      facts: what is known of each environment, see ``stepper.inspect``.
+      seconds: deadline of constructors, None for never.
+      options: of ``crew.attach_payload``.
+
+    Attributes:
+      news: descriptor that is readable when a worker is ready or all is lost.
+      hopeless: whether the healer granted no more.
+    """
+
+    def __init__(
+        self,
+        crew: crews.ProcessCrew,
+        healer: Healer,
+        plan: layout.Layout,
+        memory: int,
+        facts: Sequence[dict],
+        seconds: float | None,
+        options: dict,
+    ):
+        self.hopeless = False
+        self.news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._crew = crew
+        self._healer = healer
+        self._plan = plan
+        self._memory = os.dup(memory)
+        self._facts = facts
+        self._seconds = seconds
+        self._options = options
+        self._hub: Any = None
+        self._context: Context = lambda row: {}
+        self._ready: collections.deque[Worker] = collections.deque()
+        self._lock = threading.Lock()
+        self._lost: set[Worker] = set()
+        self._threads: list[threading.Thread] = []
+
+    # ---- with a hub; in the supervisor's thread
+
+    def drive(self, hub: Any) -> None:
+        """Watch the workers of a hub, from any thread."""
+        self._hub = hub
+        supervisor = self._crew.supervisor
+
+        def watch():
+            supervisor.watch(hub.attention, self._late)
+            for worker in self._crew.workers:
+                self._attend(worker)
+
+        supervisor.call(watch)
+
+    def know(self, context: Context) -> None:
+        """Say how to find out what is known of a row; before the first command."""
+        self._context = context
+
+    def _attend(self, worker: Worker) -> None:
+        watch = self._crew.supervisor.watch
+        watch(worker.pidfd, functools.partial(self._ended, worker))
+        watch(worker.channel.fileno(), functools.partial(self._heard, worker))
+
+    def _ended(self, worker: Worker) -> bool:
+        self._heard(worker)
+        self._leave(worker, postmortem.dead)
+        return False
+
+    def _late(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._hub.attention)
+        for index in self._hub.late():
+            self._leave(self._crew.workers[index], postmortem.late)
+        return True
+
+    def _heard(self, worker: Worker) -> bool:
+        """Read what a worker says of its environments."""
+        try:
+            frames = worker.inbox.read()
+        except protocol.Malformed as error:
+            self._leave(worker, functools.partial(postmortem.deaf, error=error))
+            return False
+        for header, payload in frames:
+            if header.status not in (protocol.FAILED, protocol.NOTES):
+                self._crew.stale += 1
+                continue
+            for note in payload["notes"]:
+                _LOG.warning("%s", note)
+            for data in payload["failures"]:
+                self.failed(Fault(Failure(**data), worker.index))
+        if worker.inbox.closed:
+            self._leave(worker, postmortem.dead)
+        return not worker.inbox.closed
+
+    def _leave(self, worker: Worker, how: Callable[..., Fault]) -> None:
+        """Have the hub go on without a worker."""
+        if worker in self._lost or self._crew.stopping:
+            return
+        row = self._crew.row(worker)
+        known = self._context(row) if row in worker.rows else {}
+        self._hub.died(worker.index)
+        self._crew.supervisor.unwatch(worker.pidfd)
+        self._crew.supervisor.unwatch(worker.channel.fileno())
+        self.lost(worker, how, known.get("phase", "step"), known)
+
+    # ---- in any case
+
+    def failed(self, fault: Fault) -> None:
+        """An environment failed; its worker replaces it in the next step."""
+        self._healer.failed(fault)
+
+    def lost(
+        self, worker: Worker, how: Callable[..., Fault], phase: str | None, known: dict
+    ) -> None:
+        """Replace a worker, in a thread of its own.
+
+        Args:
+          worker: ended or to be ended; nobody else uses it any more.
+          how: function of ``postmortem`` that finds out what happened.
+          phase: what it was doing.
+          known: of the row it was at.
+        """
+        thread = threading.Thread(
+            target=self._work,
+            args=(worker, how, phase, known),
+            name=f"tfagents_batch-nurse-{worker.index}",
+            daemon=True,
+        )
+        with self._lock:
+            if self._crew.stopping:  # whoever closes the crew ends the worker
+                return
+            self._lost.add(worker)
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads.append(thread)
+            thread.start()
+
+    def ready(self) -> list[Worker]:
+        """Workers to be used instead of those with the same index; without a hub."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.news)
+        found = []
+        while self._ready:
+            found.append(self._ready.popleft())
+        return found
+
+    def close(self) -> None:
+        """Wait for the threads; the crew was stopped before."""
+        with self._lock:
+            lost, threads = list(self._lost), list(self._threads)
+        for worker in lost:
+            if worker.pidfd >= 0:  # or its postmortem would take its time
+                worker.kill()
+        for thread in threads:
+            thread.join(_JOIN_SECONDS)
+        for worker in self._ready:
+            replacement.end(worker)
+            self._drop(worker)
+        os.close(self._memory)
+        os.close(self.news)
+
+    def _work(self, worker, how, phase, known) -> None:
+        try:
+            self._replace(worker, how, phase, known)
+        except (Ended, replacement.Stopped):
+            pass
+        except BaseException as error:  # nobody must wait for a replacement in vain
+            failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+            failure.__cause__ = error
+            self._give_up(failure)
+
+    def _replace(self, worker, how, phase, known) -> None:
+        started = time.monotonic()
+        try:
+            row = self._crew.row(worker)
+            first = fault = how(worker, row, phase, lambda row: known)
+            replacement.end(worker)  # its rows have no owner until it is surely gone
+        finally:
+            self._drop(worker)
+        while True:
+            refusal = self._healer.grant(fault, worker.rows)
+            if refusal is not None:
+                return self._give_up(refusal)
+            new = Worker(worker.index, worker.rows)
+            try:
+                fault = replacement.make(new, self._start, self._order(new))
+                if fault is None:
+                    self._hand_over(new)
+                    break
+            except BaseException:
+                self._drop(new)
+                raise
+            self._drop(new)
+        self._healer.record(first, worker.rows, time.monotonic() - started)
+
+    def _drop(self, worker: Worker) -> None:
+        """Free what is left of a worker that has ended."""
+        supervisor, output = self._crew.supervisor, worker.output
+        with contextlib.suppress(Ended):
+            supervisor.call(lambda: supervisor.unwatch(output))
+        worker.close()
+
+    def _start(self, worker: Worker) -> None:
+        self._crew.supervisor.call(lambda: self._crew.start(worker))
+
+    def _order(self, worker: Worker) -> replacement.Order:
+        everyone = range(len(self._facts))
+        restarts = self._healer.restarts(everyone)
+        options = {**self._options, "restarts": restarts, "takes_over": True}
+        return replacement.Order(
+            self._crew.constructors(worker),
+            self._facts[worker.rows.start : worker.rows.stop],
+            crews.construct_payload(),
+            crews.attach_payload(self._plan, worker, **options),
+            self._memory,
+            self._seconds,
+            self._crew.stop_descriptor,
+        )
+
+    def _hand_over(self, worker: Worker) -> None:
+        if self._hub is None:
+            self._ready.append(worker)
+            os.eventfd_write(self.news, 1)
+            return
+
+        def take():
+            self._crew.workers[worker.index] = worker
+            self._attend(worker)
+            self._hub.revive(worker.index)
+
+        self._crew.supervisor.call(take)
+
+    def _give_up(self, error: Exception) -> None:
+        self.hopeless = True
+        os.eventfd_write(self.news, 1)
+        self._healer.give_up(error)
