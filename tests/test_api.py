@@ -9,8 +9,8 @@ import pytest
 
 import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import UserError
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training import checkpoint, runs
 from tfagents_batch.training.logger import read_events, read_metrics
 
@@ -52,7 +52,7 @@ def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compil
         run = tfb.train(
             "ppo", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options}
         )
-        drop = ("time/",)
+        drop = ("time/", "system/")
         return [
             {k: v for k, v in line.items() if not k.startswith(drop)}
             for line in read_metrics(run.logdir)
@@ -296,3 +296,29 @@ def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path)
     assert tfb.evaluate(run.logdir, 2).mean_return < 0  # -1 at the end
     result = tfb.evaluate(run.logdir, 2, env_kwargs={"sutton_barto_reward": False})
     assert result.mean_return > 5
+
+
+@pytest.mark.parametrize("compile", ["auto", "off"])
+def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
+    envs = fault_envs("kill", mark=str(tmp_path / "mark"))
+    options = {**SMALL, "num_workers": 2, "compile": compile}
+    del options["num_envs"]
+    run = tfb.train(env=envs, logdir=tmp_path, on_fault="restart", **options)
+    assert run.finished
+    (event,) = [e for e in read_events(run.logdir) if e["event"] == "env_failed"]
+    assert (event["env"], event["envs"], event["worker"]) == (1, [1], 1)
+    assert "was killed by SIGKILL, in step() at step 3" in event["cause"]
+    lines = read_metrics(run.logdir)
+    assert sum(line["env/lost_steps"] for line in lines) >= 1
+    assert all(np.isfinite(line["loss/total"]) for line in lines)
+
+
+def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
+    options = {**SMALL, "num_workers": 2}
+    del options["num_envs"]
+    envs = fault_envs("kill", mark=str(tmp_path / "mark"))
+    with pytest.raises(EnvError, match="SIGKILL"):
+        tfb.train(env=envs, logdir=tmp_path, **options)
+    (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert read_events(folder)[-1]["event"] == "failed"
+    assert checkpoint.list_steps(folder) == [0]  # the first iteration is void

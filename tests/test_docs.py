@@ -46,8 +46,8 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-def python_blocks():
-    text = (ROOT / "README.md").read_text()
+def python_blocks(page="README.md"):
+    text = (ROOT / page).read_text()
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
@@ -59,10 +59,20 @@ def test_the_python_of_the_readme_runs(number, tmp_path):
     code = re.sub(r"steps=[\d_]+", "steps=500, eval_every=0", blocks[number])
     code = code.replace("LunarLander-v3", "CartPole-v1")
     header = "import keras\nimport tensorflow as tf\nimport tfagents_batch as tfb\n"
-    (tmp_path / "readme.py").write_text(header + code)
+    run(header + code, tmp_path)
+
+
+@pytest.mark.xla
+def test_the_python_of_the_page_on_groups_runs(tmp_path):
+    (code,) = python_blocks("docs/concepts/groups.md")
+    run(code, tmp_path)
+
+
+def run(code, folder):
+    (folder / "page.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "readme.py"],
-        cwd=tmp_path,
+        [sys.executable, "page.py"],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=240,

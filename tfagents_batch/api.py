@@ -265,11 +265,15 @@ def _run(
             return True
 
         def tell(event: dict, step: int) -> None:
-            logger.event("env_restart", step, **event)
-            console.message(
-                f"warning: {event['cause']}; replaced after {event['seconds']:.1f} s, "
-                f"{event['lost_steps']} steps lost"
-            )
+            kind = event.pop("event")
+            logger.event(kind, step, **event)
+            if kind == "env_failed":
+                console.message(f"warning: {event['cause']}; it will be replaced")
+            elif kind == "env_restarted":
+                console.message(
+                    f"replaced {_numbered(event['envs'])} after {event['seconds']:.1f} "
+                    f"s; {event['lost_steps']} steps are lost"
+                )
 
         write, progress = logger.write, console.update
         loop = Loop(experiment, interrupts, write, save, progress, tell, state)
@@ -281,6 +285,11 @@ def _run(
             raise
         logger.event("finished" if finished else "stopped", step=loop.step)
     return Run(str(folder), loop.step, loop.latest, finished)
+
+
+def _numbered(envs: Sequence[int]) -> str:
+    """For example "env 3" or "envs 4 to 7"."""
+    return f"env {envs[0]}" if len(envs) == 1 else f"envs {envs[0]} to {envs[-1]}"
 
 
 def _object(env: Any) -> Callable | Env | None:

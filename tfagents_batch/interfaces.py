@@ -72,7 +72,7 @@ class ManagedEnv(Env, Protocol):
         """Free everything; whoever made the environment calls it, maybe twice."""
 
     def events(self) -> list[dict]:
-        """What happened since the last call: environments that were replaced."""
+        """What happened since the last call, dicts of ``event`` and what it says."""
 
     def metrics(self) -> dict[str, float]:
         """Counters of the interval since the last call, ``{"group/name": number}``."""

@@ -84,10 +84,13 @@ def test_failures_in_place_are_recorded_or_given_up(clock):
     given_up = []
     healer.give_up = given_up.append
     healer.failed(fault(env=0))
-    (event,) = healer.events()
-    assert (event["env"], event["envs"], event["worker"]) == (0, [0], 1)
-    assert event["error"] == "WorkerCrashed"
-    assert event["restarts"] == 1
+    failed, restarted = healer.events()
+    for event in (failed, restarted):
+        assert (event["env"], event["envs"], event["worker"]) == (0, [0], 1)
+        assert event["restarts"] == 1
+    assert (failed["event"], failed["error"]) == ("env_failed", "WorkerCrashed")
+    assert "broke" in failed["cause"]
+    assert restarted["event"] == "env_restarted"
     assert healer.events() == []
     healer.failed(fault(env=0))
     assert len(given_up) == 1

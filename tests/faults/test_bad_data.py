@@ -90,3 +90,57 @@ def test_reset_after_an_episode_ended_swallows_no_step(make_pool):
     batch = pool.step([np.zeros(2, np.int32)])
     assert batch.observation[0][:, 2].tolist() == [1, 1]
     assert not batch.first.any()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_numbers_that_are_not_finite_can_be_replaced(make_pool, num_workers):
+    pool = make_pool(fault_envs("nan"), num_workers, finite_check="replace")
+    pool.reset(1)
+    for _ in range(4):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]  # as before
+    assert batch.reward.tolist() == [4, 4]
+    assert not (batch.first & batch.truncated).any()
+    pool.check()
+    assert pool.metrics()["env/not_finite"] == 1
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_reward_that_is_not_finite_can_be_replaced(make_pool, num_workers):
+    pool = make_pool(fault_envs("reward_nan"), num_workers, finite_check="replace")
+    pool.reset(1)
+    for _ in range(4):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert batch.reward.tolist() == [4, 0]
+    assert batch.info["episode_return"].tolist() == [10, 6]
+    pool.check()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("mode", ["nan", "reward_nan"])
+def test_an_episode_can_end_where_it_is_not_finite(make_pool, mode, num_workers):
+    pool = make_pool(fault_envs(mode), num_workers, finite_check="truncate")
+    pool.reset(1)
+    for _ in range(4):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert (batch.first & batch.truncated).tolist() == [False, True]
+    assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]
+    assert batch.reward.tolist() == [4, 0]
+    batch = pool.step([np.zeros(2, np.int32)])
+    assert batch.first.tolist() == [False, True]
+    assert batch.observation[0].tolist() == [[0, 0, 5], [1, 1, 0]]
+    pool.check()
+
+
+def test_the_place_of_what_is_not_finite_is_told(drive):
+    assert "NaN or infinite values at [0], [1], [2]" in str(drive(fault_envs("nan")))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_strict_bounds_make_what_lies_outside_a_fault(make_pool, num_workers):
+    pool = make_pool(fault_envs("out_of_bounds"), num_workers, strict_bounds=True)
+    pool.reset(1)
+    for _ in range(4):
+        pool.step([np.zeros(2, np.int32)])
+    with pytest.raises(EnvError, match="lies outside the bounds of its space"):
+        pool.check()

@@ -23,14 +23,17 @@ def held():
     )
 
 
-def test_pools_that_come_and_go_leave_nothing(route, request):
-    native = route == "native"
-    library = request.getfixturevalue("library") if native else None
+def come_and_go(count, library):
+    """Open and close pools of a process each, some of them with a fault."""
+    modes = [None, None, None, "exc", "kill"]
     before = held()
-    for index in range(200):
-        # Most of them without a process, so that this takes seconds.
-        num_workers = 1 if index % 20 == 0 else 0
-        pool = Pool([CountingEnv] * 2, num_workers, library=library)
+    for index in range(count):
+        pool = Pool(
+            fault_envs(modes[index % len(modes)], step=0),
+            1,
+            library=library,
+            on_fault="restart" if index % 2 else "raise",
+        )
         pool.reset(1)
         pool.step([np.zeros(2, np.int32)])
         pool.close()
@@ -39,6 +42,41 @@ def test_pools_that_come_and_go_leave_nothing(route, request):
     gc.collect()
     with open("/proc/self/maps") as maps:
         assert "memfd:tfagents_batch" not in maps.read()
+
+
+@pytest.fixture
+def soak_library(route, request):
+    return request.getfixturevalue("library") if route == "native" else None
+
+
+@pytest.mark.timeout(280)
+def test_pools_that_come_and_go_leave_nothing(soak_library):
+    come_and_go(200, soak_library)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_thousand_pools_leave_nothing(soak_library):
+    come_and_go(1000, soak_library)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_million_steps_leave_memory_level(soak_library):
+    pool = Pool([CountingEnv] * 8, 2, library=soak_library)
+    processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
+    pool.reset(1)
+    action = [np.zeros(8, np.int32)]
+    sizes = []
+    for step in range(125_000):
+        pool.step(action)
+        if step % 25_000 == 24_999:
+            sizes.append([process.memory_info().rss for process in processes])
+    pool.check()
+    pool.close()
+    print("resident bytes of learner and workers:", sizes)
+    grown = np.array(sizes[-1]) - np.array(sizes[1])  # after warming up
+    assert (grown < 2 << 20).all(), sizes
 
 
 def test_constructions_that_fail_leave_nothing():

@@ -101,8 +101,8 @@ def test_a_worker_that_hangs_is_replaced(make_pool, mode):
         act(pool)
     seen, _ = until_whole(pool, steps=1)
     assert all(rows == [2, 3] for rows in seen)
-    (event,) = pool.events()
-    assert event["error"] == "WorkerTimeout"
+    failed, _ = pool.events()
+    assert failed["error"] == "WorkerTimeout"
     pool.check()
 
 
@@ -167,8 +167,8 @@ def test_a_worker_that_dies_while_idle_is_replaced(make_pool):
     os.kill(pool.pids[1], signal.SIGKILL)
     seen, _ = until_whole(pool, steps=1)
     assert all(rows == [2, 3] for rows in seen)
-    (event,) = pool.events()
-    assert "while idle" in event["cause"]
+    failed, _ = pool.events()
+    assert "while idle" in failed["cause"]
     pool.check()
 
 
@@ -182,24 +182,24 @@ def test_with_no_worker_left_the_batch_waits_for_one(make_pool):
     pool.check()
 
 
-def test_the_event_says_what_happened(make_pool):
+def test_events_say_what_happened(make_pool):
     pool = heal(make_pool, "kill")
     pool.reset(3)
     for _ in range(4):
         act(pool)
     seen, _ = until_whole(pool)
-    (event,) = pool.events()
-    assert (event["env"], event["envs"], event["worker"]) == (3, [2, 3], 1)
-    assert event["error"] == "WorkerCrashed"
-    assert (
-        "was killed by SIGKILL, in step() at step 3 of episode 0, action 1"
-        in (event["cause"])
-    )
-    assert event["restarts"] == 1
-    assert event["lost_steps"] == 2 * (len(seen) + 1)
+    failed, restarted = pool.events()
+    for event in (failed, restarted):
+        assert (event["env"], event["envs"], event["worker"]) == (3, [2, 3], 1)
+        assert event["restarts"] == 1
+    assert (failed["event"], restarted["event"]) == ("env_failed", "env_restarted")
+    assert failed["error"] == "WorkerCrashed"
+    place = "was killed by SIGKILL, in step() at step 3 of episode 0, action 1"
+    assert place in failed["cause"]
+    assert restarted["lost_steps"] == 2 * (len(seen) + 1)
     metrics = pool.metrics()
     assert metrics["env/restarts"] == 1
-    assert metrics["env/lost_steps"] == event["lost_steps"]
+    assert metrics["env/lost_steps"] == restarted["lost_steps"]
     assert pool.events() == []
 
 

@@ -616,6 +616,8 @@ def attach_payload(
     worker: Worker,
     *,
     finite_check: str,
+    strict: bool,
+    max_bytes: int | None,
     native: bool,
     spin: bool,
     restarts: Sequence[int] | None = None,
@@ -626,7 +628,8 @@ def attach_payload(
     Args:
       plan: of the memory.
       worker: who is asked.
-      finite_check: see ``Stepper``.
+      finite_check, strict: see ``Stepper``.
+      max_bytes: resident memory above which the worker ends, once an episode has.
       native: whether a hub will give commands.
       spin: whether to poll a little before sleeping.
       restarts: how often each environment of the batch was replaced; None if those
@@ -639,6 +642,8 @@ def attach_payload(
         "worker": worker.index,
         "group": worker.index * plan.num_groups // plan.num_workers,
         "finite_check": finite_check,
+        "strict": strict,
+        "max_bytes": max_bytes,
         "native": native,
         "spin": spin,
         "restarts": restarts and list(restarts[rows.start : rows.stop]),

@@ -13,6 +13,7 @@ from tfagents_batch.envs.outcome import Fault
 
 MAX_RESTARTS = 10  # of one environment
 PERIOD_SECONDS = 60.0  # in which one environment is replaced once at most
+FAILED, RESTARTED = "env_failed", "env_restarted"  # events
 _CAUSES = 5  # that are told when there is no further restart
 
 
@@ -50,19 +51,23 @@ class Healer:
         self._events: list[dict[str, Any]] = []
         self._count = 0
 
-    def grant(self, fault: Fault, rows: Sequence[int]) -> Exception | None:
+    def grant(
+        self, fault: Fault, rows: Sequence[int], charge: bool = True
+    ) -> Exception | None:
         """Decide whether what failed may be replaced.
 
         Args:
           fault: what happened. If it does not name its environment, all of ``rows``
             are charged.
           rows: environments that are lost with it.
+          charge: whether the budget is to be used.
 
         Returns:
           None if they may, else the exception to raise.
         """
         failure = fault.failure
         charged = rows if failure.env is None else [failure.env]
+        charged = charged if charge else ()
         with self._lock:
             now = self._clock()
             error = failures.to_exception(failure, fault.worker)
@@ -76,6 +81,9 @@ class Healer:
             for row in rows:
                 self._replaced[row] += 1
             self._count += 1
+            who = self._event(FAILED, fault, rows)
+            who |= {"error": type(error).__name__, "cause": _headline(error)}
+            self._events.append(who)
         return None
 
     def failed(self, fault: Fault) -> None:
@@ -95,19 +103,9 @@ class Healer:
           rows: environments that start anew.
           seconds: how long they were away.
         """
-        error = failures.to_exception(fault.failure, fault.worker)
         with self._lock:
-            self._events.append(
-                {
-                    "env": fault.failure.env,
-                    "envs": list(rows),
-                    "worker": fault.worker,
-                    "error": type(error).__name__,
-                    "cause": _headline(error),
-                    "restarts": max(self._replaced[row] for row in rows),
-                    "seconds": round(seconds, 3),
-                }
-            )
+            event = self._event(RESTARTED, fault, rows)
+            self._events.append({**event, "seconds": round(seconds, 3)})
 
     def restarts(self, rows: Sequence[int]) -> list[int]:
         """How often each of some environments was replaced."""
@@ -120,16 +118,26 @@ class Healer:
         return self._count
 
     def events(self) -> list[dict[str, Any]]:
-        """What was recorded since the last call.
+        """What happened since the last call.
 
         Returns:
-          dicts of ``env`` (None if unknown) and ``worker`` that failed, ``envs`` that
-          were replaced, ``error`` and ``cause`` as text, ``restarts`` of the
-          environment so far and ``seconds`` until the replacement was ready.
+          dicts of ``event``, ``env`` (None if unknown) and ``worker`` that failed,
+          ``envs`` that are lost with it, and their ``restarts`` so far. An event is
+          "env_failed", which has ``error`` and ``cause`` as text, or, once the
+          replacement is there, "env_restarted", which has ``seconds``.
         """
         with self._lock:
             events, self._events = self._events, []
         return events
+
+    def _event(self, kind: str, fault: Fault, rows: Sequence[int]) -> dict[str, Any]:
+        return {
+            "event": kind,
+            "env": fault.failure.env,
+            "envs": list(rows),
+            "worker": fault.worker,
+            "restarts": max(self._replaced[row] for row in rows),
+        }
 
     def _refusal(self, row: int, now: float) -> str | None:
         times = self._times[row]

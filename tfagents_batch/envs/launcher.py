@@ -18,6 +18,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+try:
+    import resource
+except ImportError:  # Windows, where there are no worker processes
+    resource = None
+
 import cloudpickle
 
 from tfagents_batch.envs import failures, protocol
@@ -115,6 +120,14 @@ class Worker:
             self.channel.sendall(frame[sent:])
         finally:
             self.channel.setblocking(False)
+
+    def resident_bytes(self) -> int:
+        """Memory in use; 0 if that cannot be told."""
+        try:
+            with open(f"/proc/{self._process.pid}/statm") as file:
+                return int(file.read().split()[1]) * resource.getpagesize()
+        except (OSError, ValueError, IndexError, AttributeError):
+            return 0
 
     def alive(self) -> bool:
         """Whether the process still runs; it is not reaped here."""
@@ -234,6 +247,8 @@ def _ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
 
 def how_it_ended(code: int) -> str:
     """For example "was killed by SIGKILL" or "exited with code 3"."""
+    if code == protocol.EXIT_FULL:
+        return "ended because it used more memory than max_worker_mb"
     if code >= 0:
         return f"exited with code {code}"
     try:

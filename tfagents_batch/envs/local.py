@@ -76,6 +76,7 @@ class LocalCrew:
                     self._words[-1],
                     rows.start,
                     options["finite_check"],
+                    options["strict"],
                     _CATCH,
                     spare,
                 )

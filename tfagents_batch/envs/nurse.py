@@ -209,21 +209,23 @@ class Nurse:
             replacement.end(worker)  # its rows have no owner until it is surely gone
         finally:
             self._drop(worker)
+        full = worker.exit_code == protocol.EXIT_FULL  # is nobody's fault
         while True:
-            refusal = self._healer.grant(fault, worker.rows)
+            charge = not full or fault is not first
+            refusal = self._healer.grant(fault, worker.rows, charge)
             if refusal is not None:
                 return self._give_up(refusal)
             new = Worker(worker.index, worker.rows)
             try:
                 fault = replacement.make(new, self._start, self._order(new))
                 if fault is None:
-                    self._hand_over(new)
-                    break
+                    away = time.monotonic() - started
+                    self._healer.record(first, worker.rows, away)
+                    return self._hand_over(new)
             except BaseException:
                 self._drop(new)
                 raise
             self._drop(new)
-        self._healer.record(first, worker.rows, time.monotonic() - started)
 
     def _drop(self, worker: Worker) -> None:
         """Free what is left of a worker that has ended."""

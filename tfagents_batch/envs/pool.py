@@ -61,6 +61,10 @@ class Pool:
       finite_check: what NaN and infinity in observations and rewards are: "raise" a
         fault; "replace" by the numbers of the observation before, or by 0;
         "truncate" the episode, without its last step; "off" passes them on.
+      strict_bounds: make observations outside the bounds of a Box a fault; else they
+        are counted in spot checks, and said once.
+      max_worker_mb: resident megabytes (2**20 bytes) above which a worker ends when an
+        episode has ended; under "restart" another one takes its place, at no charge.
       info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
         float32, int32 or bool. A missing one is NaN, 0 or false.
       worker_variables: environment variables of worker processes.
@@ -93,6 +97,8 @@ class Pool:
         restart_period_seconds: float = healing.PERIOD_SECONDS,
         groups: int = 1,
         finite_check: str = stepper.RAISE,
+        strict_bounds: bool = False,
+        max_worker_mb: float | None = None,
         info_keys: Mapping[str, str] | None = None,
         worker_variables: Mapping[str, str] | None = None,
         library: Any = None,
@@ -107,7 +113,14 @@ class Pool:
         arguments.one_of("finite_check", finite_check, stepper.FINITE_CHECKS)
         arguments.at_least("max_restarts", max_restarts, 0)
         arguments.at_least("restart_period_seconds", restart_period_seconds, 0)
+        if max_worker_mb is not None:
+            arguments.at_least("max_worker_mb", max_worker_mb, 1)
         arguments.callables(constructors)
+        checks = {
+            "finite_check": finite_check,
+            "strict": bool(strict_bounds),
+            "max_bytes": None if max_worker_mb is None else int(max_worker_mb * 2**20),
+        }
         self._healer: healing.Healer | None = None
         if on_fault == RESTART:
             budget = self.num_envs, max_restarts, restart_period_seconds
@@ -129,7 +142,7 @@ class Pool:
         self._crew = self._make_crew(constructors, worker_variables or {})
         self._finalizer = weakref.finalize(self, self._crew.close)
         try:
-            self._construct(construct_seconds, finite_check)
+            self._construct(construct_seconds, checks)
         except BaseException:
             self._finalizer()
             raise
@@ -256,22 +269,31 @@ class Pool:
             "env/lost_steps": float(new["lost"]),
             "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
             **self._worker_times(),
+            **self._worker_sizes(),
         }
 
     def events(self) -> list[dict[str, Any]]:
-        """Environments that were replaced since the last call.
+        """Environments that failed and that were replaced since the last call.
 
         Returns:
-          dicts as of ``Healer.events``, with ``lost_steps``, the rows that failed.
+          dicts as of ``Healer.events``; where an environment was replaced, with
+          ``lost_steps``, the rows that failed.
         """
         if self._healer is None:
             return []
         found, lost = self._healer.events(), self._engine.lost()
         for event in found:
+            if event["event"] != healing.RESTARTED:
+                continue
             rows = event["envs"]
             event["lost_steps"] = int((lost - self._told_lost)[rows].sum())
             self._told_lost[rows] = lost[rows]
         return found
+
+    def _worker_sizes(self) -> dict[str, float]:
+        """Resident memory of the largest worker."""
+        sizes = [worker.resident_bytes() for worker in self._crew.workers]
+        return {"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}
 
     def _worker_times(self) -> dict[str, float]:
         """How long the workers' last steps took; warns of stragglers."""
@@ -292,7 +314,7 @@ class Pool:
         sizes = self.num_workers, self.num_groups
         return ProcessCrew(constructors, *sizes, variables)
 
-    def _construct(self, seconds: float | None, finite_check: str) -> None:
+    def _construct(self, seconds: float | None, checks: dict[str, Any]) -> None:
         outcome = self._crew.construct(seconds)
         self._raise_first(outcome)
         facts = [
@@ -317,7 +339,7 @@ class Pool:
         try:
             spin = self._library is not None and arguments.cores() > self.num_workers
             options: dict[str, Any] = {
-                "finite_check": finite_check,
+                **checks,
                 "native": self._library is not None,
                 "spin": spin,
             }

@@ -49,8 +49,8 @@ class ProcessEnv:
         ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
       options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
-        ``restart_period_seconds``, ``groups``, ``finite_check``, ``info_keys``,
-        ``worker_variables``.
+        ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
+        ``max_worker_mb``, ``info_keys``, ``worker_variables``.
 
     Attributes:
       spec: EnvSpec.
@@ -240,7 +240,7 @@ class ProcessEnv:
         return self._pool.metrics()
 
     def events(self) -> list[dict[str, Any]]:
-        """Environments that were replaced since the last call, see ``Pool.events``."""
+        """Failures and restarts since the last call, see ``Pool.events``."""
         return self._pool.events()
 
     def __enter__(self) -> ProcessEnv:

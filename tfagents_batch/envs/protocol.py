@@ -34,6 +34,9 @@ NOTES = 2  # as FAILED, without failures
 PROGRESS = 3  # no reply yet: the constructor of row ``first_row`` is about to run
 
 
+EXIT_FULL = 77  # exit code of a worker that used more memory than it may
+
+
 class Header(NamedTuple):
     """The fixed part of a frame.
 

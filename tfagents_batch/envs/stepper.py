@@ -115,6 +115,8 @@ class Stepper:
       finite_check: what NaN and infinity are: "raise", a failure; "replace", numbers
         to be replaced by those of the observation before, or 0; "truncate", the end
         of an episode whose last step does not count; "off", passed on.
+      strict: whether observations outside the bounds of a Box are failures; else they
+        are counted in spot checks.
       catch: exceptions of environments that become failures.
       spare: to replace environments that fail; None leaves them.
     """
@@ -126,6 +128,7 @@ class Stepper:
         words: Any,
         first_row: int,
         finite_check: str = RAISE,
+        strict: bool = False,
         catch: Catch = BaseException,
         spare: Spare | None = None,
     ):
@@ -137,6 +140,7 @@ class Stepper:
         self._first_row = first_row
         self._finite = finite_check != OFF
         self._finite_check = finite_check
+        self._strict = strict
         self._catch = catch
         self._spare = spare
         self._restarts = list(spare.restarts) if spare else [0] * count
@@ -246,6 +250,11 @@ class Stepper:
         self._timing[self._checks % layout.TIMINGS] = min(took, layout.LONGEST) + 1
         return found
 
+    @property
+    def some_ended(self) -> bool:
+        """Whether an episode has ended in the last step."""
+        return any(self._over)
+
     def close(self) -> list[Failure]:
         """Close every environment, whatever the others do."""
         found = []
@@ -261,7 +270,9 @@ class Stepper:
     def _begin(self) -> None:
         count = self._checks
         self._full = (
-            count < validation.FULL_CHECKS or count % validation.FULL_CHECK_EVERY == 0
+            self._strict
+            or count < validation.FULL_CHECKS
+            or count % validation.FULL_CHECK_EVERY == 0
         )
         self._checks = count + 1
 
@@ -321,6 +332,11 @@ class Stepper:
         outside = self._observations.inspect(observation)
         if not outside:
             return
+        if self._strict:
+            raise Defect(
+                f"{', '.join(outside)} lies outside the bounds of its space: correct "
+                "the environment or its observation_space"
+            )
         self._words[layout.OUT_OF_BOUNDS] += 1
         if not self._seen_outside[row]:
             self._seen_outside[row] = True

@@ -91,6 +91,8 @@ class FaultEnv(gymnasium.Env):
       target: index of the environment that misbehaves; the others are healthy.
       length: steps in an episode.
       seconds: how long ``hang`` and the ``slow`` modes sleep.
+      mark: path of a file that is made when the fault strikes; while there is one it
+        does not strike, so that what replaces the environment is healthy.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class FaultEnv(gymnasium.Env):
         target: int = 0,
         length: int = 10,
         seconds: float = 3600.0,
+        mark: str | None = None,
     ):
         if mode is not None and mode not in MODES:
             raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
@@ -114,6 +117,7 @@ class FaultEnv(gymnasium.Env):
         self._env = env
         self._length = length
         self._seconds = seconds
+        self._mark = mark
         self._episode = -1
         self._step = 0
         self._buffer = np.zeros(3, np.float32)
@@ -147,10 +151,15 @@ class FaultEnv(gymnasium.Env):
         where, step, episode = self._place
         if self._mode is None or phase != where:
             return False
-        if phase in ("construct", "close"):
+        if phase not in ("construct", "close"):
+            here = episode is None or episode == self._episode
+            if not here or (phase != "reset" and step != self._step):
+                return False
+        if self._mark is None:
             return True
-        here = episode is None or episode == self._episode
-        return here and (phase == "reset" or step == self._step)
+        struck = os.path.exists(self._mark)
+        open(self._mark, "w").close()
+        return not struck
 
     def _observation(self) -> np.ndarray:
         values = (self._env, self._episode, self._step)

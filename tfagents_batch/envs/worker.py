@@ -13,6 +13,7 @@ import ctypes
 import faulthandler
 import functools
 import gc
+import itertools
 import mmap
 import os
 import pickle
@@ -20,8 +21,10 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
+_LOOK_EVERY = 64  # commands, between looks at the memory in use
 _PR_SET_PDEATHSIG = 1
 
 
@@ -71,8 +74,9 @@ def _serve(channel: socket.socket) -> None:
         learner = layout.control(memory, payload["layout"]["num_workers"])
         seed = functools.partial(layout.seed, learner)
         spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
-    check = payload["finite_check"]
-    crew = stepper.Stepper(envs, arrays, words, first_row, check, spare=spare)
+    checks = payload["finite_check"], payload["strict"]
+    crew = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
+    full = memory_guard(payload["max_bytes"])
     if payload["takes_over"]:
         crew.take_over()
     if "tensorflow" in sys.modules:
@@ -89,12 +93,32 @@ def _serve(channel: socket.socket) -> None:
         bell = futex.Doorbell(memory, *places, sequence, payload["spin"])
     channel.sendall(_answer(header, words, [], crew.notes))
     if bell is not None:
-        _obey_hub(channel, crew, bell)
+        _obey_hub(channel, crew, bell, full)
     else:
-        _obey_frames(channel, crew, words)
+        _obey_frames(channel, crew, words, full)
 
 
-def _obey_frames(channel: socket.socket, crew: Any, words: Any) -> None:
+def memory_guard(limit: int | None) -> Callable[[], bool]:
+    """A function that now and then looks whether this process has grown too large.
+
+    Args:
+      limit: bytes; None for none.
+    """
+    if limit is None:
+        return lambda: False
+    calls = itertools.count(1)
+    page = resource.getpagesize()
+
+    def full():
+        if next(calls) % _LOOK_EVERY:
+            return False
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * page > limit
+
+    return full
+
+
+def _obey_frames(channel: socket.socket, crew: Any, words: Any, full: Any) -> None:
     """The portable route: commands and replies are frames."""
     from tfagents_batch.envs import protocol
 
@@ -110,9 +134,11 @@ def _obey_frames(channel: socket.socket, crew: Any, words: Any) -> None:
         else:
             raise protocol.Malformed(f"command {header.command}")
         channel.sendall(_answer(header, words, found, crew.notes))
+        if full() and crew.some_ended:
+            _leave_full(crew)
 
 
-def _obey_hub(channel: socket.socket, crew: Any, bell: Any) -> None:
+def _obey_hub(channel: socket.socket, crew: Any, bell: Any, full: Any) -> None:
     """The native route: commands and replies are words; only texts are frames."""
     from tfagents_batch.envs import protocol
 
@@ -129,6 +155,17 @@ def _obey_hub(channel: socket.socket, crew: Any, bell: Any) -> None:
         answer(sequence, protocol.FAILED if found else protocol.OK)
         if found or notes:
             channel.sendall(_frame(code, sequence, found, notes))
+        if full() and crew.some_ended:
+            _leave_full(crew)
+
+
+def _leave_full(crew: Any) -> None:
+    """Make room for another process."""
+    from tfagents_batch.envs import protocol
+
+    crew.close()
+    sys.stderr.flush()
+    os._exit(protocol.EXIT_FULL)
 
 
 def _end(crew: Any, told: bool) -> None:

@@ -141,7 +141,7 @@ class Experiment:
         return self.algorithm.named_variables()
 
     def events(self) -> list[dict[str, Any]]:
-        """What environments have to tell since the last call: their restarts."""
+        """What environments have to tell since the last call, see ``ManagedEnv``."""
         told = [getattr(env, "events", list)() for env in self._running]
         return [event for events in told for event in events]
 

@@ -71,7 +71,7 @@ class Loop:
       write: ``(metrics, step)``, takes a line of metrics.
       save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
       progress: ``(step, metrics)``, called after every iteration.
-      tell: ``(event, step)``, called for each environment that was replaced.
+      tell: ``(event, step)``, called when an environment failed or was replaced.
       state: of the checkpoint that is resumed.
 
     Attributes:

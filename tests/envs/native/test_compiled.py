@@ -244,6 +244,38 @@ def test_a_worker_killed_from_outside_ends_a_program(native):
         env.check()
 
 
+def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path):
+    options = {"step": 5, "length": 10**9, "mark": str(tmp_path / "mark")}
+    env = native(fault_envs("kill", 4, **options), 2, on_fault="restart")
+
+    def body(t, state, step, lost, since):
+        state, step = env.step(state, tf.zeros([4], tf.int32))
+        bad = tf.reduce_any(~step.valid)
+        return t + 1, state, step, lost | bad, tf.where(bad, 0, since + 1)
+
+    @tf.function(jit_compile=True)
+    def run():
+        """Until the lost rows are back, and 20 steps more."""
+        t, state, step, lost, _ = tf.while_loop(
+            lambda t, _state, _step, lost, since: (t < 10**8) & (~lost | (since < 20)),
+            body,
+            (0, *env.init(1), False, 0),
+        )
+        return t, step, lost, env.ok(state)
+
+    t, step, lost, ok = run()
+    env.check()
+    assert bool(ok)
+    assert bool(lost)
+    assert step.valid.numpy().all()
+    steps = step.observation[:, 2].numpy()
+    assert steps[0] == steps[1] == int(t)  # who was well never noticed
+    assert (steps[2:] < int(t)).all()
+    failed, restarted = env.events()
+    assert failed["envs"] == restarted["envs"] == [2, 3]
+    assert "was killed by SIGKILL" in failed["cause"]
+
+
 def test_an_exception_inside_a_program_is_raised_by_function(native):
     env = native(fault_envs("exc", 4), 2)
 

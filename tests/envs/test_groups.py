@@ -1,0 +1,187 @@
+"""Environments stepped in groups: send and receive."""
+
+from __future__ import annotations
+
+import functools
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.errors import EnvError, UserError
+
+WORKERS = [0, 2, 4]
+
+
+def counting(num_envs=4):
+    return [functools.partial(CountingEnv, offset=10 * i) for i in range(num_envs)]
+
+
+def cartpole():
+    return gymnasium.make("CartPole-v1")
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_workers):
+    actions = np.random.default_rng(0).integers(0, 2, [60, 4], np.int32)
+    whole = make_process_env([cartpole] * 4, num_workers)
+    parts = make_process_env([cartpole] * 4, num_workers, groups=2)
+    state, _ = whole.init(3)
+    expected = []
+    for action in actions:
+        state, step = whole.step(state, action)
+        expected.append(np.concatenate([step.observation, step.reward[:, None]], -1))
+    state, _ = parts.init(3)
+    found = np.zeros_like(expected)
+    for t, action in enumerate(actions):
+        state = parts.send(state, action[:2], 0)
+        state = parts.send(state, action[2:], 1)
+        for group in (1, 0):
+            state, groups, step = parts.receive(state, group)
+            assert groups.numpy().tolist() == [group]
+            rows = np.concatenate([step.observation, step.reward[:, None]], -1)
+            found[t, 2 * group : 2 * group + 2] = rows
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_program_acts_for_one_group_while_the_other_is_at_work(
+    make_process_env, route, jit
+):
+    if jit and route == "portable":
+        pytest.skip("the portable route is not compiled")
+    env = make_process_env(counting(), 2, groups=2)
+
+    @tfb.function(jit_compile=jit)
+    def run(steps):
+        state, _ = env.init(1)
+        for group in range(2):
+            state = env.send(state, tf.zeros([2], tf.int32), group)
+        seen = tf.TensorArray(tf.float32, steps, element_shape=[2, 2])
+        for t in tf.range(steps):
+            group = t % 2
+            state, _, step = env.receive(state, group)
+            seen = seen.write(t, step.observation)
+            state = env.send(state, tf.zeros([2], tf.int32), group)
+        state, groups, _ = env.receive(state, count=2)
+        return seen.stack(), tf.sort(groups), env.ok(state)
+
+    seen, groups, ok = run(6)
+    assert bool(ok)
+    assert groups.numpy().tolist() == [0, 1]
+    expected = [
+        [[20 * (t % 2) + 10 * i, t // 2 + 1] for i in range(2)] for t in range(6)
+    ]
+    assert seen.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_rows_come_in_the_order_of_the_groups_asked_for(make_process_env, num_workers):
+    env = make_process_env(counting(), num_workers, groups=2)
+    state, _ = env.init(1)
+    state = env.send(state, [0, 0, 1, 1], [1, 0])
+    state, groups, step = env.receive(state, [1, 0])
+    assert groups.numpy().tolist() == [1, 0]
+    assert step.observation[:, 0].numpy().tolist() == [20, 30, 0, 10]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, order):
+    class Waits(CountingEnv):
+        """Steps once a file is there."""
+
+        def __init__(self, path, offset):
+            super().__init__(offset=offset)
+            self._path = path
+
+        def step(self, action):
+            import time
+
+            while not self._path.exists():
+                time.sleep(0.001)
+            return super().step(action)
+
+    paths = [tmp_path / str(i) for i in range(2)]
+    envs = [functools.partial(Waits, path, 10 * i) for i, path in enumerate(paths)]
+    env = make_process_env(envs, 2, groups=2)
+    state, _ = env.init(1)
+    state = env.send(state, [0, 0], [0, 1])
+    for group in order:
+        paths[group].touch()
+        state, groups, step = env.receive(state, count=1)
+        assert groups.numpy().tolist() == [group]
+        assert step.observation.numpy().tolist() == [[10 * group, 1]]
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_init_forgets_what_was_not_received(make_process_env, num_workers):
+    env = make_process_env(counting(), num_workers, groups=2)
+    state, _ = env.init(1)
+    state = env.send(state, [0, 0], 1)
+    state, step = env.init(1)
+    assert step.observation[:, 1].numpy().tolist() == [0, 0, 0, 0]
+    state, step = env.step(state, [0, 0, 0, 0])
+    assert step.observation[:, 1].numpy().tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda env, s: env.send(env.send(s, [0, 0], 1), [0, 0], 1), "group 1 .* work"),
+        (lambda env, s: env.step(env.send(s, [0, 0], 1), [0] * 4), "group 1 .* work"),
+        (lambda env, s: env.receive(s, 0), "group 0 has nothing to receive"),
+        (lambda env, s: env.receive(s), "more groups than were sent"),
+        (lambda env, s: env.send(s, [0, 0], 2), "group 2 does not exist"),
+        (lambda env, s: env.send(s, [0] * 4, [1, 1]), "group 1 .* twice"),
+        (lambda env, s: env.receive(s, count=3), "3 groups; expected 1 to 2"),
+        (lambda env, s: env.send(s, [0] * 4, 1), r"shape \[4\]; expected \[2\]"),
+    ],
+)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_what_cannot_be_sent_or_received_is_told(
+    make_process_env, num_workers, use, message
+):
+    env = make_process_env(counting(), num_workers, groups=2)
+    state, _ = env.init(1)
+    with pytest.raises(UserError, match=message):
+        use(env, state)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_invalid_action_names_its_environment(make_process_env, num_workers):
+    env = make_process_env(counting(), num_workers, groups=2)
+    state, _ = env.init(1)
+    with pytest.raises(EnvError, match="env 3") as caught:
+        env.send(state, [0, 7], 1)
+    assert caught.value.env == 3
+
+
+@pytest.mark.parametrize("mode", ["exc", "kill"])
+def test_a_fault_in_one_group_leaves_the_other_alone(make_process_env, mode):
+    env = make_process_env(
+        fault_envs(mode, 4, step=0, length=100), 2, groups=2, on_fault="restart"
+    )
+    state, _ = env.init(1)
+    state = env.send(state, [0, 0, 0, 0], [0, 1])
+    state, _, broken = env.receive(state, 1)
+    state, _, whole = env.receive(state, 0)
+    assert not broken.valid.numpy()[1]
+    assert whole.valid.numpy().all()
+    assert whole.observation[:, 2].numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "num_workers", "message"),
+    [
+        (3, 0, "groups is 3, of 4 environments"),
+        (2, 3, "in 3 workers"),
+        (0, 0, "groups is 0"),
+        ("two", 0, "groups is 'two'"),
+    ],
+)
+def test_groups_that_do_not_divide_are_refused(groups, num_workers, message):
+    with pytest.raises(UserError, match=message):
+        tfb.make_env("CartPole-v1", 4, num_workers, groups=groups)

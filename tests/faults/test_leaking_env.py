@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import WorkerCrashed
+
+PATIENCE_SECONDS = 40
+
+
+class Leaks(CountingEnv):
+    """A megabyte a step."""
+
+    kept: list = []  # noqa: RUF012
+
+    def step(self, action):
+        self.kept.append(np.ones(1 << 20, np.uint8))
+        return super().step(action)
+
+
+def test_a_worker_that_grows_is_replaced_at_no_charge(make_pool):
+    pool = make_pool(
+        [Leaks, Leaks], 1, on_fault="restart", max_worker_mb=150, max_restarts=0
+    )
+    pool.reset(1)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    events = []
+    while len(events) < 2 and time.monotonic() < deadline:
+        pool.step([np.zeros(2, np.int32)])
+        events += pool.events()
+    failed, restarted = events
+    assert "used more memory than max_worker_mb" in failed["cause"]
+    assert restarted["envs"] == [0, 1]
+    pool.check()
+
+
+def test_without_restarts_it_ends_the_run(make_pool):
+    pool = make_pool([Leaks], 1, max_worker_mb=150)
+    pool.reset(1)
+    with pytest.raises(WorkerCrashed, match="used more memory than max_worker_mb"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            pool.step([np.zeros(1, np.int32)])
+            pool.check()
+
+
+def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
+    pool = make_pool([CountingEnv] * 2, 2)
+    assert 10 < pool.metrics()["system/worker_mb"] < 100
