@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfagents_batch.envs import layout
+from tfagents_batch.envs import layout, waiting
 from tfagents_batch.errors import UserError
 
 INFO_DTYPES = ("float32", "int32", "bool")
@@ -20,7 +19,7 @@ def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int
     if num_envs == 0:
         raise UserError("no constructors were given; expected one per environment")
     if num_workers is None:
-        most = min(cores(), num_envs)
+        most = min(len(waiting.available()), num_envs)
         return max(most // groups, 1) * groups if has_workers() else 0
     if isinstance(num_workers, bool) or not isinstance(num_workers, (int, np.integer)):
         raise UserError(f"num_workers is {num_workers!r}; expected a number or None")
@@ -50,13 +49,6 @@ def groups(groups: int, num_envs: int, num_workers: int) -> int:
 
 def has_workers() -> bool:
     return sys.platform == "linux"
-
-
-def cores() -> int:
-    """That this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def info_columns(info_keys: Mapping[str, str] | None) -> dict[str, str]:

@@ -23,6 +23,7 @@ from tfagents_batch.envs.failures import Failure
 from tfagents_batch.envs.launcher import Worker
 from tfagents_batch.envs.outcome import Context, Fault, Outcome
 from tfagents_batch.envs.supervisor import Supervisor
+from tfagents_batch.envs.waiting import Waiting
 
 _LOG = logging.getLogger("tfagents_batch")
 _GRACE_SECONDS = 1.0  # for the other workers once one has failed
@@ -619,7 +620,7 @@ def attach_payload(
     strict: bool,
     max_bytes: int | None,
     native: bool,
-    spin: bool,
+    waiting: Waiting,
     restarts: Sequence[int] | None = None,
     takes_over: bool = False,
 ) -> dict:
@@ -631,7 +632,7 @@ def attach_payload(
       finite_check, strict: see ``Stepper``.
       max_bytes: resident memory above which the worker ends, once an episode has.
       native: whether a hub will give commands.
-      spin: whether to poll a little before sleeping.
+      waiting: how it waits for commands.
       restarts: how often each environment of the batch was replaced; None if those
         that fail are not to be replaced.
       takes_over: go on in the place of another worker, instead of waiting for a reset.
@@ -645,7 +646,8 @@ def attach_payload(
         "strict": strict,
         "max_bytes": max_bytes,
         "native": native,
-        "spin": spin,
+        "poll_microseconds": waiting.worker if native else 0,
+        "core": waiting.cores and waiting.cores[worker.index],
         "restarts": restarts and list(restarts[rows.start : rows.stop]),
         "takes_over": takes_over,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import time
 from typing import Any
 
 from tfagents_batch.envs import layout
@@ -21,7 +22,6 @@ _WAIT, _WAKE_OP = 0, 5
 _ADD, _AT_MOST = 1, 3
 _LAST_ONE = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
 _PARENT_CHECK_SECONDS = 1
-_SPIN_POLLS = 300  # some 20 microseconds
 
 
 class _TimeSpec(ctypes.Structure):
@@ -42,7 +42,7 @@ class Doorbell:
       num_workers: of the pool.
       group: of the worker.
       sequence: number of the last command of the worker, or of its predecessor.
-      spin: poll a little before sleeping; pays only where every waiter has a core.
+      poll: microseconds to look, and give the core away, before sleeping.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Doorbell:
         num_workers: int,
         group: int,
         sequence: int,
-        spin: bool,
+        poll: int,
     ):
         self._words = layout.control(memory, worker)
         self._learner = layout.control(memory, num_workers)
         self._seen = sequence & 0xFFFFFFFF
         self._parent = os.getppid()
-        self._polls = range(_SPIN_POLLS if spin else 0)
+        self._patience = poll * 1000
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         number = ctypes.c_long(_NUMBERS[platform.machine()])
         command, pending, nobody = (
@@ -87,9 +87,11 @@ class Doorbell:
           SystemExit: if the learner is gone.
         """
         words, seen = self._words, self._seen
-        for _ in self._polls:
-            if words[layout.COMMAND_SEQUENCE] != seen:
-                break
+        if self._patience:
+            rest, clock = os.sched_yield, time.perf_counter_ns
+            deadline = clock() + self._patience
+            while words[layout.COMMAND_SEQUENCE] == seen and clock() < deadline:
+                rest()
         while words[layout.COMMAND_SEQUENCE] == seen:
             self._sleep(seen)
             if os.getppid() != self._parent:

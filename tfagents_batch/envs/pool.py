@@ -27,6 +27,7 @@ from tfagents_batch.envs import (
     live,
     routes,
     stepper,
+    waiting,
 )
 from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.outcome import Outcome
@@ -36,7 +37,6 @@ from tfagents_batch.errors import Stopped
 
 RAISE, RESTART = "raise", "restart"  # on_fault
 _LOG = logging.getLogger("tfagents_batch")
-_SPINS = 1000  # some 20 microseconds
 
 
 class Pool:
@@ -68,6 +68,8 @@ class Pool:
       info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
         float32, int32 or bool. A missing one is NaN, 0 or false.
       worker_variables: environment variables of worker processes.
+      pin_workers: whether each worker, and what it starts, is kept on one core; by
+        default where there are as many workers as cores.
       library: of the native hub, see ``native.build``; without it commands go over
         sockets.
 
@@ -101,6 +103,7 @@ class Pool:
         max_worker_mb: float | None = None,
         info_keys: Mapping[str, str] | None = None,
         worker_variables: Mapping[str, str] | None = None,
+        pin_workers: bool | None = None,
         library: Any = None,
     ):
         constructors = list(constructors)
@@ -132,13 +135,15 @@ class Pool:
         self.unsuited: str | None = None
         self._counted: dict[str, int] = {}
         self._reported: dict[str, float] = {}
-        if self.num_workers > arguments.cores():
+        cores = waiting.available()
+        if self.num_workers > len(cores):
             _LOG.warning(
                 "%d worker processes share %d cores: fewer workers are usually faster, "
                 "unless environments wait for something",
                 self.num_workers,
-                arguments.cores(),
+                len(cores),
             )
+        self._waiting = waiting.choose(self.num_workers, cores, pin_workers)
         self._crew = self._make_crew(constructors, worker_variables or {})
         self._finalizer = weakref.finalize(self, self._crew.close)
         try:
@@ -337,11 +342,10 @@ class Pool:
         plan = layout.make_layout(observation, action, self.info, *sizes)
         descriptor, self._memory = _allocate(plan, shared=self.num_workers > 0)
         try:
-            spin = self._library is not None and arguments.cores() > self.num_workers
             options: dict[str, Any] = {
                 **checks,
                 "native": self._library is not None,
-                "spin": spin,
+                "waiting": self._waiting,
             }
             if self._healer is not None:
                 options["restarts"] = [0] * self.num_envs
@@ -354,7 +358,7 @@ class Pool:
                 crew, healer = self._crew, self._healer
                 nurse = Nurse(crew, healer, plan, descriptor, facts, seconds, options)
                 crew.heal(nurse)
-            self._engine = self._make_engine(plan, descriptor, spin)
+            self._engine = self._make_engine(plan, descriptor)
             if nurse is not None:
                 nurse.know(self._engine.context)
             if self._healer is not None:
@@ -367,7 +371,7 @@ class Pool:
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 
-    def _make_engine(self, plan: layout.Layout, descriptor: int, spin: bool) -> Any:
+    def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
         common = (self._memory, plan, self.action_space, self.info)
         if self._library is None:
             return Portable(self._crew, *common, self._seconds)
@@ -385,7 +389,7 @@ class Pool:
             rows,
             self._seconds,
             self._crew.sequence,
-            _SPINS if spin else 0,
+            self._waiting.hub,
             heals=self._healer is not None,
         )
         self._crew.drive(hub)

@@ -50,7 +50,7 @@ class ProcessEnv:
       options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
         ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
-        ``max_worker_mb``, ``info_keys``, ``worker_variables``.
+        ``max_worker_mb``, ``info_keys``, ``worker_variables``, ``pin_workers``.
 
     Attributes:
       spec: EnvSpec.

@@ -84,13 +84,15 @@ def _serve(channel: socket.socket) -> None:
             f"worker {payload['worker']} imported TensorFlow, which takes seconds and "
             "hundreds of megabytes: define its environment in a module without it"
         )
+    if payload["core"] is not None:
+        os.sched_setaffinity(0, {payload["core"]})
     gc.collect()
     gc.freeze()  # what is there now stays: collections need not look at it again
     bell = None
     if payload["native"]:  # before the answer, after which there may be a command
         places = (payload["worker"], payload["layout"]["num_workers"], payload["group"])
         sequence = words[layout.COMMAND_SEQUENCE]
-        bell = futex.Doorbell(memory, *places, sequence, payload["spin"])
+        bell = futex.Doorbell(memory, *places, sequence, payload["poll_microseconds"])
     channel.sendall(_answer(header, words, [], crew.notes))
     if bell is not None:
         _obey_hub(channel, crew, bell, full)

@@ -33,7 +33,7 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     seconds = (PATIENCE_SECONDS, PATIENCE_SECONDS)
     hub = Hub(library, plan, descriptor, writer, [0, 1], seconds, 0, 0)
     os.close(descriptor)
-    bell = Doorbell(mapped, 0, 1, 0, 0, False)
+    bell = Doorbell(mapped, 0, 1, 0, 0, 0)
     words = layout.control(mapped, 0)
     out = [np.zeros(1, np.int32), np.zeros(1, np.float32), *np.zeros((3, 1), bool)]
     out += [np.zeros(1, np.float32), np.zeros(1, np.int32)]

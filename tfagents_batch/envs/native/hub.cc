@@ -14,6 +14,7 @@
 // Nothing here takes Python's lock, throws, or allocates once a hub is open.
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -190,7 +191,7 @@ class Hub {
     sequence_ = static_cast<uint32_t>(reader.Next());
     limits_[0] = reader.Next();
     limits_[1] = reader.Next();
-    spin_ = reader.Next();
+    poll_ = reader.Next();
     for (int64_t i = 0; i <= num_workers_; ++i) first_row_.push_back(reader.Next());
     for (Array* array : {&reward_, &first_, &terminated_, &truncated_})
       *array = NextArray(reader);
@@ -717,7 +718,8 @@ class Hub {
   // died or are late; or a stop. As crew.py's.
   void Await(const std::vector<int64_t>& groups, int64_t count) {
     bool graced = false;
-    for (int64_t spins = spin_;;) {
+    const int64_t patience = poll_ > 0 ? Now() + poll_ : 0;
+    for (;;) {
       int64_t done = 0, earliest = kNever;
       bool failed = false;
       sleeps_.clear();
@@ -739,9 +741,10 @@ class Hub {
         for (int64_t& deadline : deadline_) deadline = std::min(deadline, grace);
         graced = true;
       }
-      if (spins > 0) {
-        --spins;
-        Pause();
+      // Waking from sleep may take longer than a step does. Whoever can use the core
+      // meanwhile gets it.
+      if (patience > 0 && Now() < patience) {
+        sched_yield();
         continue;
       }
       for (int64_t group : groups)
@@ -794,14 +797,6 @@ class Hub {
   void Expire(int64_t group, int64_t now, State state) {
     for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
       if (state_[i] == kWaiting && deadline_[i] <= now) state_[i] = state;
-  }
-
-  static void Pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
   }
 
   // Copies the rows of a group out, from row `at` on; null if nobody wants them.
@@ -884,7 +879,7 @@ class Hub {
   }
 
   // Fixed once open.
-  int64_t size_ = 0, num_envs_ = 0, num_workers_ = 0, num_groups_ = 1, spin_ = 0;
+  int64_t size_ = 0, num_envs_ = 0, num_workers_ = 0, num_groups_ = 1, poll_ = 0;
   bool heals_ = false;
   int attention_ = -1;            // descriptor to write to when a worker is late
   int64_t limits_[2] = {-1, -1};  // ns of a reset and of a step

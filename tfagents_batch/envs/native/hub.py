@@ -95,7 +95,7 @@ class Hub:
       first_rows: first row of each worker, and the number of rows.
       seconds: deadlines of a reset and of a step; None for never.
       sequence: number of the last command the workers got.
-      spin: how often the hub looks before it sleeps.
+      poll: microseconds to look, and give the core away, before it sleeps.
       heals: go on without a worker that is lost, until it is revived.
 
     Attributes:
@@ -115,7 +115,7 @@ class Hub:
         first_rows: Sequence[int],
         seconds: Sequence[float | None],
         sequence: int,
-        spin: int,
+        poll: int,
         heals: bool = False,
     ):
         self._library = library
@@ -131,7 +131,7 @@ class Hub:
             self.attention = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         head = [plan.size, first_rows[-1], plan.num_workers, plan.num_groups]
         head += [int(heals), self.attention, sequence]
-        numbers = [*head, *limits, spin, *first_rows, *_arrays(plan)]
+        numbers = [*head, *limits, poll * 1000, *first_rows, *_arrays(plan)]
         places = [field.offset for field in plan.fields if field.name[:7] == "action/"]
         leaves = map(_leaf, bounds, places)
         numbers += [len(bounds), *(number for leaf in leaves for number in leaf)]

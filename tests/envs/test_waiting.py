@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from tfagents_batch.envs import waiting
+from tfagents_batch.envs.testing import CountingEnv
+
+
+def test_all_poll_where_everybody_has_a_core():
+    chosen = waiting.choose(2, [0, 1, 2, 3])
+    assert chosen.hub > 0
+    assert chosen.worker > 0
+    assert chosen.cores is None
+
+
+def test_the_learner_sleeps_where_workers_have_all_the_cores():
+    chosen = waiting.choose(2, [4, 7])
+    assert chosen.hub == 0
+    assert chosen.worker > 0
+    assert chosen.cores == (4, 7)
+
+
+def test_nobody_polls_where_workers_share_cores():
+    assert waiting.choose(8, [0, 1]) == waiting.Waiting(0, 0, None)
+
+
+def test_pinning_is_the_users_to_decide():
+    assert waiting.choose(2, [4, 7], pin=False).cores is None
+    assert waiting.choose(3, [4, 7], pin=True).cores == (4, 7, 4)
+
+
+def test_workers_stay_on_their_cores(make_pool):
+    cores = waiting.available()
+    pool = make_pool([CountingEnv] * 2, 2, pin_workers=True)
+    pool.reset(1)
+    pool.step([np.zeros(2, np.int32)])
+    found = [os.sched_getaffinity(pid) for pid in pool.pids]
+    assert found == [{cores[i % len(cores)]} for i in range(2)]
+    assert os.sched_getaffinity(0) == set(cores)
