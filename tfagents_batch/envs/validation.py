@@ -70,8 +70,9 @@ class ObservationWriter:
     def not_finite(self) -> dict[int, str]:
         """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
         found: dict[int, str] = {}
-        if not any(flat.dot(zeros) for flat, zeros in self._flat):
-            return found
+        with np.errstate(invalid="ignore"):
+            if not any(flat.dot(zeros) for flat, zeros in self._flat):
+                return found
         for name, array in self._float:
             finite = np.isfinite(array)
             if not finite.all():
