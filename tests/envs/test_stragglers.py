@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from tfagents_batch.envs.stragglers import Stragglers
+from tfagents_batch.envs.testing import CountingEnv
 
 
 class Clock:
@@ -51,3 +54,17 @@ def test_a_worker_that_recovers_is_not_warned_of():
     stragglers.look(timing(100, 100, 100))
     clock.now = 70
     assert stragglers.look(timing(100, 5000, 100))[1] == ""
+
+
+def test_a_slow_environment_shows_in_the_times_of_a_pool(make_pool):
+    class Slow(CountingEnv):
+        def step(self, action):
+            time.sleep(0.02)
+            return super().step(action)
+
+    pool = make_pool([CountingEnv, lambda: Slow()], 2)
+    pool.reset(1)
+    for _ in range(4):
+        pool.step([np.zeros(2, np.int32)])
+    metrics = pool.metrics()
+    assert metrics["time/worker_step_ms_p99"] >= 20

@@ -39,3 +39,9 @@ def test_workers_stay_on_their_cores(make_pool):
     found = [os.sched_getaffinity(pid) for pid in pool.pids]
     assert found == [{cores[i % len(cores)]} for i in range(2)]
     assert os.sched_getaffinity(0) == set(cores)
+
+
+def test_more_workers_than_cores_are_warned_of_with_numbers(make_pool, caplog):
+    count = len(waiting.available()) + 1
+    make_pool([CountingEnv] * count, count)
+    assert f"{count} worker processes share {count - 1} cores" in caplog.text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import WorkerCrashed
+from tfagents_batch.errors import EnvError, WorkerCrashed
 
 PATIENCE_SECONDS = 40
 
@@ -50,3 +50,8 @@ def test_without_restarts_it_ends_the_run(make_pool):
 def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
     pool = make_pool([CountingEnv] * 2, 2)
     assert 10 < pool.metrics()["system/worker_mb"] < 100
+
+
+def test_a_limit_below_what_is_needed_is_told(make_pool):
+    with pytest.raises(EnvError, match="but max_worker_mb is 5: allow more"):
+        make_pool([CountingEnv], 1, max_worker_mb=5)

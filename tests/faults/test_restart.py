@@ -321,3 +321,52 @@ def test_lost_workers_are_gone_for_good(make_pool):
     after = set(pool.pids)
     assert len(before & after) == 1
     assert not psutil.pid_exists((before - after).pop())
+
+
+def test_a_replacement_that_dies_while_idle_is_told_as_such(make_pool, tmp_path):
+    envs = fault_envs("kill", 4, length=1000, mark=str(tmp_path / "mark"))
+    pool = make_pool(envs, 2, on_fault="restart", restart_period_seconds=0)
+    pool.reset(3)
+    for _ in range(4):
+        act(pool)
+    until_whole(pool)
+    act(pool)
+    pool.events()
+    os.kill(pool.pids[1], signal.SIGKILL)
+    until_whole(pool, steps=1)
+    failed, _ = pool.events()
+    assert "while idle" in failed["cause"]
+    assert failed["env"] is None
+
+
+def test_the_seed_of_a_replacement_is_told(make_pool):
+    envs = fault_envs("kill", 4, episode=None, length=1000)
+    pool = make_pool(envs, 2, on_fault="restart", restart_period_seconds=0)
+    pool.reset(3)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    events = []
+    while len(events) < 3 and time.monotonic() < deadline:
+        act(pool)
+        events += pool.events()
+    assert f"seed {env_seed(3, 3)})" in events[0]["cause"]
+    assert f"seed {env_seed(3, 3, 1)})" in events[2]["cause"]
+
+
+def test_giving_up_ends_the_wait_for_other_workers(make_pool):
+    class Waits(CountingEnv):
+        def step(self, action):
+            time.sleep(3600)
+
+    class Fails(CountingEnv):
+        def step(self, action):
+            raise ValueError("no")
+
+    pool = make_pool(
+        [lambda: Waits(), lambda: Fails()], 2, on_fault="restart", max_restarts=0
+    )
+    pool.reset(3)
+    started = time.monotonic()
+    act(pool)
+    with pytest.raises(EnvError, match="env 1 failed again"):
+        pool.check()
+    assert time.monotonic() - started < 20  # the deadline is a minute

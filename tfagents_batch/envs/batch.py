@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from tfagents_batch.envs import actions, failures, layout, stepper
+from tfagents_batch.envs import actions, failures, layout
 from tfagents_batch.envs.outcome import Fault
 from tfagents_batch.errors import UserError
 
@@ -70,7 +70,7 @@ def known(
     if seed is None:
         return {}
     found = {
-        "seed": stepper.env_seed(seed, row),
+        "seed": int(arrays.seed[row]),
         "episode": int(arrays.episode[row]),
         "phase": "reset" if over else "step",
         "step": 0 if over else int(arrays.info["episode_length"][row]),

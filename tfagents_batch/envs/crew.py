@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfagents_batch.envs import launcher, layout, postmortem, protocol
-from tfagents_batch.envs.failures import Failure
+from tfagents_batch.envs import failures, launcher, layout, postmortem, protocol
 from tfagents_batch.envs.launcher import Worker
 from tfagents_batch.envs.outcome import Context, Fault, Outcome
 from tfagents_batch.envs.supervisor import Supervisor
@@ -92,6 +91,7 @@ class ProcessCrew:
         self._poll.register(self._stop, select.POLLIN)
         self._hub: Any = None
         self._nurse: Any = None
+        self._arrived: dict[int, Worker] = {}  # replacements, until their group is free
         self._supervisor = Supervisor()
 
     def construct(self, seconds: float | None) -> Outcome:
@@ -148,6 +148,7 @@ class ProcessCrew:
     def heal(self, nurse: Any) -> None:
         """Have workers that are lost replaced from now on, by a ``Nurse``."""
         self._nurse = nurse
+        self._poll.register(nurse.news, select.POLLIN)
 
     @property
     def size(self) -> int:
@@ -237,7 +238,7 @@ class ProcessCrew:
             ended = [worker for worker in self.workers if not worker.alive()]
             if self._nurse is not None:
                 for worker in ended:
-                    self._lose(worker, postmortem.dead, None, context)
+                    self._end(worker, postmortem.dead)
                 return []
             return [self._crash(worker, None, context) for worker in ended]
         finally:
@@ -317,6 +318,9 @@ class ProcessCrew:
         self.stop()
         if self._nurse is not None:
             self._nurse.close()
+        for worker in self._arrived.values():
+            worker.kill()
+            worker.reap()
         started = [worker for worker in self.workers if worker.pidfd >= 0]
         frame = protocol.pack(protocol.CLOSE, self._sequence + 1)
         for worker in started:
@@ -423,15 +427,21 @@ class ProcessCrew:
                 worker.send(frame, descriptor, limit or _SEND_SECONDS)
 
     def _welcome(self, indices: Iterable[int]) -> None:
-        """Take in workers that were replaced; wait for one if there is nobody."""
+        """Take in replacements of workers that have nothing to do.
+
+        Those of a group that is at work come later: its rows are lost. If there is no
+        worker at all, wait for one.
+        """
         nurse, everyone = self._nurse, set(range(len(self.workers)))
         while True:
-            for worker in nurse.ready():
-                self.workers[worker.index] = worker
-                self._results.pop(worker.index, None)
-                self._gone.discard(worker.index)
+            self._arrived |= {worker.index: worker for worker in nurse.ready()}
+            for index in self._arrived.keys() & set(indices):
+                worker = self._arrived.pop(index)
+                self.workers[index] = worker
+                self._results.pop(index, None)  # that it was lost while idle
+                self._gone.discard(index)
                 self.register(worker)
-            nobody = self._gone >= everyone
+            nobody = self._gone - self._arrived.keys() >= everyone
             if not nobody or self._stopping or nurse.hopeless:
                 return
             poll = select.poll()
@@ -474,7 +484,7 @@ class ProcessCrew:
                 milliseconds = (earliest - now) * 1000 + 1
             for worker in self._read(self._poll.poll(milliseconds)):
                 self._end(worker, postmortem.dead)  # after what it said last
-            if self._failed:
+            if self._failed or (self._nurse is not None and self._nurse.hopeless):
                 grace = time.monotonic() + _GRACE_SECONDS
                 for index, flight in flights.items():
                     deadline = min(flight.deadline, grace)
@@ -484,6 +494,8 @@ class ProcessCrew:
         """Read from descriptors that are ready; the workers that have ended."""
         dead = []
         for descriptor, _ in ready:
+            if self._nurse is not None and descriptor == self._nurse.news:
+                self._nurse.heard()
             if descriptor == self._stop or descriptor not in self._known:
                 continue
             worker, is_reply = self._known[descriptor]
@@ -491,11 +503,10 @@ class ProcessCrew:
                 dead.append(worker)
                 continue
             try:
-                frames = worker.inbox.read()
+                self._take(worker, worker.inbox.read())
             except protocol.Malformed as error:
                 self._end(worker, functools.partial(postmortem.deaf, error=error))
                 continue
-            self._take(worker, frames)
             if worker.inbox.closed:
                 dead.append(worker)
         return [worker for worker in dict.fromkeys(dead) if worker.pidfd >= 0]
@@ -520,8 +531,8 @@ class ProcessCrew:
                 continue
             result = self._result(worker)
             result.replies[worker.index] = payload
-            for data in payload["failures"]:
-                fault = Fault(Failure(**data), worker.index)
+            for failure in failures.told(payload):
+                fault = Fault(failure, worker.index)
                 result.lost.add(fault.failure.env)
                 if self._nurse is not None:
                     self._nurse.failed(fault)
@@ -560,7 +571,8 @@ class ProcessCrew:
     def _expire(self, indices: Sequence[int]) -> None:
         """Find out why workers are late, and end them."""
         late = [self.workers[index] for index in indices]
-        if self._failed:  # cut short because another one failed: no fault of theirs
+        hopeless = self._nurse is not None and self._nurse.hopeless
+        if self._failed or hopeless:  # cut short: no fault of theirs
             for worker in late:
                 del self._flights[worker.index]
                 self._result(worker).lost.update(worker.rows)
@@ -584,7 +596,7 @@ class ProcessCrew:
             self._poll.unregister(descriptor)
 
     def _close_descriptors(self) -> None:
-        for worker in self.workers:
+        for worker in (*self.workers, *self._arrived.values()):
             worker.close()
         self._words = []
         stop, self._stop = self._stop, -1

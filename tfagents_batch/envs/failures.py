@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfagents_batch import errors
+from tfagents_batch.envs import protocol
 
 LIMIT = 64 << 10  # characters of a message or traceback that cross
 
@@ -63,6 +64,18 @@ class Failure(NamedTuple):
 
     def to_json(self) -> dict:
         return {**self._asdict(), "cause": None}
+
+
+def told(payload: Any) -> list[Failure]:
+    """The failures in a worker's reply.
+
+    Raises:
+      Malformed: if it is none of this version.
+    """
+    try:
+        return [Failure(**data) for data in payload["failures"]]
+    except (KeyError, TypeError) as error:
+        raise protocol.Malformed(f"a reply without failures: {error}") from None
 
 
 def describe(error: BaseException) -> dict[str, str]:

@@ -151,7 +151,7 @@ class Worker:
         self.signal(signal.SIGUSR1)
         deadline = time.monotonic() + _STACK_SECONDS
         size = before
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self.alive():
             time.sleep(0.02)
             last, size = size, os.fstat(self._dump).st_size
             if last == size > before:
@@ -237,9 +237,10 @@ def _ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
     poll = select.poll()
     known = {}
     for worker in workers:
-        if worker.pidfd >= 0:
-            poll.register(worker.pidfd, select.POLLIN)
-            known[worker.pidfd] = worker
+        pidfd = worker.pidfd  # another thread may close it
+        if pidfd >= 0:
+            poll.register(pidfd, select.POLLIN)
+            known[pidfd] = worker
     if not known:
         return list(workers)
     return [known[fd] for fd, _ in poll.poll(seconds * 1000)]

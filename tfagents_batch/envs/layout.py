@@ -49,7 +49,8 @@ _COLUMNS = {
     "first": "bool",
     "terminated": "bool",
     "truncated": "bool",
-    "episode": "int32",  # index of the row's episode; for error messages
+    "episode": "int32",  # index of the row's episode; for error messages,
+    "seed": "int32",  # as is the seed of the environment
 }
 STATISTICS = {"episode_return": "float32", "episode_length": "int32"}
 
@@ -109,7 +110,7 @@ class Arrays(NamedTuple):
       observation, action: one array per leaf, in the order of ``spaces.leaves``.
       reward: f32 ``[B]``.
       first, terminated, truncated: bool ``[B]``.
-      episode: int32 ``[B]``.
+      episode, seed: int32 ``[B]``.
       info: ``{column: [B]}``.
       timing: uint32 ``[W, TIMINGS]``, of a worker ``[TIMINGS]``.
     """
@@ -121,6 +122,7 @@ class Arrays(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     episode: np.ndarray
+    seed: np.ndarray
     info: dict[str, np.ndarray]
     timing: np.ndarray
 

@@ -13,8 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfagents_batch.envs import crew as crews
-from tfagents_batch.envs import layout, postmortem, protocol, replacement
-from tfagents_batch.envs.failures import Failure
+from tfagents_batch.envs import (
+    failures,
+    layout,
+    postmortem,
+    protocol,
+    replacement,
+)
 from tfagents_batch.envs.healing import Healer
 from tfagents_batch.envs.launcher import Worker
 from tfagents_batch.envs.outcome import Context, Fault
@@ -64,6 +69,8 @@ class Nurse:
         self._facts = facts
         self._seconds = seconds
         self._options = options
+        self._closed = False
+        self._active = 0  # threads
         self._hub: Any = None
         self._context: Context = lambda row: {}
         self._ready: collections.deque[Worker] = collections.deque()
@@ -90,9 +97,16 @@ class Nurse:
         self._context = context
 
     def _attend(self, worker: Worker) -> None:
-        watch = self._crew.supervisor.watch
-        watch(worker.pidfd, functools.partial(self._ended, worker))
-        watch(worker.channel.fileno(), functools.partial(self._heard, worker))
+        watch, guard = self._crew.supervisor.watch, self._guarded
+        watch(worker.pidfd, functools.partial(guard, self._ended, worker))
+        watch(worker.channel.fileno(), functools.partial(guard, self._heard, worker))
+
+    def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
+        try:
+            return callback(worker)
+        except Exception as error:  # or a worker would be waited for in vain
+            self._healer.give_up(_lost_track(worker, error))
+            raise
 
     def _ended(self, worker: Worker) -> bool:
         self._heard(worker)
@@ -109,21 +123,23 @@ class Nurse:
     def _heard(self, worker: Worker) -> bool:
         """Read what a worker says of its environments."""
         try:
-            frames = worker.inbox.read()
+            self._read(worker)
         except protocol.Malformed as error:
             self._leave(worker, functools.partial(postmortem.deaf, error=error))
             return False
-        for header, payload in frames:
-            if header.status not in (protocol.FAILED, protocol.NOTES):
-                self._crew.stale += 1
-                continue
-            for note in payload["notes"]:
-                _LOG.warning("%s", note)
-            for data in payload["failures"]:
-                self.failed(Fault(Failure(**data), worker.index))
         if worker.inbox.closed:
             self._leave(worker, postmortem.dead)
         return not worker.inbox.closed
+
+    def _read(self, worker: Worker) -> None:
+        for header, payload in worker.inbox.read():
+            if header.status not in (protocol.FAILED, protocol.NOTES):
+                self._crew.stale += 1
+                continue
+            for note in (payload or {}).get("notes", ()):
+                _LOG.warning("%s", note)
+            for failure in failures.told(payload):
+                self.failed(Fault(failure, worker.index))
 
     def _leave(self, worker: Worker, how: Callable[..., Fault]) -> None:
         """Have the hub go on without a worker."""
@@ -165,12 +181,21 @@ class Nurse:
             self._lost.add(worker)
             self._threads = [each for each in self._threads if each.is_alive()]
             self._threads.append(thread)
-            thread.start()
+            self._active += 1
+            try:
+                thread.start()
+            except BaseException:
+                self._active -= 1
+                raise
+
+    def heard(self) -> None:
+        """Make ``news`` unreadable until there are more."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.news)
 
     def ready(self) -> list[Worker]:
         """Workers to be used instead of those with the same index; without a hub."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.news)
+        self.heard()
         found = []
         while self._ready:
             found.append(self._ready.popleft())
@@ -183,13 +208,21 @@ class Nurse:
         for worker in lost:
             if worker.pidfd >= 0:  # or its postmortem would take its time
                 worker.kill()
+        deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
-            thread.join(_JOIN_SECONDS)
+            thread.join(max(deadline - time.monotonic(), 0))
         for worker in self._ready:
             replacement.end(worker)
             self._drop(worker)
-        os.close(self._memory)
-        os.close(self.news)
+        with self._lock:
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        """Close the descriptors when nobody uses them any more; under the lock."""
+        if self._closed and self._active == 0:
+            os.close(self._memory)
+            os.close(self.news)
 
     def _work(self, worker, how, phase, known) -> None:
         try:
@@ -197,9 +230,11 @@ class Nurse:
         except (Ended, replacement.Stopped):
             pass
         except BaseException as error:  # nobody must wait for a replacement in vain
-            failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
-            failure.__cause__ = error
-            self._give_up(failure)
+            self._healer.give_up(_lost_track(worker, error))
+        finally:
+            with self._lock:
+                self._active -= 1
+                self._release()
 
     def _replace(self, worker, how, phase, known) -> None:
         started = time.monotonic()
@@ -208,13 +243,15 @@ class Nurse:
             first = fault = how(worker, row, phase, lambda row: known)
             replacement.end(worker)  # its rows have no owner until it is surely gone
         finally:
+            worker.kill()
             self._drop(worker)
         full = worker.exit_code == protocol.EXIT_FULL  # is nobody's fault
+        full = full and self._options["max_bytes"] is not None
         while True:
             charge = not full or fault is not first
             refusal = self._healer.grant(fault, worker.rows, charge)
             if refusal is not None:
-                return self._give_up(refusal)
+                return self._healer.give_up(refusal)
             new = Worker(worker.index, worker.rows)
             try:
                 fault = replacement.make(new, self._start, self._order(new))
@@ -254,7 +291,7 @@ class Nurse:
     def _hand_over(self, worker: Worker) -> None:
         if self._hub is None:
             self._ready.append(worker)
-            os.eventfd_write(self.news, 1)
+            os.eventfd_write(self.news, 1)  # open while this thread lives
             return
 
         def take():
@@ -264,7 +301,16 @@ class Nurse:
 
         self._crew.supervisor.call(take)
 
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, tell: Callable[[Exception], Any], error: Exception) -> None:
+        """End all waits: the healer granted no more; ``tell`` is told why."""
         self.hopeless = True
-        os.eventfd_write(self.news, 1)
-        self._healer.give_up(error)
+        tell(error)
+        with self._lock:
+            if not self._closed or self._active:
+                os.eventfd_write(self.news, 1)
+
+
+def _lost_track(worker: Worker, error: BaseException) -> EnvError:
+    failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+    failure.__cause__ = error
+    return failure

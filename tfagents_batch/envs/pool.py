@@ -8,6 +8,7 @@ are healed, nothing: the environment is replaced and ``events`` tells of it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import weakref
@@ -223,8 +224,9 @@ class Pool:
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        error, self._engine.fault = self._engine.fault, None
+        error = self._engine.fault
         if error is not None:
+            self._engine.fault = None
             env = getattr(error, "env", None)
             where = "" if env is None else f" in env {env}"
             self._engine.end(f"pool closed after {type(error).__name__}{where}")
@@ -359,10 +361,12 @@ class Pool:
                 nurse = Nurse(crew, healer, plan, descriptor, facts, seconds, options)
                 crew.heal(nurse)
             self._engine = self._make_engine(plan, descriptor)
-            if nurse is not None:
-                nurse.know(self._engine.context)
             if self._healer is not None:
                 self._healer.give_up = self._engine.give_up
+            if nurse is not None:
+                nurse.know(self._engine.context)
+                tell = self._engine.give_up
+                self._healer.give_up = functools.partial(nurse.give_up, tell)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)

@@ -287,7 +287,7 @@ class Stepper:
             index, restarts = self._first_row + row, self._restarts[row]
             seed = env_seed(self._spare.seed(), index, restarts)
         if seed is not None:
-            self._seeds[row] = seed
+            self._seeds[row] = arrays.seed[row] = seed
             self._envs[row].action_space.seed(seed)
         self._episodes[row] += 1
         self._lengths[row] = 0

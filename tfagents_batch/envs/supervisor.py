@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import logging
 import os
 import select
 import threading
@@ -16,6 +17,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from tfagents_batch.envs import interrupts
+
+_LOG = logging.getLogger("tfagents_batch")
 
 
 class Ended(Exception):
@@ -48,6 +51,8 @@ class Supervisor:
         Raises:
           Ended: after ``close``.
         """
+        if self._thread is threading.current_thread():
+            return job()  # for example a pool that is collected there
         return self._submit(job).result()
 
     def watch(self, descriptor: int, readable: Callable[[], bool]) -> None:
@@ -86,6 +91,15 @@ class Supervisor:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
+    def _readable(self, descriptor: int) -> bool:
+        """Whether to go on watching; without this thread the workers would end."""
+        try:
+            readable = self._watched.get(descriptor)
+            return readable is not None and readable()
+        except Exception:
+            _LOG.exception("a message about environments could not be dealt with")
+            return False
+
     def _submit(self, job: Callable[[], Any] | None) -> Future:
         future: Future = Future()
         with self._submitting:
@@ -106,11 +120,16 @@ class Supervisor:
             interrupts.release()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._end()
+
+    def _serve(self) -> None:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._wake:
-                    readable = self._watched.get(descriptor)
-                    if readable is not None and not readable():
+                    if not self._readable(descriptor):
                         self.unwatch(descriptor)
                     continue
                 with contextlib.suppress(BlockingIOError):
@@ -118,7 +137,7 @@ class Supervisor:
                 while self._jobs:
                     job, future = self._jobs.popleft()
                     if job is None:
-                        return self._end()
+                        return
                     try:
                         future.set_result(job())
                     except BaseException as error:

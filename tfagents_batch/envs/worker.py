@@ -76,7 +76,12 @@ def _serve(channel: socket.socket) -> None:
         spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
     checks = payload["finite_check"], payload["strict"]
     crew = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
-    full = memory_guard(payload["max_bytes"])
+    limit = payload["max_bytes"]
+    full = memory_guard(limit)
+    if limit is not None and resident_bytes() > limit:
+        found = [_too_large(limit, first_row)]
+        channel.sendall(_answer(header, words, found, crew.notes))
+        return _close_all(envs)
     if payload["takes_over"]:
         crew.take_over()
     if "tensorflow" in sys.modules:
@@ -85,7 +90,8 @@ def _serve(channel: socket.socket) -> None:
             "hundreds of megabytes: define its environment in a module without it"
         )
     if payload["core"] is not None:
-        os.sched_setaffinity(0, {payload["core"]})
+        with contextlib.suppress(OSError):  # it may have been taken away since
+            os.sched_setaffinity(0, {payload["core"]})
     gc.collect()
     gc.freeze()  # what is there now stays: collections need not look at it again
     bell = None
@@ -109,15 +115,24 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
     if limit is None:
         return lambda: False
     calls = itertools.count(1)
-    page = resource.getpagesize()
+    return lambda: next(calls) % _LOOK_EVERY == 0 and resident_bytes() > limit
 
-    def full():
-        if next(calls) % _LOOK_EVERY:
-            return False
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * page > limit
 
-    return full
+def resident_bytes() -> int:
+    """Memory that this process has in use."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def _too_large(limit: int, row: int) -> Any:
+    from tfagents_batch.envs import failures
+
+    text = (
+        f"its worker uses {resident_bytes() / 2**20:.0f} MB once its environments are "
+        f"made, but max_worker_mb is {limit / 2**20:.0f}: allow more"
+    )
+    described = failures.describe(failures.Defect(text))
+    return failures.Failure(failures.ERROR, env=row, phase="construct", **described)
 
 
 def _obey_frames(channel: socket.socket, crew: Any, words: Any, full: Any) -> None:
@@ -243,6 +258,7 @@ def _attach(
     rows = first_row, first_row + count
     arrays = layout.views(plan, memory).of(payload["worker"], *rows)
     words = layout.control(memory, payload["worker"])
+    words[layout.ROW] = layout.NO_ROW  # a predecessor's may stand there
     return memory, arrays, words
 
 

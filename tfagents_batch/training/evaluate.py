@@ -105,7 +105,9 @@ class Evaluator:
         found = [[] for _ in range(self.env.spec.num_envs)]
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
-        while patience >= 0:
+        for _ in range(10 * (patience + 1)):
+            if patience < 0:
+                break
             if stop():
                 return None
             played = self._play(tf.constant(seed, tf.int32))

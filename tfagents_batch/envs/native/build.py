@@ -46,7 +46,7 @@ def library() -> ctypes.CDLL:
     if forced == "portable":
         raise Unavailable(f"{ROUTE_VARIABLE}=portable is set")
     if not sys.platform.startswith("linux") or not futex.supported():
-        raise Unavailable("it needs Linux on x86_64 or aarch64")
+        raise Unavailable("it needs Linux on x86_64")
     found = _load()
     if isinstance(found, str):
         raise Unavailable(found)

@@ -103,10 +103,13 @@ void FutexWaitAny(const std::vector<Sleep>& sleeps, int64_t deadline) {
   for (size_t i = 0; i < count; ++i)
     waiters[i] = {sleeps[i].value, reinterpret_cast<uintptr_t>(sleeps[i].word),
                   kSize32, 0};
+  if (sleeps.size() > kMost) deadline = std::min(deadline, Now() + kSlice);
   timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
   const long result = syscall(kWaitV, waiters, count, 0,
                               deadline == kNever ? nullptr : &until, CLOCK_MONOTONIC);
-  if (result < 0 && errno == ENOSYS)  // before Linux 5.16
+  // Before Linux 5.16, or forbidden in a container: some sleep, then another look.
+  const bool known = errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
+  if (result < 0 && !known)
     FutexWait(sleeps[0].word, sleeps[0].value, std::min(deadline, Now() + kSlice));
 }
 
@@ -340,7 +343,8 @@ class Hub {
   // Another process is there for a worker that was lost.
   void Revive(int64_t worker) {
     if (worker < 0 || worker >= num_workers_) return;
-    ready_[worker].store(true);
+    ready_[worker].store(true);  // who is told to be dead from now on is the other one
+    dead_[worker].store(false);
     Wake();
   }
 
@@ -659,7 +663,9 @@ class Hub {
       if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
       int64_t present = 0;
       for (int64_t worker = 0; worker < num_workers_; ++worker) {
-        if (ready_[worker].exchange(false)) Welcome(worker);
+        // While its group is at work the rows are those of who was lost.
+        const int64_t group = worker / (num_workers_ / num_groups_);
+        if (!busy_[group] && ready_[worker].exchange(false)) Welcome(worker);
         present += !away_[worker];
       }
       if (!Ok() || over_pool_) return false;
@@ -669,7 +675,6 @@ class Hub {
   }
 
   void Welcome(int64_t worker) {
-    dead_[worker].store(false);
     away_[worker] = 0;
     std::lock_guard<std::mutex> lock(data_mutex_);
     std::fill(over_.begin() + first_row_[worker],
@@ -736,7 +741,9 @@ class Hub {
       // Once asked to stop, workers leave rows alone and reply all the same.
       if (stop_ || over_pool_) return Cut(groups);
       if (done >= count) return;
-      if (failed && !heals_ && !graced) {
+      // Python may have given up: nobody is waited for much longer either.
+      const bool over = failed_ || (failed && !heals_);
+      if (over && !graced) {
         const int64_t grace = Now() + kGrace;
         for (int64_t& deadline : deadline_) deadline = std::min(deadline, grace);
         graced = true;
@@ -751,7 +758,7 @@ class Hub {
         for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
           if (state_[i] == kWaiting) earliest = std::min(earliest, deadline_[i]);
       if (const int64_t now = Now(); now >= earliest) {
-        for (int64_t group : groups) Expire(group, now, failed ? kCut : kLate);
+        for (int64_t group : groups) Expire(group, now, over ? kCut : kLate);
         continue;
       }
       FutexWaitAny(sleeps_, earliest);
@@ -765,7 +772,7 @@ class Hub {
          ++worker) {
       if (state_[worker] == kWaiting) {
         // A flag of death is read before the reply it may have come after.
-        const bool dead = dead_[worker].load();
+        const bool dead = dead_[worker].load() || ready_[worker].load();
         Word* line = Line(worker);
         if (line[kReplySequence].load(std::memory_order_acquire) == sent_[worker]) {
           const bool fine = line[kStatus].load() != kFailedStatus;
@@ -850,7 +857,7 @@ class Hub {
 
   // A worker is lost; whoever replaces it says when there is another one.
   void GoOnWithout(int64_t worker) {
-    const bool late = state_[worker] == kLate;
+    const bool late = state_[worker] == kLate && !dead_[worker] && !ready_[worker];
     away_[worker] = 1;
     if (!late) return;
     late_[worker].store(true);

@@ -134,6 +134,7 @@ class VectorCrew:
         self._observations.read(flat)
         self._over[:] = True  # all rows start
         arrays.episode[:] = -1
+        arrays.seed[:] = [stepper.env_seed(seed, i) for i in range(len(self._over))]
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 

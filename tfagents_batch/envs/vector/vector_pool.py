@@ -112,8 +112,9 @@ class VectorPool:
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        error, self._engine.fault = self._engine.fault, None
+        error = self._engine.fault
         if error is not None:
+            self._engine.fault = None
             env = getattr(error, "env", None)
             where = "" if env is None else f" in env {env}"
             self._engine.end(f"pool closed after {type(error).__name__}{where}")
