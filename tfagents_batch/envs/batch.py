@@ -126,6 +126,17 @@ def idle_group(group: int) -> UserError:
     return UserError(f"group {group} has nothing to receive: send it actions first")
 
 
+def take_fault(engine: Any) -> BaseException | None:
+    """The fault that an engine recorded and nobody took; the engine is over then."""
+    error = engine.fault
+    if error is not None:
+        engine.fault = None
+        env = getattr(error, "env", None)
+        where = "" if env is None else f" in env {env}"
+        engine.end(f"pool closed after {type(error).__name__}{where}")
+    return error
+
+
 def exception(faults: Sequence[Fault]) -> Exception:
     """Of the first environment in the batch, so worker counts do not matter."""
 

@@ -224,13 +224,7 @@ class Pool:
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        error = self._engine.fault
-        if error is not None:
-            self._engine.fault = None
-            env = getattr(error, "env", None)
-            where = "" if env is None else f" in env {env}"
-            self._engine.end(f"pool closed after {type(error).__name__}{where}")
-        return error
+        return batch.take_fault(self._engine)
 
     def fail(self, error: Exception) -> Batch:
         """Record a fault found by the caller; rows of which none is valid."""
