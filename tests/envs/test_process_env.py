@@ -292,6 +292,6 @@ def test_metrics_are_counters_since_the_last_call(make_process_env):
     state, _ = env.init(1)
     env.step(state, [0, 0])
     metrics = env.metrics()
-    assert all(name.startswith(("env/", "time/")) for name in metrics)
+    assert all(name.startswith(("env/", "time/", "system/")) for name in metrics)
     assert metrics["time/env_step_ms"] > 0
     assert env.metrics()["time/env_step_ms"] == 0
