@@ -236,7 +236,7 @@ class ProcessEnv:
         self._pool.close()
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the last call: ``env/*`` and ``time/*``."""
+        """Counters since the last call: ``env/*``, ``system/*`` and ``time/*``."""
         return self._pool.metrics()
 
     def events(self) -> list[dict[str, Any]]:
