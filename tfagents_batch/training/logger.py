@@ -3,7 +3,8 @@
 ``metrics.jsonl`` is the primary log: one JSON object a line, written through at once.
 A line of metrics is ``{"step": ..., "group/name": number, ...}`` with sorted names; an
 event has an ``event`` key first. Numbers that are not finite are null there. Two equal
-runs write equal lines once ``time/*`` and ``system/*`` are dropped: durations and sizes lie there.
+runs write equal lines once ``time/*`` and ``system/*`` are dropped, so durations lie
+under the one, and sizes of processes under the other.
 
 TensorBoard gets the same scalars, vectors as histograms, and events as text, in one
 file per process. The file is written record by record rather than through
