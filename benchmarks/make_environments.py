@@ -18,7 +18,8 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
 
-PEERS = ("stable-baselines3", "psutil")
+# What Gymnasium needs for its MuJoCo tasks is named in its extra only.
+PEERS = ("stable-baselines3", "psutil", "gymnasium[mujoco]")
 SHARED = ("gymnasium", "numpy", "mujoco")
 
 
