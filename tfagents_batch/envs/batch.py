@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -10,7 +10,7 @@ import numpy as np
 
 from tfagents_batch.envs import actions, failures, layout
 from tfagents_batch.envs.outcome import Fault
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import Stopped, UserError
 
 SEED_MASK = 2**64 - 1
 NO_RESET = "step was called before reset"
@@ -124,6 +124,23 @@ def idle_group(group: int) -> UserError:
     if group < 0:
         return UserError("receive waits for more groups than were sent actions")
     return UserError(f"group {group} has nothing to receive: send it actions first")
+
+
+def check(engine: Any, crew: Any, close: Callable[[], Any]) -> None:
+    """Raise what an engine recorded, or that its crew was stopped; once.
+
+    Args:
+      engine: of a pool.
+      crew: that it drives.
+      close: closes the pool, before anything is raised.
+    """
+    engine.review()
+    if crew.stopping and engine.history is None and engine.fault is None:
+        engine.fault = Stopped("stepping was asked to stop")
+    error = take_fault(engine)
+    if error is not None:
+        close()
+        raise error
 
 
 def take_fault(engine: Any) -> BaseException | None:

@@ -456,9 +456,7 @@ class ProcessCrew:
             self._flights.pop(index, None)  # there is one only after a stop
             found = self._results.pop(index, None)
             if found is not None:
-                outcome.faults += found.faults
-                outcome.lost |= found.lost
-                outcome.replies |= found.replies
+                outcome.add(found)
             if self._stopping:
                 # Once asked to stop, workers leave rows alone and reply all the same.
                 outcome.stopped = True

@@ -18,14 +18,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-try:
-    import resource
-except ImportError:  # Windows, where there are no worker processes
-    resource = None
-
 import cloudpickle
 
-from tfagents_batch.envs import failures, protocol
+from tfagents_batch.envs import failures, memory, protocol
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
@@ -124,8 +119,7 @@ class Worker:
     def resident_bytes(self) -> int:
         """Memory in use; 0 if that cannot be told."""
         try:
-            with open(f"/proc/{self._process.pid}/statm") as file:
-                return int(file.read().split()[1]) * resource.getpagesize()
+            return memory.resident_bytes(self.pid)
         except (OSError, ValueError, IndexError, AttributeError):
             return 0
 

@@ -170,10 +170,7 @@ class LocalCrew:
     def _collect(self, groups: Sequence[int]) -> Outcome:
         outcome = Outcome()
         for group in groups:
-            found = self._results.pop(group, Outcome())
-            outcome.faults += found.faults
-            outcome.lost |= found.lost
-            outcome.replies |= found.replies
+            outcome.add(self._results.pop(group, Outcome()))
             if self._stopping:
                 outcome.stopped = True
                 outcome.lost.update(self._rows(group))

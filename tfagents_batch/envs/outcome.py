@@ -36,6 +36,12 @@ class Outcome:
         self.replies: dict[int, Any] = {}
         self.stopped = False
 
+    def add(self, other: Outcome) -> None:
+        """Take in what came of a part of the crew."""
+        self.faults += other.faults
+        self.lost |= other.lost
+        self.replies |= other.replies
+
     def notes(self) -> list[str]:
         """What the workers have to say beside their results."""
         found = [self.replies[index] for index in sorted(self.replies)]

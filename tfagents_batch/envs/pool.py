@@ -213,14 +213,7 @@ class Pool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        engine = self._engine
-        engine.review()
-        if self._crew.stopping and engine.history is None and engine.fault is None:
-            engine.fault = Stopped("stepping was asked to stop")
-        error = self.take_fault()
-        if error is not None:
-            self.close()
-            raise error
+        batch.check(self._engine, self._crew, self.close)
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""

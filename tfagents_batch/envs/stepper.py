@@ -169,8 +169,9 @@ class Stepper:
         self._seen_outside = [False] * count
         self._cut: set[int] = set()  # rows of this step that end as not finite
         self._seen_not_finite = [False] * count
-        self._good = [array.copy() for array in arrays.observation]
-        self._keeps_good = finite_check in (REPLACE, TRUNCATE)
+        # Observations before this step, where numbers may have to be taken from them.
+        keeps = finite_check in (REPLACE, TRUNCATE)
+        self._good = [array.copy() for array in arrays.observation if keeps]
         self._timing = memoryview(arrays.timing)
         self._checks = 0
         self._full = True
@@ -401,7 +402,7 @@ class Stepper:
             for good, array in zip(self._good, self._arrays.observation, strict=True):
                 array[row] = good[row]
         self._cut.clear()
-        if self._keeps_good:
+        if self._good:
             for good, array in zip(self._good, self._arrays.observation, strict=True):
                 good[...] = array
         self._words[layout.ROW] = layout.NO_ROW

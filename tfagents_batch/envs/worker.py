@@ -59,6 +59,7 @@ def _protect(parent: int) -> None:
 
 def _serve(channel: socket.socket) -> None:
     from tfagents_batch.envs import futex, layout, protocol, stepper
+    from tfagents_batch.envs.memory import resident_bytes
 
     started = _construct(channel)
     if started is None:
@@ -78,8 +79,8 @@ def _serve(channel: socket.socket) -> None:
     crew = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
     limit = payload["max_bytes"]
     full = memory_guard(limit)
-    if limit is not None and resident_bytes() > limit:
-        found = [_too_large(limit, first_row)]
+    if limit is not None and (size := resident_bytes()) > limit:
+        found = [_too_large(size, limit, first_row)]
         channel.sendall(_answer(header, words, found, crew.notes))
         return _close_all(envs)
     if payload["takes_over"]:
@@ -112,23 +113,19 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
     Args:
       limit: bytes; None for none.
     """
+    from tfagents_batch.envs.memory import resident_bytes
+
     if limit is None:
         return lambda: False
     calls = itertools.count(1)
     return lambda: next(calls) % _LOOK_EVERY == 0 and resident_bytes() > limit
 
 
-def resident_bytes() -> int:
-    """Memory that this process has in use."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def _too_large(limit: int, row: int) -> Any:
+def _too_large(size: int, limit: int, row: int) -> Any:
     from tfagents_batch.envs import failures
 
     text = (
-        f"its worker uses {resident_bytes() / 2**20:.0f} MB once its environments are "
+        f"its worker uses {size / 2**20:.0f} MB once its environments are "
         f"made, but max_worker_mb is {limit / 2**20:.0f}: allow more"
     )
     described = failures.describe(failures.Defect(text))

@@ -12,7 +12,7 @@ from tfagents_batch.envs import arguments, batch, layout, live, stepper
 from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.envs.vector.vector_crew import Steppable, VectorCrew
-from tfagents_batch.errors import Stopped, UserError
+from tfagents_batch.errors import UserError
 
 
 class VectorPool:
@@ -102,13 +102,7 @@ class VectorPool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        engine = self._engine
-        if self._crew.stopping and engine.history is None and engine.fault is None:
-            engine.fault = Stopped("stepping was asked to stop")
-        error = self.take_fault()
-        if error is not None:
-            self.close()
-            raise error
+        batch.check(self._engine, self._crew, self.close)
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
