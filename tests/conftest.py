@@ -5,12 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import threading
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # of the user's
 
 import psutil
 import pytest
+
+# A shell that starts the tests in the background makes them and their children ignore
+# Ctrl-C, which some of them send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # TensorFlow, XLA, Python and matplotlib open these at first use and keep them; pym- is
 # the heap of multiprocessing, from which AsyncVectorEnv has its memory.

@@ -9,7 +9,7 @@ from tfagents_batch import seeds
 DRAWS = {
     "uniform": lambda key: seeds.uniform([1000], key),
     "normal": lambda key: seeds.normal([1000], key),
-    "permutation": lambda key: seeds.permutation(1000, key),
+    "words": lambda key: seeds.words([1000], key),
     "fold": lambda key: seeds.normal([10], seeds.fold(key, tf.constant(3))),
 }
 
@@ -66,16 +66,6 @@ def test_numbers_are_uniform_and_normal():
     assert abs(uniform.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 1e5)
     assert abs(normal.mean()) < 5 * np.sqrt(1 / 1e5)
     assert abs(normal.var() - 1) < 5 * np.sqrt(2 / 1e5)
-
-
-def test_a_permutation_holds_every_index_once_in_an_order_of_the_seed():
-    first, other = (
-        seeds.permutation(500, seeds.key(s, "test")).numpy() for s in (1, 2)
-    )
-    assert first.dtype == np.int32
-    assert sorted(first) == sorted(other) == list(range(500))
-    assert not np.array_equal(first, other)
-    assert not np.array_equal(first, np.arange(500))
 
 
 def test_iterations_have_seeds_of_their_own():

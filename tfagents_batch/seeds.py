@@ -48,27 +48,22 @@ def fold(key: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
 
 def uniform(shape, key: tf.Tensor) -> tf.Tensor:
     """f32 ``shape`` in [0, 1), multiples of 2^-23."""
-    bits = tf.bitwise.right_shift(_bits(shape, key), 9)
+    bits = tf.bitwise.right_shift(words(shape, key), 9)
     return tf.cast(bits, tf.float32) * 2.0**-23
 
 
 def normal(shape, key: tf.Tensor) -> tf.Tensor:
     """f32 ``shape``, standard normal: the inverse of its CDF at 2^24 even steps."""
-    bits = tf.cast(tf.bitwise.right_shift(_bits(shape, key), 8), tf.int32)
+    bits = tf.cast(tf.bitwise.right_shift(words(shape, key), 8), tf.int32)
     middle = 2 * bits + 1 - 2**24  # odd, exact in f32, as often below 0 as above
     x = tf.cast(middle, tf.float32) * 2.0**-24
     # The lower half only: some kernels of erfinv lose all digits near 1.
     return -math.sqrt(2) * tf.sign(x) * tf.math.erfinv(-tf.abs(x))
 
 
-def _bits(shape, key: tf.Tensor) -> tf.Tensor:
+def words(shape, key: tf.Tensor) -> tf.Tensor:
     """uint32 ``shape``. From these floats are made above, not by TensorFlow: XLA
     takes other bits of the same words, so its draws would differ (measured)."""
     return tf.random.stateless_uniform(
         shape, key, minval=None, maxval=None, dtype=tf.uint32, alg=ALGORITHM
     )
-
-
-def permutation(size: int, key: tf.Tensor) -> tf.Tensor:
-    """int32 ``[size]``: a random order. (``stateless_shuffle`` has no XLA kernel.)"""
-    return tf.argsort(uniform([size], key))

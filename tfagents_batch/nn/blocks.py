@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from tfagents_batch.ops import narrow
+
 
 def orthogonal(scale: float) -> keras.initializers.Initializer:
     """Orthogonal kernels (Saxe et al. 2014), as PPO implementations use them."""
@@ -40,6 +42,13 @@ class MLP(keras.layers.Layer):
         for layer in self.hidden:
             x = layer(x)
         return x
+
+
+class Head(keras.layers.Dense):
+    """A linear layer with few outputs: ``[N, F] -> [N, units]``."""
+
+    def call(self, x):
+        return narrow.matmul(x, self.kernel) + self.bias
 
 
 class ImageCNN(keras.layers.Layer):

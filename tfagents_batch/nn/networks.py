@@ -75,10 +75,10 @@ class Towers(keras.Model):
         self.policy_tower = blocks.MLP(hidden, activation, name="policy_tower")
         self.value_tower = blocks.MLP(hidden, activation, name="value_tower")
         # A small policy head starts near uniform (Andrychowicz et al. 2021, sec. 3.2).
-        self.policy_head = keras.layers.Dense(
+        self.policy_head = blocks.Head(
             size, kernel_initializer=blocks.orthogonal(0.01), name="policy"
         )
-        self.value_head = keras.layers.Dense(
+        self.value_head = blocks.Head(
             1, kernel_initializer=blocks.orthogonal(1.0), name="value"
         )
 

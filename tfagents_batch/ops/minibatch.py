@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
+from tfagents_batch.ops import permutation
 from tfagents_batch.types import Nest
 
 Step = Callable[[Nest, tf.Tensor, Nest], Nest]
@@ -59,11 +60,13 @@ def loop(
     minibatch = tf.range(most)[:, tf.newaxis]
     position = minibatch + count * tf.range(width)
     taken = position < valid
-    position = tf.minimum(position, size - 1)
+    position = tf.minimum(position, tf.maximum(valid - 1, 0))
+    valid_rows = tf.minimum(permutation.true_first(mask), size - 1)
 
     def epoch(index, carry):
-        order = _shuffle(mask, seeds.fold(key, index))
-        shuffled = nest.gather(rows, tf.gather(order, position))  # the only big copy
+        order = permutation.random_order(size, valid, seeds.fold(key, index))
+        row = tf.gather(valid_rows, tf.gather(order, position))
+        shuffled = nest.gather(rows, row)  # the only big copy
 
         def visit(m, carry):
             return m + 1, step(nest.gather(shuffled, m), taken[m], carry)
@@ -83,9 +86,3 @@ def loop(
 
 def _never(carry: Nest) -> tf.Tensor:
     return tf.constant(False)
-
-
-def _shuffle(mask: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """int32 ``[N]``: a random order of the valid rows, then the others."""
-    invalid = 2 * tf.cast(~mask, tf.float32)  # behind every draw from [0, 1)
-    return tf.argsort(seeds.uniform(mask.shape, key) + invalid)
