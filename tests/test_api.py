@@ -326,3 +326,65 @@ def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
     (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert read_events(folder)[-1]["event"] == "failed"
     assert checkpoint.list_steps(folder) == [0]  # the first iteration is void
+
+
+class TestResources:
+    def events(self, run, kind):
+        return [event for event in read_events(run.logdir) if event["event"] == kind]
+
+    def test_a_run_tells_what_it_uses_of_the_machine(self, tmp_path, capsys):
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        (event,) = self.events(run, "resources")
+        assert event["num_workers"] == 0
+        assert event["reason"]
+        assert event["compile_cache"].startswith("off: ")
+        assert "of TensorFlow on" in capsys.readouterr().err
+
+    def test_environments_a_worker_say_how_many_workers(self, tmp_path):
+        options = {k: v for k, v in SMALL.items() if k != "num_workers"}
+        options |= {"num_envs": 3, "envs_per_worker": 2}
+        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+        (event,) = self.events(run, "resources")
+        assert (event["num_workers"], event["envs_per_worker"]) == (2, 2)
+        # Another way to say it replaces the first one.
+        more = tfb.train(resume=run.logdir, steps=600, num_workers=1)
+        assert self.events(more, "resources")[-1]["num_workers"] == 1
+        assert read_config(more)["envs_per_worker"] is None
+
+    def test_both_ways_to_say_workers_are_refused(self, tmp_path):
+        options = SMALL | {"num_workers": 1, "envs_per_worker": 2}
+        with pytest.raises(UserError, match="leave one out"):
+            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_fewer_than_one_thread_are_refused(self, tmp_path):
+        options = SMALL | {"threads": 0}
+        with pytest.raises(UserError, match="threads is 0; expected at least 1"):
+            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+
+
+class TestProfile:
+    def test_a_profile_is_printed_logged_and_kept(self, tmp_path, capsys):
+        run = tfb.train(
+            "ppo", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
+        )
+        report = json.loads(pathlib.Path(run.logdir, "profile.json").read_text())
+        event = read_events(run.logdir)[-1]
+        assert event["event"] == "profile"
+        assert event["shares"] == report["shares"]
+        assert "environment " in capsys.readouterr().err
+        assert run.finished
+
+    def test_a_profile_that_fails_does_not_undo_the_run(
+        self, tmp_path, capsys, monkeypatch
+    ):
+        def fail(*_):
+            raise EnvError("env 0 raised")
+
+        monkeypatch.setattr("tfagents_batch.training.profile.run", fail)
+        run = tfb.train(
+            "ppo", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
+        )
+        assert run.finished
+        assert read_events(run.logdir)[-1]["event"] == "profile_failed"
+        assert "there is no profile: env 0 raised" in capsys.readouterr().err

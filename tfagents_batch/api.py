@@ -11,14 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs.registry import describe, needs_user_code
-from tfagents_batch.errors import EnvError, SaveError, TrainingError, UserError
+from tfagents_batch.errors import (
+    EnvError,
+    SaveError,
+    Stopped,
+    TrainingError,
+    UserError,
+)
 from tfagents_batch.interfaces import Env
-from tfagents_batch.training import checkpoint, runs
+from tfagents_batch.training import checkpoint, runs, threads
 from tfagents_batch.training import evaluate as evaluation
+from tfagents_batch.training import profile as profiling
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import Config, Experiment
@@ -29,7 +37,8 @@ from tfagents_batch.training.loop import Loop
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
     *("steps", "eval_every", "eval_episodes", "log_every", "checkpoint_every"),
-    *("num_workers", "compile", "device", "on_fault"),
+    *("num_workers", "envs_per_worker", "threads"),
+    *("compile", "compile_cache", "device", "on_fault"),
 )
 
 
@@ -59,6 +68,7 @@ def train(
     resume: str | os.PathLike | None = None,
     network: keras.Model | Callable | None = None,
     eval_env: Env | None = None,
+    profile: bool = False,
     **options: Any,
 ) -> Run:
     """Train an agent; metrics, TensorBoard events and checkpoints go to a new folder.
@@ -83,6 +93,8 @@ def train(
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
       eval_env: for evaluations, where ``env`` is an Env.
+      profile: measure where the time of an iteration goes, when all steps are done:
+        ``profile.json``, a table on stderr and TensorFlow's profile.
       **options: any other field of ``training.experiment.Config``.
 
     Raises:
@@ -97,15 +109,15 @@ def train(
                 "resume takes its algorithm, config, settings and logdir from the "
                 f"run's folder; only {', '.join(RESUMABLE)} may change"
             )
-        return _resume(resume, env, network, eval_env, options)
-    options = _sized(env, options)
+        return _resume(resume, env, network, eval_env, profile, options)
+    options = threads.exclusive(_sized(env, options))
     resolved = resolve(algorithm, env, config, settings, options).check()
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         text = _to_text(resolved, resolved.env if env is None else env, network)
         folder = runs.create(logdir or "logs", name, resolved.seed, text)
         with runs.lock(folder):
-            return _run(experiment, folder)
+            return _run(experiment, folder, profile=profile)
 
 
 def evaluate(
@@ -183,7 +195,7 @@ def resolve(
     return config.replace(base, options)
 
 
-def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
+def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) -> Run:
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -198,6 +210,7 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
             f"the run was trained on {saved.env!r}, not on {env!r}; start a new run "
             "for another environment"
         )
+    options = threads.exclusive(options)
     resolved = config.replace(saved, options).check()
     with (
         runs.lock(run.folder),
@@ -225,7 +238,7 @@ def _resume(folder, env, network, eval_env, options: dict[str, Any]) -> Run:
             text = _to_text(resolved, env, network, user)
             runs.write_atomic(run.folder / "config.json", text)
             events.append({"kind": "options", "changed": changed})
-        return _run(experiment, run.folder, state, events)
+        return _run(experiment, run.folder, state, events, profile)
 
 
 def _run(
@@ -233,6 +246,7 @@ def _run(
     folder: pathlib.Path,
     state: dict | None = None,
     events: Sequence[dict] = (),
+    profile: bool = False,
 ) -> Run:
     """Train in a run folder whose lock is held."""
     start = state["step"] if state else 0
@@ -246,6 +260,8 @@ def _run(
         )
         if state:
             console.message(f"going on from step {start:,} of {folder}")
+        console.message(str(experiment.resources))
+        logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)
             if event["kind"] == "checkpoint_damaged":
@@ -269,6 +285,8 @@ def _run(
             logger.event(kind, step, **event)
             if kind == "env_failed":
                 console.message(f"warning: {event['cause']}; it will be replaced")
+            elif kind == "compiled":
+                console.message(f"compile={event['compile']}: {event['reason']}")
             elif kind == "env_restarted":
                 console.message(
                     f"replaced {_numbered(event['envs'])} after {event['seconds']:.1f} "
@@ -284,7 +302,24 @@ def _run(
             logger.event("failed", loop.step, error=kind, text=str(error))
             raise
         logger.event("finished" if finished else "stopped", step=loop.step)
+        if profile and finished:
+            _profile(experiment, folder, console, logger)
     return Run(str(folder), loop.step, loop.latest, finished)
+
+
+def _profile(
+    experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
+) -> None:
+    """Of a run that is done: whatever goes wrong here does not undo it."""
+    console.message("measuring where the time goes")
+    try:
+        found = profiling.run(experiment, folder)
+    except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
+        console.message(f"warning: there is no profile: {error}")
+        logger.event("profile_failed", reason=str(error))
+        return
+    console.message(found.table())
+    logger.event("profile", **found.to_dict())
 
 
 def _numbered(envs: Sequence[int]) -> str:
@@ -300,7 +335,8 @@ def _object(env: Any) -> Callable | Env | None:
 def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options, with the batch of environments that are given one by one or made."""
     if isinstance(env, Env):
-        size, fixed = env.spec.num_envs, ("num_envs", "num_workers", "env_kwargs")
+        size = env.spec.num_envs
+        fixed = ("num_envs", "num_workers", "envs_per_worker", "env_kwargs")
     elif isinstance(env, (list, tuple)):
         size, fixed = len(env), ("num_envs",)
     else:

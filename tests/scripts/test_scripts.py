@@ -78,6 +78,10 @@ def test_evaluation_is_one_json_line(trained):
         (["--resume=nowhere", "--logdir=logs"], "logdir"),
         (["--env=CartPole-v1", '--env_kwargs={"foo": 1}'], "env_kwargs.*foo"),
         (["--env=CartPole-v1", "--seed=50000000000"], "seed is 50000000000"),
+        (
+            ["--env=CartPole-v1", "--num_workers=1", "--envs_per_worker=2"],
+            "num_workers.*envs_per_worker",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
@@ -88,6 +92,26 @@ def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
     assert len(lines) == 1, done.stderr
     assert re.search(message, lines[0])
     assert not (tmp_path / "logs").exists()
+
+
+def test_threads_are_chosen_before_tensorflow_runs_and_drawing_is_not_imported(
+    tmp_path,
+):
+    code = """if True:
+        import sys
+        from tfagents_batch.scripts import app
+        app.import_tensorflow()
+        assert "matplotlib" not in sys.modules
+        from tfagents_batch.scripts import train
+        status = train.main(sys.argv[1:])
+        import matplotlib  # is there for who wants it
+        sys.exit(status)
+    """
+    arguments = [*QUICK, "--steps=100", f"--logdir={tmp_path}"]
+    done = run([sys.executable, "-c", code, *arguments])
+    assert done.returncode == 0, done.stderr
+    assert "1 thread of TensorFlow" in done.stderr
+    assert "too late" not in done.stderr
 
 
 def test_debug_shows_the_traceback(tmp_path):

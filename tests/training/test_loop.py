@@ -13,6 +13,7 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+from tfagents_batch.training import program
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.loop import Interval, Loop
@@ -206,16 +207,16 @@ def test_a_stop_that_is_seen_after_the_update_keeps_step_and_weights_together(
 
     def started(self, step):
         start(self, step)
-        iterate, calls = self.iterate, []
+        call, calls = program.Compiled.__call__, []
 
-        def stopped(seed):
-            metrics = iterate(seed)
+        def stopped(iterate, seed):
+            metrics = call(iterate, seed)
             calls.append(seed)
             if len(calls) == 2:
                 raise Stopped("seen when the program had returned")
             return metrics
 
-        self.iterate = stopped
+        monkeypatch.setattr(program.Compiled, "__call__", stopped)
         records.algorithm = self.algorithm
 
     monkeypatch.setattr(Experiment, "start", started)
@@ -282,3 +283,24 @@ def test_an_interval_without_an_episode_says_nothing_of_returns():
     assert "episode/return_mean" not in summary
     assert summary["loss/total"] == 3
     np.testing.assert_array_equal(summary["policy/action"], 0)
+
+
+def test_lines_tell_what_should_stay_level():
+    records = Records()
+    records.run()
+    lines = [line for _, line in records.lines if "loss/total" in line]
+    assert all(line["system/learner_mb"] > 10 for line in lines)
+
+
+def test_one_program_is_traced_once():
+    records = Records()
+    records.run()
+    lines = [line for _, line in records.lines if "loss/total" in line]
+    assert {line["system/traces"] for line in lines} == {1}
+
+
+def test_what_was_compiled_and_why_is_told_once():
+    records = Records()
+    records.run(dataclasses.replace(BASE, compile="update"))
+    (event,) = [e for _, e in records.events if e["event"] == "compiled"]
+    assert event == {"event": "compiled", "compile": "update", "reason": "asked for"}

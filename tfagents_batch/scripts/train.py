@@ -39,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
         config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
         logdir: str | None = option(None, "folder that holds the runs; default logs")
         resume: str | None = option(None, "run folder to go on with")
+        profile: bool = option(False, "measure at the end where the time goes")
         debug: bool = option(False, "show tracebacks")
 
     values = flags.FlagValues()
@@ -59,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
         settings=changed or None,
         logdir=command.logdir,
         resume=command.resume,
+        profile=command.profile,
         **options,
     )
     print(run.logdir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import evaluate, program
+from tfagents_batch.training import compile_cache, evaluate, program, threads
 from tfagents_batch.training.evaluate import Evaluator
 
 
@@ -35,6 +36,12 @@ class Config:
     num_workers: int | None = option(
         None, "worker processes; 0 steps in this process, default one a core"
     )
+    envs_per_worker: int | None = option(
+        None, "another way to say num_workers: environments in each process"
+    )
+    threads: int | None = option(
+        None, "of TensorFlow; default one for small networks, else one a core"
+    )
     rollout_length: int = option(256, "steps of each environment an iteration")
     eval_every: int | None = option(
         None, "steps between evaluations; 0 never, default a tenth of the run"
@@ -47,6 +54,7 @@ class Config:
     compile: Literal["auto", "full", "update", "off"] = option(
         "auto", "what XLA compiles: the whole iteration, the update, or nothing"
     )
+    compile_cache: bool = option(True, "keep compiled programs for later starts")
     device: Literal["cpu", "gpu"] = option("cpu", "where updates run")
     on_fault: Literal["raise", "restart"] = option(
         "raise", "when an environment fails: end the run, or replace the environment"
@@ -73,11 +81,17 @@ class Config:
             raise UserError("no environment: pass --env=<name> or a --config preset")
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
-        least |= {"checkpoint_every": 0}
+        least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
                 raise UserError(f"{name} is {value}; expected at least {bound}")
+        if self.num_workers is not None and self.envs_per_worker is not None:
+            raise UserError(
+                f"num_workers is {self.num_workers} and envs_per_worker is "
+                f"{self.envs_per_worker}, which both say how many processes there are; "
+                "leave one out"
+            )
         if self.seed >= 2**31:
             raise UserError(f"seed is {self.seed}; expected less than 2**31")
         self.settings.check()
@@ -98,6 +112,8 @@ class Experiment:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
       evaluator: greedy evaluation on environments of its own; None without.
+      resources: threads and workers, and why.
+      cache_off: why compiled programs are not kept; empty if they are.
     """
 
     def __init__(
@@ -112,6 +128,13 @@ class Experiment:
         self._running: list[Any] = []  # environments that are more than tensors
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config.num_envs)
+            # Here, where environments are known and TensorFlow has not run yet.
+            workers = getattr(self.env, "num_workers", None)
+            self.resources = threads.settle(config, self.env.spec, workers)
+            self.cache_off = (
+                compile_cache.enable() if config.compile_cache else "it was asked for"
+            )
+            stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
             with _seeded(config.seed):
@@ -144,6 +167,13 @@ class Experiment:
         """What environments have to tell since the last call, see ``ManagedEnv``."""
         told = [getattr(env, "events", list)() for env in self._running]
         return [event for events in told for event in events]
+
+    def report(self) -> dict[str, Any]:
+        """What the run uses of the machine, for its log."""
+        return {
+            **self.resources._asdict(),
+            "compile_cache": f"off: {self.cache_off}" if self.cache_off else "on",
+        }
 
     def stop(self) -> None:
         """Make every environment's step return at once; from any thread."""
@@ -181,6 +211,8 @@ class Experiment:
             self._note(given)
             return given
         workers = config.num_workers
+        if config.envs_per_worker is not None:
+            workers = math.ceil(config.num_envs / config.envs_per_worker)
         if workers is not None:
             workers = min(workers, num_envs)
         if isinstance(given, (list, tuple)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.envs import memory
 from tfagents_batch.errors import (
     EnvError,
     SaveError,
@@ -19,6 +21,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.schedules import Every, EverySeconds
+from tfagents_batch.training import compile_cache
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.interrupt import Interrupts
 
@@ -151,12 +154,17 @@ class Loop:
             if compiling:  # most of the first iteration, so it has no speed
                 compiling = False
                 first["time/first_iteration_seconds"] = self._trained_seconds - started
+                program = self.experiment.iterate
+                told = {"compile": program.way, "reason": program.reason}
+                self._tell({"event": "compiled", **told}, self.step)
+                compile_cache.publish()  # now, for the process may be killed later
                 since, started = self.step, self._trained_seconds
             self._check_finite(metrics)
             interval.add(metrics)
             done = self.step >= steps
             if self._should_log(self.step) or done:
                 counters = getattr(self.experiment.env, "metrics", dict)() | first
+                counters |= self._sizes()
                 first = {}
                 seconds = self._trained_seconds - started
                 if seconds:
@@ -182,6 +190,14 @@ class Loop:
             # Also when it raises: an update may have been done before a stop was seen.
             self._trained_seconds += time.perf_counter() - begin
             self.step = int(experiment.algorithm.step.numpy())
+
+    def _sizes(self) -> dict[str, float]:
+        """What should stay level however long a run is."""
+        sizes = {}
+        with contextlib.suppress(OSError):  # where the system does not say
+            sizes["system/learner_mb"] = memory.resident_bytes() / 2**20
+        sizes["system/traces"] = self.experiment.iterate.traces()
+        return sizes
 
     def _tell_events(self) -> None:
         for event in self.experiment.events():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -19,9 +20,21 @@ Program = Callable[[tf.Tensor], Metrics]
 _LOG = logging.getLogger("tfagents_batch")
 
 
+class Plan(NamedTuple):
+    """What XLA is to compile.
+
+    Attributes:
+      ways: "full", "update" or "off", the first one that XLA does not refuse.
+      reason: for the first.
+    """
+
+    ways: list[str]
+    reason: str
+
+
 def build(
     source: Source, algorithm: Algorithm, compile: str = "auto", device: str = "cpu"
-) -> Program:
+) -> Compiled:
     """Join a source and an algorithm.
 
     Args:
@@ -45,25 +58,49 @@ def build(
         )
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
         raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")
-    ways = [compile]
-    if compile == "auto":
-        ways = ["full", "update"] if source.compilable else ["update"]
-        ways = [*ways, "off"] if algorithm.compilable else ["off"]
-    return _Compiled(lambda way: _join(source, algorithm, device, way), ways)
+    chosen = plan(source.compilable, algorithm.compilable, compile)
+    return Compiled(lambda way: _join(source, algorithm, device, way), chosen)
 
 
-class _Compiled:
+def plan(source: bool, algorithm: bool, compile: str = "auto") -> Plan:
+    """Choose what to compile.
+
+    Args:
+      source, algorithm: whether each is ``compilable``.
+      compile: as asked for; "auto" leaves the choice to this function.
+    """
+    if compile != "auto":
+        return Plan([compile], "asked for")
+    if not algorithm:
+        reason = "the network convolves, which a TF graph does faster on a CPU"
+        return Plan(["off"], reason)
+    if not source:
+        reason = "the environments are stepped by Python calls from the graph"
+        return Plan(["update", "off"], reason)
+    return Plan(["full", "update", "off"], "environments and update are one program")
+
+
+class Compiled:
     """A program compiled in the first of several ways that XLA does not refuse.
 
     XLA refuses before the update has assigned anything; what had been collected for
     it, if anything, is dropped.
+
+    Attributes:
+      way: what XLA compiles: "full", "update" or "off"; final after the first call.
+      reason: for that.
     """
 
-    def __init__(self, make: Callable[[str], Program], ways: Sequence[str]):
+    def __init__(self, make: Callable[[str], Program], plan: Plan):
         self._make = make
-        self._program = make(ways[0])
-        self._way, *self._others = ways
+        self.way, *self._others = plan.ways
+        self.reason = plan.reason
+        self._program = make(self.way)
         self._settled = False
+
+    def traces(self) -> int:
+        """How often the program was traced: once, or something changes its inputs."""
+        return self._program.experimental_get_tracing_count()
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
         while not self._settled:
@@ -85,7 +122,7 @@ class _Compiled:
     def _go_down(self, operation: str) -> None:
         if not self._others:
             raise UserError(
-                f"--compile={self._way}: XLA cannot compile {operation}; use "
+                f"--compile={self.way}: XLA cannot compile {operation}; use "
                 "--compile=auto or off, or another operation in the network"
             )
         way = self._others.pop(0)
@@ -93,9 +130,10 @@ class _Compiled:
             "XLA cannot compile %s: --compile=%s instead of %s",
             operation,
             way,
-            self._way,
+            self.way,
         )
-        self._way, self._program = way, self._make(way)
+        self.way, self._program = way, self._make(way)
+        self.reason = f"XLA cannot compile {operation}"
 
 
 def _refused_operation(message: str) -> str | None:

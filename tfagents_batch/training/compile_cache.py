@@ -1,0 +1,276 @@
+"""Compiled programs kept on disk, so that the next start need not compile them.
+
+TensorFlow can keep what XLA compiled in a folder, but it believes what it finds there:
+a damaged file ends the program that reads it, and whoever can write to the folder can
+have code executed. So it never sees the store itself. Each process has a folder of its
+own, filled with links to the entries whose content is what was stored: a file's name
+ends in the hash of its content. What it compiles anew is moved to the store. So
+processes share entries without ever writing to one file.
+
+The store lies in the user's cache folder, and is used only if nobody else may write to
+it. Programs compiled by another version, for another processor or under other XLA
+settings have another folder. The oldest entries go when there are too many.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import pathlib
+import platform
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+
+import tensorflow as tf
+
+import tfagents_batch
+from tfagents_batch.envs import native, waiting
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # "off" in the environment: no cache
+MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
+FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
+_FLAG = "--tf_xla_persistent_cache_directory"
+_LIVE = "live-"
+_ENTRY = ".pb"
+
+
+class _Off(Exception):
+    """Why nothing is kept."""
+
+
+class Cache:
+    """The entries of one key, and this process's own folder of links to them.
+
+    Args:
+      root: of the store; made if missing.
+      key: what compiled programs depend on beside themselves.
+
+    Attributes:
+      folder: what TensorFlow is told.
+
+    Raises:
+      OSError: if it cannot be written to.
+    """
+
+    def __init__(self, root: pathlib.Path, key: str):
+        (root / key).mkdir(mode=0o700, parents=True, exist_ok=True)
+        root = root.resolve()
+        for folder in (root / key, root, *root.parents):
+            _refuse_shared(folder)
+        if any(character.isspace() or character in "'\"" for character in str(root)):
+            raise _Off(f"TensorFlow takes no such folder: {root}")
+        if shutil.disk_usage(root).free < FREE_BYTES:
+            raise _Off(f"the disk of {root} is nearly full")
+        self._root, self._store = root, root / key
+        self._sweep()
+        made = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=root))
+        self._lock: int | None = _lock(made)
+        # Under this name others may remove it, but for the lock.
+        self.folder = made.rename(made.with_name(made.name.replace("new-", _LIVE)))
+        self._linked: set[str] = set()
+        self._fill()
+
+    def publish(self) -> int:
+        """Move what was compiled since to the store; returns how many entries."""
+        count = 0
+        with contextlib.suppress(OSError):  # the store may be full, or gone
+            for path in sorted(self.folder.glob(f"*{_ENTRY}")):
+                if path.name not in self._linked:
+                    name = f"{path.name.removesuffix(_ENTRY)}.{_hash(path)}{_ENTRY}"
+                    os.replace(path, self._store / name)
+                    count += 1
+            if count:
+                self._prune()
+        return count
+
+    def close(self) -> None:
+        """Publish, and give up the folder; idempotent."""
+        if self._lock is not None:
+            self.publish()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def _fill(self) -> None:
+        """Link every entry that is whole; one that is not is deleted."""
+        for path, _ in _newest_first(self._store.glob(f"*{_ENTRY}")):
+            name, _, digest = path.name.removesuffix(_ENTRY).rpartition(".")
+            link = self.folder / f"{name}{_ENTRY}"
+            if link.name in self._linked:
+                continue  # a newer one of that name
+            with contextlib.suppress(FileNotFoundError):  # somebody prunes
+                os.link(path, link)  # first: what is hashed is what will be read
+                if _hash(link) == digest:
+                    self._linked.add(link.name)
+                else:
+                    link.unlink()
+                    path.unlink(missing_ok=True)
+
+    def _prune(self) -> None:
+        """Delete the oldest entries, of every key, beyond ``MAX_BYTES``."""
+        left = MAX_BYTES
+        stores = [x for x in self._root.iterdir() if not x.name.startswith(_LIVE)]
+        found = [path for store in stores for path in store.glob(f"*{_ENTRY}")]
+        for path, size in _newest_first(found):
+            left -= size
+            if left < 0:
+                path.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove the folders of processes that were killed."""
+        for folder in self._root.glob(f"{_LIVE}*"):
+            with contextlib.suppress(OSError):
+                descriptor = _lock(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(descriptor)
+
+
+_cache: Cache | None = None
+
+
+def enable() -> str:
+    """Keep compiled programs from now on, if TensorFlow has not run an operation yet.
+
+    The first operation is run, by way of it.
+
+    Returns:
+      Why nothing is kept; empty if all is well.
+    """
+    global _cache
+    if _cache is not None:
+        return ""
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    try:
+        if os.environ.get(VARIABLE, "").lower() in ("off", "0", "false"):
+            raise _Off(f"{VARIABLE} is {os.environ[VARIABLE]}")
+        if _FLAG in flags or flags.strip()[:1] not in ("", "-"):
+            raise _Off("TF_XLA_FLAGS names a folder or a file of its own")
+        if fcntl is None:
+            raise _Off("the system has no file locks")
+        if _has_run():
+            raise _Off("TensorFlow had run before")
+        cache = Cache(root(), key())
+    except (_Off, OSError) as error:
+        return str(error)
+    added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
+    with _environment("TF_XLA_FLAGS", f"{flags} {added}".strip()):
+        # TensorFlow reads them when it makes its devices; children need not see them.
+        tf.config.list_logical_devices()
+    atexit.register(cache.close)
+    _cache = cache
+    return ""
+
+
+def publish() -> int:
+    """Store what this process compiled; returns how many programs."""
+    return _cache.publish() if _cache is not None else 0
+
+
+def root() -> pathlib.Path:
+    """Folder of the store."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return pathlib.Path(cache).expanduser() / "tfagents_batch" / "xla"
+
+
+def key(environment: Mapping[str, str] = os.environ) -> str:
+    """Name of the folder for programs that this process may use.
+
+    Of TensorFlow's build, this package's custom calls, the processor and every
+    setting in the environment that may change what XLA compiles.
+    """
+    settings = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("TF_", "XLA_")) and not name.startswith("TF_CPP_")
+    }
+    engine = pathlib.Path(native.__file__).with_name("hub.cc").read_bytes()
+    parts = [
+        tfagents_batch.__version__,
+        hashlib.sha256(engine).hexdigest(),
+        _processor(),
+        str(len(waiting.available())),
+        repr(sorted(settings.items())),
+        *(tf.version.GIT_VERSION, tf.version.COMPILER_VERSION),
+    ]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return f"{tf.version.VERSION}-{digest}"
+
+
+def _has_run() -> bool:
+    """Has TensorFlow made its devices? It has no public way to ask."""
+    from tensorflow.python.eager import context
+
+    return getattr(context.context(), "_context_handle", None) is not None
+
+
+def _processor() -> str:
+    """Model and instructions: code compiled for one may not run on another."""
+    kept = {}
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "flags", "Features", "CPU part"):
+                kept.setdefault(name.strip(), value.strip())
+    return repr((platform.machine(), platform.processor(), sorted(kept.items())))
+
+
+def _refuse_shared(folder: pathlib.Path) -> None:
+    """Nobody but this user (and root) may put a file, or another folder, here."""
+    status = os.lstat(folder)
+    owned = status.st_uid in (0, os.geteuid())
+    sticky = status.st_mode & stat.S_ISVTX  # entries of others cannot be replaced
+    if not owned or (status.st_mode & 0o022 and not sticky):
+        raise _Off(
+            f"{folder} can be written to by others; take that right away (chmod go-w), "
+            "or set XDG_CACHE_HOME to a folder of your own"
+        )
+
+
+def _lock(folder: pathlib.Path) -> int:
+    """A descriptor that holds a process's folder; OSError if it is in use."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hash(path: pathlib.Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def _newest_first(
+    paths: Iterable[pathlib.Path],
+) -> list[tuple[pathlib.Path, int]]:
+    """Files and their sizes; without those that are gone."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            found.append((status.st_mtime_ns, path, status.st_size))
+    return [(path, size) for _, path, size in sorted(found, reverse=True)]
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

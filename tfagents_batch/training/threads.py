@@ -1,0 +1,133 @@
+"""How many threads TensorFlow gets: chosen by cores and network, before its first op.
+
+A small layer is done before a second thread has woken up, and what threads cost is
+taken from the environments' workers: with 64 units and minibatches of 128, one thread
+needs two thirds of the processor time of two, and less time too. Large layers and
+convolutions want every core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import spaces
+from tfagents_batch.envs import waiting
+from tfagents_batch.types import EnvSpec
+
+LARGE = 1 << 24  # multiply-adds of a layer on a minibatch: below, one thread is best
+_HIDDEN = (64, 64)  # where the settings leave it to the network
+_MINIBATCH = 256  # where an algorithm has no such setting
+
+
+class Choice(NamedTuple):
+    """Threads of TensorFlow's operations, and why."""
+
+    threads: int
+    reason: str
+
+
+class Resources(NamedTuple):
+    """What a run uses of the machine.
+
+    Attributes:
+      threads: of TensorFlow, within an operation and across operations; 0 where it
+        was too late to choose and TensorFlow has its own default, every core.
+      cores: that this process may use.
+      num_workers: worker processes; None where the environments do not say.
+      envs_per_worker: at most; None without workers.
+      reason: of the threads.
+    """
+
+    threads: int
+    cores: int
+    num_workers: int | None
+    envs_per_worker: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        threads = _count(self.threads, "thread") if self.threads else "default threads"
+        text = f"{threads} of TensorFlow on {_count(self.cores, 'core')}: {self.reason}"
+        if self.envs_per_worker:
+            per = _count(self.envs_per_worker, "environment")
+            text += f"; {_count(self.num_workers, 'worker')} of up to {per}"
+        return text
+
+
+def settle(config: Any, spec: EnvSpec, num_workers: int | None = None) -> Resources:
+    """Choose threads and set them, if TensorFlow has not run an operation yet.
+
+    Args:
+      config: the experiment's: ``threads`` and ``settings`` are read.
+      spec: of the environments.
+      num_workers: that step them.
+    """
+    cores = len(waiting.available())
+    choice = choose(config, spec, cores)
+    threads, reason = choice
+    if not apply(threads):
+        reason = f"TensorFlow had run before, too late for {threads} ({reason})"
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+    each = math.ceil(spec.num_envs / num_workers) if num_workers else None
+    return Resources(threads, cores, num_workers, each, reason)
+
+
+def choose(config: Any, spec: EnvSpec, cores: int) -> Choice:
+    """Threads for an experiment's config; see ``settle``."""
+    if config.threads is not None:
+        return Choice(config.threads, "asked for")
+    observations = spaces.leaves(spec.observation_space)
+    if any(len(leaf.shape) == 3 for leaf in observations):
+        return Choice(cores, "observations are images")
+    largest = _multiply_adds(config, observations)
+    text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
+    if largest < LARGE:
+        return Choice(1, f"{text} are too few to share out")
+    return Choice(cores, f"{text} are worth sharing out")
+
+
+def apply(threads: int) -> bool:
+    """Set TensorFlow's threads; false where it is too late and they differ."""
+    threading = tf.config.threading
+    try:
+        threading.set_intra_op_parallelism_threads(threads)
+        threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError:  # it has made its threads
+        return False
+    return True
+
+
+def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in which the one way to say how many workers cancels the other.
+
+    What was asked for last counts: a flag takes the place of what a preset or a saved
+    run says in the other way. Two flags are an error of the config's own check.
+    """
+    options = dict(options)
+    for name, other in (
+        ("num_workers", "envs_per_worker"),
+        ("envs_per_worker", "num_workers"),
+    ):
+        if options.get(name) is not None and other not in options:
+            options[other] = None
+            break
+    return options
+
+
+def _multiply_adds(config: Any, observations: list[spaces.Leaf]) -> int:
+    """Of the built-in network's largest layer, on one minibatch."""
+    settings = config.settings
+    hidden = getattr(getattr(settings, "network", None), "hidden", None) or _HIDDEN
+    inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)
+    widths = [inputs, *hidden]
+    rows = getattr(settings, "minibatch_size", None) or _MINIBATCH
+    rows = max(min(rows, config.num_envs * config.rollout_length), config.num_envs)
+    return rows * max(a * b for a, b in itertools.pairwise(widths))
+
+
+def _count(number: int | None, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
