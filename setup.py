@@ -22,7 +22,19 @@ EXTRAS = {
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
-    "bench": ["psutil>=5.9", "stable-baselines3", "torch"],
+    # Best in an interpreter of its own (benchmarks.make_environments): SBX brings JAX
+    # and a nightly build of TensorFlow Probability.
+    "bench": [
+        "ale-py>=0.11",
+        "envpool>=1.2",
+        "gymnasium[mujoco]",
+        "opencv-python-headless>=4.8",
+        "optax",
+        "psutil>=5.9",
+        "sbx-rl",
+        "stable-baselines3",
+        "torch",
+    ],
 }
 TOOLS = [
     "hypothesis>=6.100",

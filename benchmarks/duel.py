@@ -12,7 +12,7 @@ from benchmarks.process import Failure
 from benchmarks.rows import Row
 
 Result = dict[str, Any]
-Run = Callable[[str], Result | Failure]
+Run = Callable[[str, int], Result | Failure]
 
 
 class DifferentWork(Exception):
@@ -31,6 +31,53 @@ class Played(NamedTuple):
     failures: dict[str, Failure]
 
 
+class Probed(NamedTuple):
+    """What a look at all settings of every peer left.
+
+    Attributes:
+      row: with the best setting of each of them; of the subject's, the best as a
+        rival if that is not the subject itself.
+      values: ``{contender: value}`` of those that were looked at.
+      failures: of those that failed.
+    """
+
+    row: Row
+    values: dict[str, float]
+    failures: dict[str, Failure]
+
+
+def probe(
+    row: Row,
+    run: Callable[[str], Result | Failure],
+    contenders: Mapping[str, Contender],
+    report: Callable[[str], None] = print,
+) -> Probed:
+    """Run every setting of a peer once, and keep the best; who has one keeps it.
+
+    Args:
+      row: whose contenders are settings of one another if their peer is the same.
+      run: runs a contender for a short time.
+      contenders: what they are.
+      report: told what happens.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in (row.subject, *row.rivals):
+        groups.setdefault(contenders[name].peer, []).append(name)
+    values, failures = {}, {}
+    for name in (x for names in groups.values() if len(names) > 1 for x in names):
+        result = run(name)
+        if isinstance(result, Failure):
+            failures[name] = result
+            report(f"failed: {result}")
+        else:
+            values[name] = result["value"]
+            report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
+    # If all of them failed, the first stands for them and fails again.
+    best = {max(each, key=lambda x: values.get(x, 0.0)) for each in groups.values()}
+    rivals = tuple(name for name in row.rivals if name in best)
+    return Probed(row._replace(rivals=rivals), values, failures)
+
+
 def play(
     row: Row, pairs: int, run: Run, report: Callable[[str], None] = print
 ) -> Played:
@@ -39,7 +86,7 @@ def play(
     Args:
       row: to play.
       pairs: rounds.
-      run: plays a contender once.
+      run: plays a contender once, in a round of that number, from 1.
       report: told what happens.
 
     Raises:
@@ -52,7 +99,7 @@ def play(
         for name in names:
             if name in failures or row.subject in failures:
                 continue
-            result = run(name)
+            result = run(name, number)
             if isinstance(result, Failure):
                 failures[name] = result
                 report(f"failed: {result}")
@@ -61,9 +108,11 @@ def play(
             if first is None:
                 report(f"work: {result['same']}")
             else:
-                _same(name, first["same"], result["same"])
+                _same(name, first, result)
             if name not in results or not results[name]:
                 report(f"{name}: {result['own']} {result['versions']}")
+                for key, why in result.get("differs", {}).items():
+                    report(f"{name}: {key} is {result['same'].get(key)}: {why}")
             results.setdefault(name, []).append(result)
             value, unit = result["value"], result["unit"]
             report(f"round {number} of {pairs}: {name}: {value:,.0f} {unit}")
@@ -71,7 +120,11 @@ def play(
 
 
 def lines(
-    name: str, row: Row, played: Played, contenders: Mapping[str, Contender]
+    name: str,
+    row: Row,
+    played: Played,
+    contenders: Mapping[str, Contender],
+    more: Mapping[str, Any] = {},
 ) -> list[Result]:
     """What to keep of a row: a line per rival, and one per contender that failed.
 
@@ -80,6 +133,7 @@ def lines(
       row: played.
       played: what came out.
       contenders: what they are.
+      more: to put into every line.
     """
     found = []
     config = dataclasses.asdict(row.work)
@@ -92,6 +146,7 @@ def lines(
             **{k: getattr(contenders[rival], k) for k in ("peer", "kind", "setting")},
             "goal": row.goal(contenders[rival]),
             "config": config,
+            **more,
         }
         failure = played.failures.get(row.subject, played.failures.get(rival))
         if failure is not None:
@@ -114,19 +169,56 @@ def lines(
                 "subject_own": mine[0]["own"] | {"versions": mine[0]["versions"]},
                 "rival_own": theirs[0]["own"] | {"versions": theirs[0]["versions"]},
                 "work": mine[0]["same"],
+                "differs": _differs(row.subject, mine[0]) | _differs(rival, theirs[0]),
+                **parity(mine, theirs),
             }
         )
     return found
 
 
-def _same(name: str, expected: Result, got: Result) -> None:
+def parity(mine: Sequence[Result], theirs: Sequence[Result]) -> Result:
+    """What was learned meanwhile; nothing of work that learns nothing.
+
+    Args:
+      mine, theirs: results, with ``returns`` where the work is training.
+
+    Returns:
+      ``subject_returns`` and ``rival_returns``; and where every run has one, their
+      means with 95 % intervals as ``subject_return`` and ``rival_return``, and
+      ``parity``, whether these overlap (None: they take two rounds).
+    """
+    if not all("returns" in result for result in [*mine, *theirs]):
+        return {}
+    values = [[result["returns"] for result in each] for each in (mine, theirs)]
+    found = {"subject_returns": values[0], "rival_returns": values[1], "parity": None}
+    if None in values[0] or None in values[1]:
+        return found
+    means = [ratios.mean(each) for each in values]
+    return found | {
+        "subject_return": means[0]._asdict(),
+        "rival_return": means[1]._asdict(),
+        "parity": ratios.overlap(*means),
+    }
+
+
+def _same(name: str, first: Result, result: Result) -> None:
+    """Refuse other work, except in what one of both declared to be different."""
+    expected, got = first["same"], result["same"]
+    declared = {*first.get("differs", {}), *result.get("differs", {})}
     differing = [
         f"{key} is {got.get(key)}, not {expected.get(key)}"
-        for key in sorted({*expected, *got})
+        for key in sorted({*expected, *got} - declared)
         if expected.get(key) != got.get(key)
     ]
     if differing:
         raise DifferentWork(f"{name} did other work: {'; '.join(differing)}")
+
+
+def _differs(name: str, result: Result) -> Result:
+    """What a contender declared, by its name: of each key what it is there, and why."""
+    declared = result.get("differs", {})
+    told = {k: {"is": result["same"].get(k), "why": v} for k, v in declared.items()}
+    return {name: told} if told else {}
 
 
 def _phases(results: Sequence[Result]) -> dict[str, float]:

@@ -34,8 +34,9 @@ def main(argv: Sequence[str]) -> int:
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
-    if flags.contender and flags.contender not in CONTENDERS:
-        raise UserError(unknown("contender", flags.contender, CONTENDERS))
+    known = rows.contenders(rows.ENVIRONMENTS)
+    if flags.contender and flags.contender not in known:
+        raise UserError(unknown("contender", flags.contender, known))
     path, failed = pathlib.Path(flags.results), False
     for name, row in rows.select(flags.row, rows.ENVIRONMENTS).items():
         workers = min(flags.num_workers or machine.cores(), row.work.num_envs)
@@ -52,7 +53,7 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     command.report(f"== {name}: {flags.pairs} pairs of {flags.seconds:g} s")
     run = results.context()
     played = duel.play(
-        row, flags.pairs, lambda each: _run(each, row, flags), command.report
+        row, flags.pairs, lambda each, _: _run(each, row, flags), command.report
     )
     results.append(path, run, duel.lines(name, row, played, CONTENDERS))
     return bool(played.failures)
@@ -70,7 +71,7 @@ def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
 
 def _run(name: str, row: rows.Row, flags: Command) -> dict | process.Failure:
     python = sys.executable
-    if CONTENDERS[name].own_python:
+    if CONTENDERS[name].interpreter == "peers":
         python = process.peer_python(flags.peer_python)
     deadline = flags.start_seconds + flags.seconds
     return process.run(name, dataclasses.asdict(row.work), deadline, python)

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from benchmarks.machine import ROOT
 
 _TAIL_LINES = 30
-_INSTALLED = ROOT / "benchmarks/.venv/bin/python"  # by make_environments
+# Where make_environments puts interpreters that are not this one.
+FOLDERS = {"peers": ".venv", "tf_agents": ".venv_tf_agents"}
 
 
 class Failure(NamedTuple):
@@ -85,9 +86,22 @@ def run(
 
 def peer_python(wanted: str = "") -> str:
     """The peers' interpreter: as wanted, else as installed here, else this one."""
+    return python_of("peers", wanted) or sys.executable
+
+
+def python_of(interpreter: str, wanted: str = "") -> str | None:
+    """Path of an interpreter; None if it is neither wanted nor installed here.
+
+    Args:
+      interpreter: as a ``Contender`` names it.
+      wanted: path of it; "" for the installed one.
+    """
+    if interpreter == "ours":
+        return sys.executable
     if wanted:
         return str(pathlib.Path(wanted).expanduser().absolute())
-    return str(_INSTALLED) if _INSTALLED.exists() else sys.executable
+    installed = ROOT / "benchmarks" / FOLDERS[interpreter] / "bin/python"
+    return str(installed) if installed.exists() else None
 
 
 def _tail(file: Any) -> str:

@@ -9,6 +9,11 @@ import numpy as np
 
 Name = TypeVar("Name")
 _RESAMPLES = 10_000
+# 97.5 % quantiles of Student's t by degrees of freedom, from 1.
+_STUDENT = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
 
 
 class Interval(NamedTuple):
@@ -17,6 +22,14 @@ class Interval(NamedTuple):
     median: float
     low: float
     high: float
+
+
+class Mean(NamedTuple):
+    """A mean and the bounds of its 95 % interval, which one value does not have."""
+
+    mean: float
+    low: float | None
+    high: float | None
 
 
 def rounds(contenders: Sequence[Name], count: int) -> list[list[Name]]:
@@ -52,3 +65,24 @@ def median(values: Sequence[float] | np.ndarray) -> Interval:
     draws = random.choice(values, (_RESAMPLES, len(values)))
     low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
     return Interval(float(np.median(values)), float(low), float(high))
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """With Student's t interval, which a handful of values need.
+
+    Args:
+      values: at least one.
+    """
+    center, count = float(np.mean(values)), len(values)
+    if count == 1:
+        return Mean(center, None, None)
+    quantile = _STUDENT[min(count - 1, len(_STUDENT)) - 1]
+    reach = quantile * float(np.std(values, ddof=1)) / count**0.5
+    return Mean(center, center - reach, center + reach)
+
+
+def overlap(one: Mean, other: Mean) -> bool | None:
+    """Whether the intervals have a value in common; None without intervals."""
+    if one.low is None or other.low is None:
+        return None
+    return one.low <= other.high and other.low <= one.high

@@ -1,12 +1,13 @@
-"""What is compared: rows, declared as data. Training rows will stand beside these."""
+"""What is compared: rows, declared as data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.contenders import ASYNC, LIMIT, SUBPROC, Contender
+from benchmarks.contenders import ASYNC, LIMIT, SB3, SBX, SUBPROC, TF_AGENTS, Contender
 from benchmarks.stepping import Stepping
+from benchmarks.training import Training
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -57,11 +58,94 @@ ENVIRONMENTS = {
     ),
 }
 
+# PPO's regimes: of many updates, of few, and of stepping environments.
+REGIMES: dict[str, dict[str, int]] = {
+    "p1": {"num_envs": 8, "rollout_length": 256, "epochs": 10, "minibatch_size": 64},
+    "p2": {"num_envs": 8, "rollout_length": 128, "epochs": 4, "minibatch_size": 256},
+    "p3": {"num_envs": 64, "rollout_length": 128, "epochs": 4, "minibatch_size": 2048},
+}
+_OTHER_MODES = ("ppo_ours_update",)
+_SB3_SETTINGS = (
+    *("ppo_sb3", "ppo_sb3_cores"),
+    *("ppo_sb3_subproc", "ppo_sb3_subproc_cores"),
+)
+_LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
+
+
+def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str, Row]:
+    """A row for each regime, against Stable-Baselines3."""
+    stem = env.partition("-")[0]
+    return {
+        f"ppo-{stem.lower()}-{regime}": Row(
+            f"PPO, {env}, {regime.upper()}",
+            Training(env, steps=steps[regime], **REGIMES[regime]),
+            "ppo_ours",
+            (*_OTHER_MODES, *_SB3_SETTINGS),
+            {SB3: goal},
+        )
+        for regime, goal in zip(REGIMES, goals, strict=True)
+    }
+
+
+_CARTPOLE_P1 = Training("CartPole-v1", steps=_LONG["p1"], **REGIMES["p1"])
+
+TRAINING = {
+    **_ppo("CartPole-v1", _LONG, (10, 4.5, 2.2)),
+    **_ppo("Pendulum-v1", _LONG, (8, 4, 2)),
+    **_ppo("HalfCheetah-v5", {"p1": 60_000, "p2": 120_000, "p3": 250_000}, (5, 3, 2)),
+    "ppo-cartpole-p1-peers": Row(
+        "PPO, CartPole-v1, P1",
+        _CARTPOLE_P1,
+        "ppo_ours",
+        ("ppo_sbx", "ppo_sbx_cores", "ppo_tf_agents", "ppo_tf_agents_parallel"),
+        {SBX: 6, TF_AGENTS: 5},
+    ),
+    "ppo-cartpole-p1-all": Row(
+        "PPO, CartPole-v1, P1",
+        _CARTPOLE_P1,
+        "ppo_ours",
+        (
+            *("ppo_sb3", "ppo_sbx", "ppo_sbx_cores", "ppo_envpool_sb3"),
+            *("ppo_cleanrl", "ppo_jax", "ppo_jax_cores"),
+        ),
+    ),
+    "ppo-pong": Row(
+        "PPO, ALE/Pong-v5, Nature CNN",
+        Training(
+            "benchmarks.atari:make",
+            num_envs=8,
+            rollout_length=128,
+            epochs=4,
+            minibatch_size=256,
+            steps=8192,
+            learning_rate=2.5e-4,
+            clip_ratio=0.1,
+            entropy_scale=0.01,
+            network="nature_cnn",
+            env_kwargs={"game": "ALE/Pong-v5"},
+        ),
+        "ppo_ours",
+        (*_OTHER_MODES, *_SB3_SETTINGS),
+        {SB3: 1.5},
+    ),
+}
+
 # The goals page numbers its rows; these are the ones that they mean.
 ALIASES = {
+    "PF-1": tuple(f"ppo-cartpole-{regime}" for regime in REGIMES),
+    "PF-2": tuple(f"ppo-pendulum-{regime}" for regime in REGIMES),
+    "PF-3": tuple(f"ppo-halfcheetah-{regime}" for regime in REGIMES),
+    "PF-6": ("ppo-cartpole-p1-peers",),
     "PF-7": ("cartpole-32",),
     "PF-8": ("cartpole-32", "halfcheetah-8"),
+    "PF-9": ("ppo-pong",),
 }
+
+
+def contenders(rows: Mapping[str, Row]) -> list[str]:
+    """Names of all that play in any of these rows, each once."""
+    names = [name for row in rows.values() for name in (row.subject, *row.rivals)]
+    return list(dict.fromkeys(names))
 
 
 def select(
@@ -71,9 +155,15 @@ def select(
 ) -> dict[str, Any]:
     """Rows by name or alias, all if none is named, each once and in their order.
 
+    Args:
+      names: of rows, or aliases of rows that are among these.
+      rows: to select from.
+      aliases: ``{alias: names}``, also of other rows.
+
     Raises:
       UserError: for a name that is neither.
     """
+    aliases = {alias: each for alias, each in aliases.items() if {*each} <= {*rows}}
     wanted = set()
     for name in names or rows:
         if name not in rows and name not in aliases:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks.stepping import Stepping
 
+_MORE = ("returns", "differs")
+
 
 class Measured(NamedTuple):
     """Work that was done.
@@ -39,6 +41,11 @@ class Session(Protocol):
       same: what must be equal for all contenders of a row.
       own: what may differ, and is printed: workers, autoreset mode, settings.
       versions: of the packages that are this contender's own.
+
+    One that trains has more, and may have ``differs``:
+
+      returns: mean return of the last episodes, None if none ended.
+      differs: ``{key of same: why}`` where it cannot do the same work; printed.
     """
 
     unit: str
@@ -128,6 +135,7 @@ def run(
         "same": session.same,
         "own": session.own,
         "versions": session.versions,
+        **{key: getattr(session, key) for key in _MORE if hasattr(session, key)},
     }
 
 

@@ -9,7 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import command, results
+from benchmarks import (
+    command,
+    endurance,
+    results,
+    scaling,
+    startup,
+    tables_learning,
+)
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
@@ -34,11 +41,18 @@ def main(argv: Sequence[str]) -> int:
     if flags is None:
         return 0
     folder = pathlib.Path(flags.folder)
+    writers = {
+        "environments": lambda lines: markdown(lines, flags.all),
+        "training": training,
+        "workers": costs,
+        "learning": tables_learning.markdown,
+        "startup": startup.markdown,
+        "scaling": scaling.markdown,
+        "endurance": endurance.markdown,
+    }
     tables = {
-        "environments": markdown(
-            results.read(folder / "environments.jsonl"), flags.all
-        ),
-        "workers": costs(results.read(folder / "workers.jsonl")),
+        name: write(results.read(folder / f"{name}.jsonl"))
+        for name, write in writers.items()
     }
     if flags.page:
         page = pathlib.Path(flags.page)
@@ -101,6 +115,27 @@ def best(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if line in kept or "failed" in line]
 
 
+def training(lines: Sequence[Line]) -> str:
+    """Comparisons of training: of every row its newest run.
+
+    Beside speed stand the returns of the very runs that were timed: means of the last
+    fifth of their episodes, over the rounds with their seeds.
+
+    Args:
+      lines: of a results file.
+    """
+    rows = [
+        "| work | ours | against | theirs | ratio (95 %) | goal | return, ours "
+        "| return, theirs | at parity |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    origins = []
+    for name, found in results.newest(lines).items():
+        rows += [_trained(line) for line in found]
+        origins.append(_run_of(f"`{name}`", found))
+    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+
+
 def costs(lines: Sequence[Line]) -> str:
     """Single figures with their goals: of every row its newest run."""
     rows = ["| | median | range | goal |", "|---|---|---|---|"]
@@ -137,6 +172,46 @@ def _row(line: Line) -> str:
     )
 
 
+def _trained(line: Line) -> str:
+    ours = f"{line['title']}, {line['subject_setting']}"
+    row = _row({**line, "title": ours})
+    if "failed" in line:
+        return f"{row} | | |"
+    parity = {True: "yes", False: "no", None: ""}[line.get("parity")]
+    means = [_mean(line.get(f"{side}_return")) for side in ("subject", "rival")]
+    mark = "*" if line.get("differs") else ""
+    return f"{row} {means[0]} | {means[1]} | {parity}{mark} |"
+
+
+def _mean(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    if found["low"] is None:
+        return _figure(found["mean"])
+    bounds = f"{_figure(found['low'])} to {_figure(found['high'])}"
+    return f"{_figure(found['mean'])} ({bounds})"
+
+
+def _run_of(name: str, found: Sequence[Line]) -> str:
+    """Where a row of training was measured, and what its peers do differently."""
+    ran = [line for line in found if "failed" not in line]
+    if not ran:
+        return f"{name}: nothing ran."
+    first = ran[0]
+    what = (
+        f"{first['unit']}, {first['pairs']} pairs of {first['config']['steps']:,} "
+        f"env steps, ours with {first['subject_own']['workers']} workers"
+    )
+    differing = {
+        contender: ", ".join(keys)
+        for line in ran
+        for contender, keys in line.get("differs", {}).items()
+    }
+    other = [f"{contender}: {keys}" for contender, keys in differing.items()]
+    note = f" \\* does other work ({'; '.join(other)})." if other else ""
+    return f"{name}: {_where(first, what)}{note}"
+
+
 def _origin(name: str, found: Sequence[Line]) -> str:
     ran = [line for line in found if "failed" not in line]
     if not ran:
@@ -159,6 +234,8 @@ def _where(line: Line, what: str) -> str:
 
 def _figure(value: float) -> str:
     """Three digits."""
+    if value <= -1000:
+        return f"-{_figure(-value)}"
     if value >= 1000:
         digits = 10 ** (len(str(int(value))) - 3)
         return f"{round(value / digits) * digits:,}"

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from benchmarks import process
+from benchmarks import process, rows
 from benchmarks.contenders import CONTENDERS, SB3
 
 PEERS = process.peer_python(os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", ""))
+STEPPING = rows.contenders(rows.ENVIRONMENTS)
 LENGTH, ENVS, BLOCK, BLOCKS = 3, 4, 10, 2
 
 
@@ -19,7 +20,7 @@ def marked(name):
 
 
 def python_of(name):
-    if not CONTENDERS[name].own_python:
+    if CONTENDERS[name].interpreter == "ours":
         return sys.executable
     code = "import stable_baselines3"
     if subprocess.run([PEERS, "-c", code], capture_output=True, timeout=120).returncode:
@@ -27,7 +28,7 @@ def python_of(name):
     return PEERS
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in CONTENDERS])
+@pytest.mark.parametrize("name", [marked(name) for name in STEPPING])
 def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
     if name == "native":
         request.getfixturevalue("library")
@@ -56,4 +57,4 @@ def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
 
 
 def test_both_ways_to_restart_are_among_the_contenders():
-    assert SB3 in {each.peer for each in CONTENDERS.values()}
+    assert SB3 in {CONTENDERS[name].peer for name in STEPPING}

@@ -8,6 +8,7 @@ from benchmarks.stepping import Stepping
 
 ROW = Row("two", Stepping("CartPole-v1", 2), "mine", ("slow", "fast"), {"Peer": 2.0})
 CONTENDERS = {
+    "mine": Contender("Ours", "Kind"),
     "slow": Contender("Peer", "Kind", "slow"),
     "fast": Contender("Peer", "Kind", "fast"),
 }
@@ -28,7 +29,7 @@ def play(answers, pairs=2):
     """Play with canned answers; what was run, and what came out."""
     ran = []
 
-    def run(name):
+    def run(name, number):
         ran.append(name)
         answer = answers[name]
         return answer.pop(0) if isinstance(answer, list) else answer
@@ -89,3 +90,93 @@ def test_work_is_repeated_for_a_time_or_a_number_of_blocks():
     measured = session.repeat(lambda: 1, 1e-3)
     assert measured.count > 0
     assert measured.rate == pytest.approx(measured.count / measured.seconds)
+
+
+def test_rounds_are_numbered_for_their_seeds():
+    numbers = []
+
+    def run(name, number):
+        numbers.append(number)
+        return result(1)
+
+    duel.play(ROW, 2, run, lambda text: None)
+    assert numbers == [1, 1, 1, 2, 2, 2]
+
+
+def test_what_a_contender_declares_may_differ_and_is_told():
+    slow = result(1, steps=8) | {"differs": {"steps": "it takes fewer"}}
+    answers = {"mine": result(1, steps=9), "slow": slow, "fast": result(1, steps=9)}
+    _, played = play(answers)
+    line, other = duel.lines("two", ROW, played, CONTENDERS)
+    assert line["differs"] == {"slow": {"steps": {"is": 8, "why": "it takes fewer"}}}
+    assert other["differs"] == {}
+
+
+def test_what_a_contender_does_not_declare_may_not_differ():
+    slow = result(1, steps=8, rows=1) | {"differs": {"steps": "it takes fewer"}}
+    mine = result(1, steps=9, rows=2)
+    with pytest.raises(duel.DifferentWork, match="slow did other work: rows is 1"):
+        play({"mine": mine, "slow": slow, "fast": mine})
+
+
+def probe(values, row=ROW, contenders=CONTENDERS):
+    ran = []
+
+    def run(name):
+        ran.append(name)
+        value = values[name]
+        return value if isinstance(value, Failure) else result(value)
+
+    return ran, duel.probe(row, run, contenders, lambda text: None)
+
+
+def test_of_a_peers_settings_the_fastest_plays():
+    ran, probed = probe({"slow": 1, "fast": 2})
+    assert ran == ["slow", "fast"]  # who has one setting is not looked at
+    assert probed.row.rivals == ("fast",)
+    assert probed.values == {"slow": 1, "fast": 2}
+
+
+def test_a_setting_that_fails_its_probe_does_not_play():
+    failure = Failure("fast", "ended with status 1", "why")
+    _, probed = probe({"slow": 1, "fast": failure})
+    assert probed.row.rivals == ("slow",)
+    assert probed.failures == {"fast": failure}
+
+
+def test_a_peer_whose_settings_all_fail_still_plays_and_is_recorded():
+    failure = Failure("", "ended with status 1", "why")
+    _, probed = probe({"slow": failure, "fast": failure})
+    assert probed.row.rivals == ("slow",)
+
+
+@pytest.mark.parametrize("other, kept", [(9, ("other", "fast")), (1, ("fast",))])
+def test_the_subject_plays_and_so_does_its_best_setting(other, kept):
+    row = ROW._replace(rivals=("other", *ROW.rivals))
+    contenders = {**CONTENDERS, "other": Contender("Ours", "Kind", "other")}
+    values = {"mine": 5, "other": other, "slow": 1, "fast": 2}
+    _, probed = probe(values, row, contenders)
+    assert (probed.row.subject, probed.row.rivals) == ("mine", kept)
+
+
+def returned(*values):
+    return [{"returns": value} for value in values]
+
+
+def test_returns_are_at_parity_when_their_intervals_overlap():
+    found = duel.parity(returned(10.0, 12.0, 11.0), returned(11.0, 13.0, 12.0))
+    assert found["parity"] is True
+    assert found["subject_returns"] == [10.0, 12.0, 11.0]
+    assert found["rival_return"]["mean"] == 12
+    far = duel.parity(returned(10.0, 12.0, 11.0), returned(31.0, 33.0, 32.0))
+    assert far["parity"] is False
+
+
+def test_one_round_or_a_run_without_episodes_says_nothing_about_parity():
+    assert duel.parity(returned(1.0), returned(1.0))["parity"] is None
+    found = duel.parity(returned(1.0, 2.0), returned(None, 2.0))
+    assert found["parity"] is None and "rival_return" not in found
+
+
+def test_work_that_learns_nothing_has_no_returns():
+    assert duel.parity([result(1)], [result(1)]) == {}

@@ -51,6 +51,16 @@ def test_peers_run_in_the_interpreter_that_is_asked_for(tmp_path):
     assert process.peer_python(sys.executable) == sys.executable
 
 
+def test_an_interpreter_that_is_nowhere_is_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(process, "ROOT", tmp_path)
+    assert process.python_of("ours") == sys.executable
+    assert process.python_of("tf_agents") is None
+    python = tmp_path / "benchmarks" / process.FOLDERS["tf_agents"] / "bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert process.python_of("tf_agents") == str(python)
+
+
 def _command(each):
     try:
         return each.cmdline()

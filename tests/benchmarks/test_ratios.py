@@ -44,3 +44,22 @@ def test_the_interval_is_the_95_percent_of_resampled_medians():
     assert found.median == 50
     assert found.low == pytest.approx(40, abs=2)
     assert found.high == pytest.approx(60, abs=2)
+
+
+def test_a_mean_has_students_interval():
+    # Of 1 to 5: deviation sqrt(2.5), and t = 2.776 with four degrees of freedom.
+    found = ratios.mean([1, 2, 3, 4, 5])
+    assert found.mean == 3
+    assert found.high - 3 == pytest.approx(2.776 * (2.5 / 5) ** 0.5)
+    assert 3 - found.low == pytest.approx(found.high - 3)
+
+
+def test_one_value_has_no_interval():
+    assert ratios.mean([2.0]) == (2.0, None, None)
+
+
+@pytest.mark.parametrize("shift, expected", [(0, True), (2, True), (4, False)])
+def test_intervals_overlap_where_they_share_a_value(shift, expected):
+    one, other = ratios.Mean(1, 0, 2), ratios.Mean(1 + shift, shift, 2 + shift)
+    assert ratios.overlap(one, other) is expected
+    assert ratios.overlap(other, one) is expected

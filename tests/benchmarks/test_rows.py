@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 import benchmarks.contenders
-from benchmarks import environments, rows, stepping
+from benchmarks import environments, rows, stepping, throughput
 from benchmarks.contenders import CONTENDERS
 from tfagents_batch.errors import UserError
 
@@ -16,7 +16,10 @@ def test_every_contender_has_a_file_and_every_file_a_line():
     assert {path.stem for path in FOLDER.glob("*.py")} - {"__init__"} == {*CONTENDERS}
 
 
-@pytest.mark.parametrize("row", rows.ENVIRONMENTS.values(), ids=lambda row: row.title)
+ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
+
+
+@pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
 def test_a_row_names_what_exists(row):
     assert {row.subject, *row.rivals} <= {*CONTENDERS}
     assert row.subject not in row.rivals
@@ -24,7 +27,7 @@ def test_a_row_names_what_exists(row):
     assert {*row.goals} <= {x for each in rivals for x in (each.kind, each.peer)}
 
 
-@pytest.mark.parametrize("row", rows.ENVIRONMENTS.values(), ids=lambda row: row.title)
+@pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
 def test_work_survives_the_command_line(row):
     text = json.dumps(dataclasses.asdict(row.work))
     assert type(row.work)(**json.loads(text)) == row.work
@@ -37,11 +40,28 @@ def test_a_goal_is_found_by_kind_or_by_peer():
     assert row.goal(CONTENDERS["gymnasium_sync"]) is None
 
 
-def test_rows_are_selected_by_name_and_alias_each_once():
-    known = rows.ENVIRONMENTS
+@pytest.mark.parametrize("known", [rows.ENVIRONMENTS, rows.TRAINING], ids=len)
+def test_rows_are_selected_by_name_and_alias_each_once(known):
     assert [*rows.select([], known)] == [*known]
-    (alias, several), *_ = [x for x in rows.ALIASES.items() if len(x[1]) > 1]
+    pairs = [x for x in rows.ALIASES.items() if {*x[1]} <= {*known}]
+    alias, several = max(pairs, key=lambda x: len(x[1]))
+    assert len(several) > 1
     assert [*rows.select([several[0], alias], known)] == [*several]
+
+
+def test_an_alias_means_rows_of_one_command():
+    for several in rows.ALIASES.values():
+        assert {*several} <= {*rows.ENVIRONMENTS} or {*several} <= {*rows.TRAINING}
+    foreign = next(x for x, each in rows.ALIASES.items() if each[0] in rows.TRAINING)
+    with pytest.raises(UserError, match=f"unknown row '{foreign}'"):
+        rows.select([foreign], rows.ENVIRONMENTS)
+
+
+@pytest.mark.parametrize("regime", rows.REGIMES)
+def test_a_regime_is_whole_minibatches(regime):
+    work = rows.TRAINING[f"ppo-cartpole-{regime}"].work
+    assert work.batch % work.minibatch_size == 0
+    assert work.iterations > 20
 
 
 def test_a_misspelled_row_or_contender_is_named():
@@ -49,6 +69,10 @@ def test_a_misspelled_row_or_contender_is_named():
         environments.main(["--row=cartpol-32"])
     with pytest.raises(UserError, match="did you mean 'native'"):
         environments.main(["--contender=nativ"])
+    with pytest.raises(UserError, match="did you mean 'ppo-pong'"):
+        throughput.main(["--row=ppo-ping"])
+    with pytest.raises(UserError, match="did you mean 'ppo_ours'"):
+        throughput.main(["--contender=ppo_our"])
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])

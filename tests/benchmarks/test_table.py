@@ -71,6 +71,39 @@ def test_a_failure_is_shown(path):
     assert "failed: fast ended with status 1" in table.markdown(results.read(path))
 
 
+def trained(**changes):
+    mean = {"mean": 200.0, "low": 150.0, "high": 250.0}
+    alone = {"mean": 90.0, "low": None, "high": None}
+    return {
+        **line("DummyVecEnv", "1 thread", 10_000.0, goal=10),
+        "subject_setting": "compile=auto",
+        "config": {"steps": 60_000},
+        "subject_return": mean,
+        "rival_return": alone,
+        "parity": None,
+        "differs": {},
+        **changes,
+    }
+
+
+def test_training_shows_returns_beside_speed(tmp_path):
+    path = tmp_path / "training.jsonl"
+    other = {"rival": {"samples": {"is": 1, "why": "because"}}}
+    failed = {"contender": "x", "reason": "ended with status 1", "stderr": ""}
+    lines = [trained(parity=True), trained(differs=other), trained(failed=failed)]
+    results.append(path, NEW, lines)
+    rows = table.training(results.read(path)).splitlines()
+    assert rows[2] == (
+        "| 2 things, compile=auto | 151,000 | Peer, DummyVecEnv, 1 thread | 10,000 "
+        "| 15.1 (1 to 99.5) | 10 | 200 (150 to 250) | 90 | yes |"
+    )
+    assert rows[3].endswith("| 200 (150 to 250) | 90 | * |")
+    assert "failed: x ended with status 1" in rows[4]
+    assert {row.count("|") for row in rows[:5]} == {10}
+    assert rows[-1].startswith("`two`: env steps/s, 5 pairs of 60,000 env steps")
+    assert "does other work (rival: samples)" in rows[-1]
+
+
 def test_the_command_prints_both_tables(path, capsys):
     cost = {"row": "x", "title": "a cost", "unit": "s", "goal": 2, "value": 0.5}
     file = path.with_name("workers.jsonl")

@@ -1,0 +1,125 @@
+"""Algorithms with Stable-Baselines3's interface, driven an iteration at a time."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks import session
+from benchmarks.training import Training, last_mean
+
+
+class Learning:
+    """Iterations of an on-policy algorithm's ``learn``.
+
+    Args:
+      work: what to train on.
+      model: the algorithm, constructed, with its environments, which report returns
+        as SB3's monitors do.
+      parameters: counts the trainable numbers of the live networks.
+      gradient_steps: reads how many the optimizer has taken by now.
+      own: what may differ.
+      versions: of the contender's own packages.
+      other: entries of ``same`` that this contender cannot have equal.
+      differs: why not, of the same keys.
+    """
+
+    unit = "env steps"
+
+    def __init__(
+        self,
+        work: Training,
+        model: Any,
+        parameters: Callable[[], int],
+        gradient_steps: Callable[[], int],
+        own: Mapping[str, Any],
+        versions: Mapping[str, str],
+        other: Mapping[str, Any] | None = None,
+        differs: Mapping[str, str] | None = None,
+    ):
+        from stable_baselines3.common.logger import Logger
+
+        self.own, self.versions = dict(own), dict(versions)
+        self.differs = dict(differs or {})
+        self._other = dict(other or {})
+        self._work, self._model = work, model
+        self._parameters, self._gradient_steps = parameters, gradient_steps
+        self._iterations = 0
+        self._samples = 0
+        model.set_logger(Logger(None, []))
+        model.ep_info_buffer = collections.deque()  # of all episodes
+        model.ep_success_buffer = collections.deque()
+
+    @property
+    def same(self) -> dict[str, Any]:
+        assert self._iterations, "nothing was trained yet"
+        steps, rest = divmod(self._gradient_steps(), self._iterations)
+        assert rest == 0, "iterations took different numbers of gradient steps"
+        found = self._work.same(
+            self._work.constructor(), self._parameters(), steps, self._samples
+        )
+        return found | self._other
+
+    @property
+    def returns(self) -> float | None:
+        episodes = self._model.ep_info_buffer
+        return last_mean([float(episode["r"]) for episode in episodes])
+
+    def compile(self) -> int:
+        return 0
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        block = self._block if self._samples else self._counting
+        return session.repeat(block, seconds, blocks)
+
+    def close(self) -> None:
+        self._model.get_env().close()
+
+    def _block(self) -> int:
+        before = self._model.num_timesteps
+        # No line of statistics an iteration: ours writes none either.
+        self._model.learn(
+            self._work.batch, log_interval=None, reset_num_timesteps=False
+        )
+        self._iterations += 1
+        return self._model.num_timesteps - before
+
+    def _counting(self) -> int:
+        """A block that notes on how many rows its gradient steps are taken."""
+        buffer = self._model.rollout_buffer
+        get = buffer.get
+
+        def counting(batch_size: int | None = None) -> Any:
+            for rows in get(batch_size):
+                self._samples = max(self._samples, len(rows.advantages))
+                yield rows
+
+        buffer.get = counting
+        try:
+            return self._block()
+        finally:
+            buffer.get = get
+
+
+def hyperparameters(work: Training) -> dict[str, Any]:
+    """Arguments of PPO that SB3 and SBX share."""
+    if work.network != "mlp":
+        raise ValueError(f"network {work.network!r}; this contender has 'mlp' only")
+    towers = {"pi": list(work.hidden), "vf": list(work.hidden)}
+    adam = {"eps": work.adam_epsilon}
+    return {
+        "learning_rate": work.learning_rate,
+        "n_steps": work.rollout_length,
+        "batch_size": work.minibatch_size,
+        "n_epochs": work.epochs,
+        "gamma": work.gamma,
+        "gae_lambda": work.gae_lambda,
+        "clip_range": work.clip_ratio,
+        "normalize_advantage": True,
+        "ent_coef": work.entropy_scale,
+        "vf_coef": work.value_scale,
+        "max_grad_norm": work.gradient_norm,
+        "policy_kwargs": {"net_arch": towers, "optimizer_kwargs": adam},
+        "seed": work.seed,
+    }

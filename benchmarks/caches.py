@@ -1,0 +1,81 @@
+"""Cache folders as ours finds them: empty, cold or warm."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+from benchmarks.machine import ROOT
+from tfagents_batch.errors import UserError
+
+_ENGINE = """
+from benchmarks import hooked
+hooked.load()
+from tfagents_batch.envs.native import build
+build.library()
+"""
+_SECONDS = 400.0  # to build the engine
+
+
+class Caches:
+    """Makes folders to be used as ``XDG_CACHE_HOME``; a context manager.
+
+    The user's own cache is neither read nor written.
+    """
+
+    def __init__(self):
+        self._root = tempfile.TemporaryDirectory(prefix="benchmark-caches-")
+        self._built: pathlib.Path | None = None
+        self._warm: dict[str, str] = {}
+
+    def __enter__(self) -> Caches:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._root.cleanup()
+
+    def empty(self) -> str:
+        """As on the first start ever: a process also compiles the native engine."""
+        return tempfile.mkdtemp(dir=self._root.name)
+
+    def cold(self) -> str:
+        """With the native engine, and without a compiled program.
+
+        Raises:
+          UserError: if the engine cannot be built here.
+        """
+        if self._built is None:
+            built = pathlib.Path(self.empty())
+            done = subprocess.run(
+                [sys.executable, "-c", _ENGINE],
+                env=os.environ | {"XDG_CACHE_HOME": str(built)},
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+            )
+            if done.returncode:
+                last = (done.stderr.splitlines() or ["no message"])[-1]
+                raise UserError(f"the native engine cannot be built: {last}")
+            self._built = built
+        folder = self.empty()
+        shutil.copytree(self._built, folder, dirs_exist_ok=True)
+        return folder
+
+    def warm(self, name: str, fill: Callable[[str], None]) -> str:
+        """With whatever a run before has left there.
+
+        Args:
+          name: of the program; equal names get the same folder.
+          fill: makes such a run, in a cold folder; called once for a name.
+        """
+        if name not in self._warm:
+            folder = self.cold()
+            fill(folder)
+            self._warm[name] = folder
+        return self._warm[name]

@@ -1,0 +1,32 @@
+"""Seconds since a process was launched, without those of pauses."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+
+class Clock:
+    """Runs from the launch of this process on; ``pause`` stops it.
+
+    Args:
+      launched: ``time.time()`` of the parent just before it launched this process,
+        so that starting the interpreter counts.
+    """
+
+    def __init__(self, launched: float):
+        self._zero = time.perf_counter() - (time.time() - launched)
+
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return time.perf_counter() - self._zero
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens meanwhile takes no time."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._zero += time.perf_counter() - began

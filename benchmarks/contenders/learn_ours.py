@@ -1,0 +1,62 @@
+"""Ours, until a threshold: what the train command does with a preset."""
+
+from benchmarks import hooked, learner
+from benchmarks.stepping import versions
+
+
+def train(work, watch):
+    from tfagents_batch.configs import PRESETS
+
+    if (env := PRESETS[work.preset]().env) != work.env:
+        raise ValueError(f"preset {work.preset!r} is for {env}, not {work.env}")
+    own, acting = {}, []
+
+    def built(experiment):
+        watch.phase("construction")
+        env = experiment.env
+        own.update(
+            preset=work.preset,
+            num_envs=env.spec.num_envs,
+            workers=env.num_workers,
+            route=env.route,
+            compile_cache=experiment.cache_off or "on",
+            evaluated_actions="mode",
+        )
+        acting.append(_greedy(experiment.algorithm))
+
+    hooked.train(
+        work.preset,
+        built,
+        lambda experiment, steps: watch.iteration(steps, acting[0]),
+        seed=work.seed,
+        eval_every=0,
+    )
+    return {"own": own, "versions": versions("tensorflow", "keras")}
+
+
+def _greedy(algorithm):
+    """``act`` of an evaluation; compiled when it is first called."""
+    import tensorflow as tf
+
+    from tfagents_batch.types import TimeStep
+
+    @tf.function(autograph=False)
+    def act(observation):
+        batch = observation.shape[0]
+        no = tf.zeros([batch], bool)
+        step = TimeStep(observation, tf.zeros([batch]), no, no, no, {})
+        noise = algorithm.noise((1, batch), 0)
+        now = tf.nest.map_structure(lambda x: x[0], noise)
+        state = algorithm.initial_state(batch)
+        return algorithm.act(step, state, now, explore=False)[0]
+
+    def greedy(observation):
+        if observation.dtype == "float64":  # workers send these as float32
+            observation = observation.astype("float32")
+        return act(tf.constant(observation)).numpy()
+
+    return greedy
+
+
+if __name__ == "__main__":
+    learner.main(hooked.load, train)

@@ -1,0 +1,191 @@
+"""Stable-Baselines3's PPO until a threshold, with the presets of rl-baselines3-zoo.
+
+The numbers are those of ``hyperparams/ppo.yml`` there; HalfCheetah's were published
+for v4. What the zoo does besides (its evaluations, its files) is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from typing import Any, NamedTuple
+
+from benchmarks import learner
+from benchmarks.stepping import make, versions
+
+
+class Linear(NamedTuple):
+    """From ``start`` at the beginning of a preset's steps to 0 at their end."""
+
+    start: float
+
+    def __call__(self, remaining: float) -> float:
+        return remaining * self.start
+
+
+class Preset(NamedTuple):
+    """Of the zoo.
+
+    Attributes:
+      num_envs: environments.
+      steps: a run has; linear schedules end with them.
+      settings: of PPO.
+      normalize: observations and rewards, by running statistics.
+      network: units and activation, where they are not the defaults.
+    """
+
+    num_envs: int
+    steps: int
+    settings: dict[str, Any]
+    normalize: bool = False
+    network: dict[str, Any] | None = None
+
+
+PRESETS = {
+    "CartPole-v1": Preset(
+        8,
+        100_000,
+        {
+            "n_steps": 32,
+            "batch_size": 256,
+            "gae_lambda": 0.8,
+            "gamma": 0.98,
+            "n_epochs": 20,
+            "ent_coef": 0.0,
+            "learning_rate": Linear(0.001),
+            "clip_range": Linear(0.2),
+        },
+    ),
+    "Pendulum-v1": Preset(
+        4,
+        100_000,
+        {
+            "n_steps": 1024,
+            "gae_lambda": 0.95,
+            "gamma": 0.9,
+            "n_epochs": 10,
+            "ent_coef": 0.0,
+            "learning_rate": 1e-3,
+            "clip_range": 0.2,
+            "use_sde": True,
+            "sde_sample_freq": 4,
+        },
+    ),
+    "HalfCheetah-v5": Preset(
+        1,
+        1_000_000,
+        {
+            "batch_size": 64,
+            "n_steps": 512,
+            "gamma": 0.98,
+            "learning_rate": 2.0633e-05,
+            "ent_coef": 0.000401762,
+            "clip_range": 0.1,
+            "n_epochs": 20,
+            "gae_lambda": 0.92,
+            "max_grad_norm": 0.8,
+            "vf_coef": 0.58096,
+        },
+        normalize=True,
+        network={
+            "log_std_init": -2,
+            "ortho_init": False,
+            "activation_fn": "ReLU",
+            "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+        },
+    ),
+}
+
+
+class Over(Exception):
+    """The watch has seen enough."""
+
+
+def load():
+    import stable_baselines3  # noqa: F401
+
+
+def train(work, watch):
+    import torch
+    from stable_baselines3 import PPO
+
+    preset = PRESETS[work.env]
+    threads = work.settings.get("threads", 1)
+    vectorisation = work.settings.get("vectorisation", "dummy")
+    torch.set_num_threads(threads)
+
+    class Watched(PPO):
+        def train(self):
+            super().train()
+            if watch.iteration(self.num_timesteps, act):
+                raise Over
+
+    envs = _environments(work.env, preset, vectorisation)
+    try:
+        model = Watched(
+            "MlpPolicy",
+            envs,
+            policy_kwargs=_network(preset),
+            seed=work.seed,
+            device="cpu",
+            **preset.settings,
+        )
+
+        def act(observations):
+            if preset.normalize:
+                observations = envs.normalize_obs(observations)
+            return model.predict(observations, deterministic=True)[0]
+
+        watch.phase("construction")
+        try:
+            # Where nothing is scheduled, more steps are the same training.
+            scheduled = any(isinstance(x, Linear) for x in preset.settings.values())
+            model.learn(preset.steps if scheduled else max(work.steps, preset.steps))
+        except Over:
+            pass
+    finally:
+        envs.close()
+    own = {
+        "preset": f"rl-baselines3-zoo, {work.env}",
+        "num_envs": preset.num_envs,
+        "threads": threads,
+        "vectorisation": vectorisation,
+        "evaluated_actions": "mode",
+    }
+    return {"own": own, "versions": versions("stable-baselines3", "torch")}
+
+
+def _environments(env: str, preset: Preset, vectorisation: str):
+    from stable_baselines3.common import vec_env
+
+    constructors = [functools.partial(_monitored, env)] * preset.num_envs
+    if vectorisation == "dummy":
+        envs = vec_env.DummyVecEnv(constructors)
+    else:
+        if vectorisation == "forkserver":
+            # Or every one of the processes would import PyTorch by itself.
+            preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
+            multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
+        envs = vec_env.SubprocVecEnv(constructors, start_method=vectorisation)
+    if preset.normalize:  # with its discount, as the zoo does
+        envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
+    return envs
+
+
+def _monitored(env: str):
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(make(env, {}))
+
+
+def _network(preset: Preset) -> dict[str, Any] | None:
+    from torch import nn
+
+    if preset.network is None:
+        return None
+    kind = getattr(nn, preset.network["activation_fn"])
+    return preset.network | {"activation_fn": kind}
+
+
+if __name__ == "__main__":
+    learner.main(load, train)

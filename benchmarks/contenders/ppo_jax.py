@@ -1,0 +1,71 @@
+"""PPO and CartPole as one JAX program, our reference of that way; one thread."""
+
+from typing import Any
+
+from benchmarks import jax_threads, session
+from benchmarks.stepping import versions
+from benchmarks.training import Training, last_mean
+
+
+def load():
+    jax_threads.one()
+    import benchmarks.jax_ppo  # noqa: F401
+
+
+class Whole:
+    """A block is one call of the compiled iteration.
+
+    Args:
+      work: what to train on.
+      threads: of JAX, as ``load`` left it.
+    """
+
+    unit = "env steps"
+
+    def __init__(self, work: Training, threads: int = 1):
+        from benchmarks import jax_ppo
+
+        self._work = work
+        self._reference = jax_ppo.Reference(work)
+        self._learner = self._reference.start()
+        self._iterations = 0
+        self.differs = {"environment": "its physics are JAX, inside the program"}
+        self._returns: list[float] = []
+        self.own = {"workers": 0, "autoreset": "same step", "threads": threads}
+        self.versions = versions("jax", "jaxlib", "optax")
+        self._iterate = self._reference.iterate
+
+    @property
+    def same(self) -> dict[str, Any]:
+        work, reference = self._work, self._reference
+        steps = reference.gradient_steps(self._learner) // self._iterations
+        (rows,) = {*reference.rows}
+        count = reference.parameter_count(self._learner)
+        found = work.same(work.constructor(), count, steps, rows)
+        return found | {"environment": reference.environment}
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def compile(self) -> int:
+        self._iterate = self._reference.iterate.lower(self._learner).compile()
+        return 0
+
+    def measure(self, seconds, blocks):
+        return session.repeat(self._block, seconds, blocks)
+
+    def close(self) -> None:
+        pass
+
+    def _block(self) -> int:
+        self._learner, (total, count) = self._iterate(self._learner)
+        # Episodes of an iteration come as a sum: each stands for their mean.
+        if count := int(count):
+            self._returns += [float(total) / count] * count
+        self._iterations += 1
+        return self._work.batch
+
+
+if __name__ == "__main__":
+    session.main(load, Whole, Training)

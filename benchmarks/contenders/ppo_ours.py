@@ -1,0 +1,139 @@
+"""Ours: PPO as ``tfagents_batch`` trains it, collecting and updating in one program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks import graph, session
+from benchmarks.stepping import versions
+from benchmarks.training import Training, last_mean
+
+
+class Train:
+    """Iterations of the program that the training loop runs, without its logger.
+
+    Args:
+      work: what to train on.
+      compile: what XLA compiles, as in ``--compile``.
+
+    Raises:
+      RuntimeError: from ``measure``, if other gradient steps were taken than the
+        work asks for.
+    """
+
+    unit = "env steps"
+
+    def __init__(self, work: Training, compile: str = "auto"):
+        from tfagents_batch.envs import registry
+        from tfagents_batch.training.experiment import Experiment
+
+        self._work = work
+        self._experiment = experiment = Experiment(_config(work, compile))
+        try:
+            self.same = work.same(
+                registry.constructor(work.env, work.env_kwargs),
+                _size(experiment.algorithm.network.trainable_variables),
+                work.gradient_steps(work.batch),
+                min(work.minibatch_size, work.batch),
+            )
+            experiment.start(0)
+        except BaseException:
+            experiment.close()
+            raise
+        self.own = {
+            "workers": experiment.env.num_workers,
+            "autoreset": "next step; restart rows are not trained on",
+            "threads": experiment.resources.threads,
+            "compile": compile,
+            "compiled": "in the warm-up",
+        }
+        self.versions = versions("tensorflow", "keras")
+        self._steps = 0
+        self._returns: list[float] = []
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def compile(self) -> int:
+        return 0  # a program is compiled when it runs for the first time
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        return session.repeat(self._block, seconds, blocks)
+
+    def close(self) -> None:
+        self._experiment.close()
+
+    def _block(self) -> int:
+        import tensorflow as tf
+
+        from tfagents_batch import seeds
+
+        seed = seeds.iteration_seed(self._work.seed, self._steps)
+        metrics = self._experiment.iterate(tf.constant(seed, tf.int32))
+        metrics = {name: value.numpy() for name, value in metrics.items()}
+        before, self._steps = self._steps, int(self._experiment.algorithm.step.numpy())
+        self._check(self._steps - before, metrics)
+        # Episodes of an iteration come as a sum: each stands for their mean.
+        if count := int(metrics["episode/count"]):
+            mean = float(metrics["episode/return_sum"]) / count
+            self._returns += [mean] * count
+        return self._steps - before
+
+    def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
+        taken, wanted = metrics["grad/updates"], self._work.gradient_steps(transitions)
+        if taken != wanted or metrics["grad/skipped"]:
+            raise RuntimeError(
+                f"{taken:g} gradient steps, a share of {metrics['grad/skipped']} of "
+                f"them skipped, on {transitions} transitions; expected {wanted}"
+            )
+
+
+def start(work: Training, compile: str = "auto") -> Train:
+    return Train(work, compile)
+
+
+def _config(work: Training, compile: str) -> Any:
+    from tfagents_batch.algorithms import ppo
+    from tfagents_batch.nn import networks
+    from tfagents_batch.schedules import Constant
+    from tfagents_batch.training import experiment
+
+    hidden = {"mlp": work.hidden, "nature_cnn": None}[work.network]
+    settings = ppo.Config(
+        clip_ratio=work.clip_ratio,
+        gamma=work.gamma,
+        gae_lambda=work.gae_lambda,
+        learning_rate=Constant(work.learning_rate),
+        adam_epsilon=work.adam_epsilon,
+        epochs=work.epochs,
+        minibatch_size=work.minibatch_size,
+        gradient_norm=work.gradient_norm,
+        entropy_scale=Constant(work.entropy_scale),
+        value_scale=2 * work.value_scale,  # of half the squared error
+        normalize_advantage=True,
+        normalize_observation=False,
+        normalize_return=False,
+        network=networks.Config(hidden=hidden),
+    )
+    return experiment.Config(
+        env=work.env,
+        env_kwargs=work.env_kwargs,
+        steps=work.steps,
+        seed=work.seed,
+        num_envs=work.num_envs,
+        num_workers=work.num_workers,
+        rollout_length=work.rollout_length,
+        eval_every=0,
+        compile=compile,
+        compile_cache=False,  # so that every run's warm-up has compiling in it
+        settings=settings,
+    )
+
+
+def _size(variables: Any) -> int:
+    return sum(int(variable.numpy().size) for variable in variables)
+
+
+if __name__ == "__main__":
+    session.main(graph.load, start, Training)

@@ -1,0 +1,13 @@
+"""Stable-Baselines3's PPO: SubprocVecEnv, and as many threads as there are cores."""
+
+from benchmarks import machine, session
+from benchmarks.contenders import ppo_sb3
+from benchmarks.training import Training
+
+
+def start(work):
+    return ppo_sb3.start(work, processes=True, threads=machine.cores())
+
+
+if __name__ == "__main__":
+    session.main(ppo_sb3.load, start, Training)

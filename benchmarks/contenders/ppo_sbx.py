@@ -1,0 +1,47 @@
+"""SBX's PPO: Stable-Baselines3's loop around updates in JAX; one thread."""
+
+from benchmarks import baselines, jax_threads, session
+from benchmarks.stepping import versions
+from benchmarks.training import Training
+
+
+def load():
+    jax_threads.one()
+    import sbx  # noqa: F401
+
+
+def start(work, threads=1):
+    import jax
+    import sbx
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    make = work.constructor()
+    envs = DummyVecEnv([lambda: Monitor(make())] * work.num_envs)
+    settings = baselines.hyperparameters(work)
+    model = sbx.PPO("MlpPolicy", envs, device="cpu", **settings)
+    policy = model.policy
+
+    def parameters() -> int:
+        states = policy.actor_state, policy.vf_state
+        return sum(x.size for each in states for x in jax.tree.leaves(each.params))
+
+    own = {
+        "workers": 0,
+        "autoreset": "same step",
+        "threads": threads,
+        "wrapper": "Monitor",
+        "gradient norm": "clipped for each network by itself",
+    }
+    return baselines.Learning(
+        work,
+        model,
+        parameters,
+        lambda: int(policy.actor_state.step),
+        own,
+        versions("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch"),
+    )
+
+
+if __name__ == "__main__":
+    session.main(load, start, Training)

@@ -1,0 +1,95 @@
+"""A picture of learning against wall time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import results
+from benchmarks.thresholds import OURS, PEER
+from tfagents_batch.errors import UserError
+
+_POINTS = 400
+_LOOKS = {OURS: ("ours", "tab:blue"), PEER: ("Stable-Baselines3", "tab:orange")}
+
+Curve = Sequence[Sequence[float]]
+
+
+def median(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
+    """The median over runs of the last return that each has shown, by time.
+
+    A run that is over keeps its last return, so that those that reached the threshold
+    still count.
+
+    Args:
+      curves: of (steps, seconds, mean return).
+
+    Returns:
+      Seconds and returns ``[_POINTS]``, from where every run has shown one.
+    """
+    seconds = [np.array([point[1] for point in curve]) for curve in curves]
+    values = [np.array([point[2] for point in curve]) for curve in curves]
+    grid = np.linspace(max(x[0] for x in seconds), max(x[-1] for x in seconds), _POINTS)
+    shown = [
+        y[np.searchsorted(x, grid, side="right") - 1]
+        for x, y in zip(seconds, values, strict=True)
+    ]
+    return grid, np.median(shown, axis=0)
+
+
+def draw(lines: Sequence[dict[str, Any]], out: str) -> None:
+    """Write a PNG: a panel for each task, thin lines for seeds, thick ones for medians.
+
+    Args:
+      lines: of ``learning.jsonl``; of every row its newest run is drawn.
+      out: path.
+
+    Raises:
+      UserError: if nothing was measured, or matplotlib is missing.
+    """
+    found = {
+        name: kept
+        for name, each in results.newest(lines).items()
+        if (kept := [line for line in each if line.get("curve")])
+    }
+    if not found:
+        raise UserError("there are no learning curves; run benchmarks.learning first")
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(
+            'plots need matplotlib: pip install "tfagents_batch[plot]"'
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        1, len(found), figsize=(5 * len(found), 3.5), squeeze=False
+    )
+    for axis, each in zip(axes[0], found.values(), strict=True):
+        _panel(axis, each)
+    figure.tight_layout()
+    figure.savefig(out, dpi=120)
+    pyplot.close(figure)
+
+
+def _panel(axis: Any, lines: Sequence[dict[str, Any]]) -> None:
+    for contender, (label, color) in _LOOKS.items():
+        curves = [x["curve"] for x in lines if x["contender"] == contender]
+        if not curves:
+            continue
+        for curve in curves:
+            _, seconds, values = zip(*curve, strict=True)
+            axis.plot(seconds, values, color=color, alpha=0.3, linewidth=1)
+        runs = "1 run" if len(curves) == 1 else f"{len(curves)} runs"
+        axis.plot(*median(curves), color=color, linewidth=2, label=f"{label} ({runs})")
+    axis.axhline(
+        lines[0]["config"]["threshold"], color="black", linestyle="--", linewidth=1
+    )
+    axis.set_title(f"{lines[0]['title']}, {lines[0]['cache']} cache", fontsize=10)
+    axis.set_xlabel("seconds from process start, without evaluations")
+    axis.set_ylabel("mean greedy return")
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)

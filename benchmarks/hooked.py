@@ -1,0 +1,55 @@
+"""``tfagents_batch.train`` as users call it, with somebody watching."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+
+def load() -> None:
+    """Import what a train command imports, in its way."""
+    from tfagents_batch.scripts import app
+
+    app.import_tensorflow()
+    import tfagents_batch.api  # noqa: F401
+
+
+def train(
+    preset: str,
+    built: Callable[[Any], None],
+    iteration: Callable[[Any, int], bool],
+    **options: Any,
+) -> None:
+    """Train in a folder that is removed afterwards.
+
+    Everything that a run does is done: logs, progress, checkpoints. Only the loop is
+    made so that it reports.
+
+    Args:
+      preset: name.
+      built: called with the ``Experiment`` when everything is constructed.
+      iteration: called with it and the env steps so far after every iteration; true
+        ends the run as a signal would, with a last checkpoint.
+      **options: of ``train``.
+    """
+    from tfagents_batch import api
+
+    make = api.Loop
+
+    def loop(experiment, interrupts, write, save, progress, *rest, **named):
+        def after(step, metrics):
+            progress(step, metrics)
+            if iteration(experiment, step):
+                interrupts.request()
+
+        made = make(experiment, interrupts, write, save, after, *rest, **named)
+        built(experiment)
+        return made
+
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
+        mock.patch.object(api, "Loop", loop),
+    ):
+        api.train(config=preset, logdir=logdir, **options)

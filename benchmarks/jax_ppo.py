@@ -1,0 +1,310 @@
+"""Reference in JAX: PPO with CartPole's physics inside the compiled program.
+
+This is what a library wins that gives up environments which run as they are. It is
+no part of the library; the contender ``ppo_jax`` measures it, and its interpreter has
+JAX and Optax but maybe no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from benchmarks.training import Training
+
+GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, of a step
+CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m
+FAR, TILTED = 2.4, math.radians(12)  # m, rad: beyond either the episode is over
+NEAR = 0.05  # a new episode's state is uniform in (-NEAR, NEAR)
+LIMIT = 500  # steps, then the episode is cut off
+ACTIONS = 2  # push to the left, push to the right
+
+Array = jax.Array
+Tower = list[tuple[Array, Array]]  # kernel and bias of each layer
+
+
+class Poles(NamedTuple):
+    """B CartPoles.
+
+    Attributes:
+      state: f32 ``[B, 4]``, position, velocity, angle, angular velocity; observed.
+      age: i32 ``[B]``, steps since the episode began.
+      return_: f32 ``[B]``, rewards since then.
+    """
+
+    state: Array
+    age: Array
+    return_: Array
+
+
+class Steps(NamedTuple):
+    """What a rollout of ``[T, B]`` steps leaves.
+
+    Attributes:
+      observation: f32 ``[T, B, 4]``, before the step.
+      action: i32 ``[T, B]``.
+      reward: f32 ``[T, B]``.
+      next_observation: f32 ``[T, B, 4]``, after it and before a restart.
+      terminated: bool ``[T, B]``, nothing can follow.
+      over: bool ``[T, B]``, terminated or cut off.
+      return_: f32 ``[T, B]``, of the episode that ended here, else 0.
+    """
+
+    observation: Array
+    action: Array
+    reward: Array
+    next_observation: Array
+    terminated: Array
+    over: Array
+    return_: Array
+
+
+class Samples(NamedTuple):
+    """Rows of a gradient step: ``[rows, ...]``."""
+
+    observation: Array
+    action: Array
+    log_prob: Array
+    advantage: Array
+    target: Array
+
+
+class Learner(NamedTuple):
+    """All that an iteration changes."""
+
+    poles: Poles
+    parameters: dict[str, Tower]
+    optimizer: optax.OptState
+    key: Array
+
+
+def push(state: Array, action: Array) -> Array:
+    """One step of the physics, explicit Euler, as Gymnasium's CartPole takes it.
+
+    Args:
+      state: f32 ``[..., 4]``.
+      action: i32 ``[...]``, 1 pushes to the right.
+    """
+    _, x_dot, theta, theta_dot = jnp.moveaxis(state, -1, 0)
+    total, moment = CART + POLE, POLE * HALF_LENGTH
+    sin, cos = jnp.sin(theta), jnp.cos(theta)
+    force = jnp.where(action == 1, FORCE, -FORCE)
+    pushed = (force + moment * theta_dot**2 * sin) / total
+    inertia = HALF_LENGTH * (4 / 3 - POLE * cos**2 / total)
+    theta_dot_dot = (GRAVITY * sin - cos * pushed) / inertia
+    x_dot_dot = pushed - moment * theta_dot_dot * cos / total
+    change = jnp.stack([x_dot, x_dot_dot, theta_dot, theta_dot_dot], -1)
+    return state + SECONDS * change
+
+
+def fallen(state: Array) -> Array:
+    """Whether such a state ends an episode; ``[...]`` of ``[..., 4]``."""
+    return (jnp.abs(state[..., 0]) > FAR) | (jnp.abs(state[..., 2]) > TILTED)
+
+
+def fresh(key: Array, shape: tuple[int, ...]) -> Array:
+    """First states of episodes, ``[*shape, 4]``."""
+    return jax.random.uniform(key, (*shape, 4), minval=-NEAR, maxval=NEAR)
+
+
+def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, Array]]:
+    """Step all poles; those whose episode is over start a new one at once.
+
+    Args:
+      poles: before.
+      action: i32 ``[B]``.
+      restart: f32 ``[B, 4]``, first states of the episodes that may begin now.
+
+    Returns:
+      The poles after, and the part of ``Steps`` that is known here.
+    """
+    state, age, return_ = push(poles.state, action), poles.age + 1, poles.return_ + 1.0
+    terminated = fallen(state)
+    over = terminated | (age >= LIMIT)
+    after = Poles(
+        jnp.where(over[:, None], restart, state),
+        jnp.where(over, 0, age),
+        jnp.where(over, 0.0, return_),
+    )
+    return after, {
+        "reward": jnp.ones_like(return_),
+        "next_observation": state,
+        "terminated": terminated,
+        "over": over,
+        "return_": jnp.where(over, return_, 0.0),
+    }
+
+
+def tower(key: Array, sizes: list[int], last_scale: float) -> Tower:
+    """Layers with orthogonal kernels and no bias yet.
+
+    Args:
+      key: of the draw.
+      sizes: of input, hidden layers and output.
+      last_scale: of the last kernel; others have sqrt(2).
+    """
+    layers = []
+    shapes = list(itertools.pairwise(sizes))
+    for i, shape in enumerate(shapes):
+        scale = last_scale if i + 1 == len(shapes) else math.sqrt(2)
+        draw = jax.nn.initializers.orthogonal(scale)
+        layers.append((draw(jax.random.fold_in(key, i), shape), jnp.zeros(shape[1])))
+    return layers
+
+
+def apply(layers: Tower, x: Array) -> Array:
+    """``[..., out]`` of ``[..., in]``, tanh between the layers."""
+    for kernel, bias in layers[:-1]:
+        x = jnp.tanh(x @ kernel + bias)
+    kernel, bias = layers[-1]
+    return x @ kernel + bias
+
+
+def log_prob(logits: Array, action: Array) -> Array:
+    """Of the actions that were taken, ``[...]``."""
+    every = jax.nn.log_softmax(logits)
+    return jnp.take_along_axis(every, action[..., None], -1)[..., 0]
+
+
+def advantages(work: Training, steps: Steps, value: Array, next_value: Array) -> Array:
+    """GAE, f32 ``[T, B]``; where an episode is cut off, its last value stands in.
+
+    Args:
+      work: its ``gamma`` and ``gae_lambda``.
+      steps: of a rollout.
+      value: f32 ``[T, B]``, of ``steps.observation``.
+      next_value: f32 ``[T, B]``, of ``steps.next_observation``.
+    """
+    future = jnp.where(steps.terminated, 0.0, next_value)
+    error = steps.reward + work.gamma * future - value
+    decay = jnp.where(steps.over, 0.0, work.gamma * work.gae_lambda)
+
+    def add(sum_, now):
+        sum_ = now[0] + now[1] * sum_
+        return sum_, sum_
+
+    zero = jnp.zeros_like(error[0])
+    return jax.lax.scan(add, zero, (error, decay), reverse=True, unroll=8)[1]
+
+
+def loss(parameters: dict[str, Tower], work: Training, rows: Samples) -> Array:
+    """Clipped objective, value error and entropy of one minibatch."""
+    logits = apply(parameters["policy"], rows.observation)
+    value = apply(parameters["value"], rows.observation)[..., 0]
+    standard = (rows.advantage - rows.advantage.mean()) / (rows.advantage.std() + 1e-8)
+    ratio = jnp.exp(log_prob(logits, rows.action) - rows.log_prob)
+    clipped = jnp.clip(ratio, 1 - work.clip_ratio, 1 + work.clip_ratio)
+    objective = jnp.minimum(ratio * standard, clipped * standard).mean()
+    value_error = jnp.square(value - rows.target).mean()
+    every = jax.nn.log_softmax(logits)
+    entropy = -(jnp.exp(every) * every).sum(-1).mean()
+    return work.value_scale * value_error - objective - work.entropy_scale * entropy
+
+
+class Reference:
+    """PPO of one work; ``iterate`` is one compiled program.
+
+    Args:
+      work: whose environment is CartPole.
+    """
+
+    def __init__(self, work: Training):
+        if work.env != "CartPole-v1" or work.env_kwargs or work.network != "mlp":
+            raise ValueError(
+                f"work with {work.network!r} networks in {work.env!r} with arguments "
+                f"{work.env_kwargs}: this reference has towers and CartPole-v1 only"
+            )
+        if work.batch % work.minibatch_size:
+            raise ValueError(
+                f"minibatch_size {work.minibatch_size} does not divide the "
+                f"{work.batch} transitions of an iteration"
+            )
+        self._work = work
+        self.environment = {"id": "CartPole-v1 in JAX, f32", "time_limit": LIMIT}
+        self.optimizer = optax.chain(
+            optax.clip_by_global_norm(work.gradient_norm),
+            optax.adam(work.learning_rate, eps=work.adam_epsilon),
+        )
+        self.rows: list[int] = []  # of the minibatches that were traced
+        self.iterate = jax.jit(self._iterate, donate_argnums=0)
+
+    def start(self) -> Learner:
+        """Before the first iteration."""
+        key, policy, value, poles = jax.random.split(jax.random.key(self._work.seed), 4)
+        sizes, count = [4, *self._work.hidden], self._work.num_envs
+        parameters = {
+            "policy": tower(policy, [*sizes, ACTIONS], 0.01),
+            "value": tower(value, [*sizes, 1], 1.0),
+        }
+        ages, zeros = jnp.zeros(count, jnp.int32), jnp.zeros(count)
+        poles = Poles(fresh(poles, (count,)), ages, zeros)
+        return Learner(poles, parameters, self.optimizer.init(parameters), key)
+
+    def gradient_steps(self, learner: Learner) -> int:
+        """That Adam has counted."""
+        return int(learner.optimizer[1][0].count)
+
+    def parameter_count(self, learner: Learner) -> int:
+        """Trainable numbers."""
+        return sum(leaf.size for leaf in jax.tree.leaves(learner.parameters))
+
+    def _iterate(self, learner: Learner) -> tuple[Learner, tuple[Array, Array]]:
+        """Collect and update; the sum of finished episodes' returns and their count."""
+        key, rollout_key, update_key = jax.random.split(learner.key, 3)
+        poles, steps = self._rollout(learner, rollout_key)
+        rows = self._rows(learner.parameters, steps)
+        state = (learner.parameters, learner.optimizer)
+        epoch = functools.partial(self._epoch, rows)
+        keys = jax.random.split(update_key, self._work.epochs)
+        (parameters, optimizer), _ = jax.lax.scan(epoch, state, keys)
+        ended = steps.return_.sum(), steps.over.sum()
+        return Learner(poles, parameters, optimizer, key), ended
+
+    def _rollout(self, learner: Learner, key: Array) -> tuple[Poles, Steps]:
+        # All that is random is drawn before the loop, in one piece each.
+        noise_key, restart_key = jax.random.split(key)
+        shape = (self._work.rollout_length, self._work.num_envs)
+        noise = jax.random.gumbel(noise_key, (*shape, ACTIONS))
+        policy = learner.parameters["policy"]
+
+        def act(poles: Poles, drawn: tuple[Array, Array]) -> tuple[Poles, Steps]:
+            noise, restart = drawn
+            action = jnp.argmax(apply(policy, poles.state) + noise, -1)
+            after, known = step(poles, action, restart)
+            return after, Steps(observation=poles.state, action=action, **known)
+
+        return jax.lax.scan(act, learner.poles, (noise, fresh(restart_key, shape)))
+
+    def _rows(self, parameters: dict[str, Tower], steps: Steps) -> Samples:
+        """The rollout as ``[T * B, ...]``."""
+        value = apply(parameters["value"], steps.observation)[..., 0]
+        next_value = apply(parameters["value"], steps.next_observation)[..., 0]
+        advantage = advantages(self._work, steps, value, next_value)
+        logits = apply(parameters["policy"], steps.observation)
+        rows = Samples(
+            observation=steps.observation,
+            action=steps.action,
+            log_prob=log_prob(logits, steps.action),
+            advantage=advantage,
+            target=advantage + value,
+        )
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+    def _epoch(self, rows: Samples, state: Any, key: Array) -> tuple[Any, None]:
+        order = jax.random.permutation(key, self._work.batch)
+        order = order.reshape(-1, self._work.minibatch_size)
+        shuffled = jax.tree.map(lambda x: x[order], rows)
+        return jax.lax.scan(self._minibatch, state, shuffled)
+
+    def _minibatch(self, state: Any, rows: Samples) -> tuple[Any, None]:
+        self.rows.append(rows.observation.shape[0])
+        parameters, optimizer = state
+        gradient = jax.grad(loss)(parameters, self._work, rows)
+        change, optimizer = self.optimizer.update(gradient, optimizer, parameters)
+        return (optax.apply_updates(parameters, change), optimizer), None

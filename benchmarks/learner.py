@@ -1,0 +1,37 @@
+"""What runs in a learning contender's process: it trains, watched, and reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import session
+from benchmarks.clock import Clock
+from benchmarks.thresholds import Learning
+from benchmarks.watch import Watch
+
+
+def main(
+    load: Callable[[], None], train: Callable[[Learning, Watch], dict[str, Any]]
+) -> None:
+    """Run a contender and print its result as one line of JSON.
+
+    Args:
+      load: imports what is heavy.
+      train: trains until the watch says that it is over; returns ``own`` and
+        ``versions``.
+    """
+    with session.result_line() as result:
+        work = Learning(**session.work_flag(sys.argv[1:]))
+        if work.cache_home:
+            os.environ["XDG_CACHE_HOME"] = work.cache_home
+        watch = Watch(work, Clock(work.launched))
+        load()
+        watch.phase("import")
+        try:
+            told = train(work, watch)
+        finally:
+            watch.close()
+        result.update(watch.result() | told)

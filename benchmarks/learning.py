@@ -1,0 +1,228 @@
+"""Wall time to a threshold: ``python -m benchmarks.learning --row=cartpole-475``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from benchmarks import (
+    caches,
+    command,
+    curves_plot,
+    machine,
+    process,
+    ratios,
+    results,
+    rows,
+    tables_learning,
+)
+from benchmarks.duel import DifferentWork
+from benchmarks.thresholds import ALIASES, OURS, PEER, TASKS, Learning, Task
+from tfagents_batch.config import option, unknown
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+CONTENDERS = (OURS, PEER)
+FILE = "learning.jsonl"
+PICTURE = machine.ROOT / "docs/images/time_to_threshold.png"
+_PROBE_STEPS = 2**40  # never the end of a run that has seconds
+
+Result = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    row: tuple[str, ...] = option((), "which tasks, all if none is named")
+    rounds: int = option(5, "in which both run once, with the round as seed", least=1)
+    cache: Literal["cold", "warm"] = option(
+        "cold", "of our compiled programs; the native engine is there in both"
+    )
+    probe_seconds: float = option(
+        10.0, "the peer's settings are tried for, each; 0: not tried", least=0
+    )
+    steps: int | None = option(None, "budget instead of a task's own", least=1)
+    contender: str = option("", "run this one once, print its result, record nothing")
+    peer_python: str = option("", "interpreter that has Stable-Baselines3")
+    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    plot: bool = option(False, "measure nothing, draw the newest results")
+    out: str = option(str(PICTURE), "picture to draw")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play the tasks, record every run, and print them as a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    if flags.contender and flags.contender not in CONTENDERS:
+        raise UserError(unknown("contender", flags.contender, CONTENDERS))
+    tasks = rows.select(flags.row, TASKS, ALIASES)
+    path, failed = pathlib.Path(flags.results), False
+    if flags.plot:
+        curves_plot.draw(results.read(path), flags.out)
+        print(flags.out)
+        return 0
+    with caches.Caches() as folders:
+        runner = Runner(flags, folders)
+        for name, task in tasks.items():
+            if flags.contender:
+                failed |= _look(name, task, runner)
+            else:
+                failed |= _play(name, task, runner, path)
+    if not flags.contender:
+        print(tables_learning.markdown(results.read(path)))
+    return 1 if failed else 0
+
+
+class Runner:
+    """Runs contenders, each in a fresh process.
+
+    Args:
+      flags: of the command.
+      folders: that ours gets for its cache.
+    """
+
+    def __init__(self, flags: Command, folders: caches.Caches):
+        self.flags = flags
+        self._folders = folders
+
+    def run(self, name: str, task: Task, **changes: Any) -> Result | process.Failure:
+        """One run of a task.
+
+        Args:
+          name: of the contender.
+          task: its work.
+          **changes: of the work.
+        """
+        work = self.work(name, task, **changes)
+        if name == OURS:
+            return self._launch(name, work, task, cache_home=self._cache(work, task))
+        return self._launch(name, work, task)
+
+    def work(self, name: str, task: Task, **changes: Any) -> Learning:
+        """What ``run`` makes a contender do; arguments as there."""
+        steps = self.flags.steps or task.steps[name]
+        return dataclasses.replace(task.work, **{"steps": steps, **changes})
+
+    def settings(self, task: Task) -> dict[str, Any]:
+        """The peer's fastest, each tried for ``probe_seconds``.
+
+        Raises:
+          UserError: if none of them runs.
+        """
+        if not self.flags.probe_seconds:
+            return {}
+        tried = []
+        for settings in candidates(task):
+            found = self.run(
+                PEER,
+                task,
+                settings=settings,
+                seconds=self.flags.probe_seconds,
+                steps=_PROBE_STEPS,
+            )
+            if isinstance(found, process.Failure):
+                command.report(f"{settings}: failed: {found}")
+                continue
+            seconds = projected(found, task.steps[PEER])
+            command.report(f"{settings}: {seconds:.0f} s for its whole budget")
+            tried.append((seconds, settings))
+        if not tried:
+            raise UserError(f"{PEER} runs with none of its settings; see above why")
+        return min(tried, key=lambda pair: pair[0])[1]
+
+    def _cache(self, work: Learning, task: Task) -> str:
+        if self.flags.cache == "cold":
+            return self._folders.cold()
+
+        def fill(folder: str) -> None:
+            first = dataclasses.replace(work, steps=1, eval_every=0)
+            found = self._launch(OURS, first, task, cache_home=folder)
+            if isinstance(found, process.Failure):
+                raise UserError(f"the run that warms the cache failed: {found}")
+
+        return self._folders.warm(work.preset, fill)
+
+    def _launch(self, name: str, work: Learning, task: Task, cache_home: str = ""):
+        python = sys.executable
+        if name == PEER:
+            python = process.peer_python(self.flags.peer_python)
+        work = dataclasses.replace(work, cache_home=cache_home, launched=time.time())
+        return process.run(name, dataclasses.asdict(work), task.deadline, python)
+
+
+def candidates(task: Task) -> Iterator[dict[str, Any]]:
+    """Settings of the peer that might be its fastest."""
+    for vectorisation in task.vectorisations:
+        for threads in sorted({1, machine.cores()}):
+            yield {"threads": threads, "vectorisation": vectorisation}
+
+
+def projected(result: Result, steps: int) -> float:
+    """Seconds from the launch until so many steps are trained."""
+    phases = result["phases"]
+    return sum(phases.values()) - phases["training"] + steps / result["rate"]
+
+
+def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
+    """Play a task and record each run when it is over; whether one failed."""
+    flags = runner.flags
+    command.report(f"== {name}: {flags.rounds} rounds, {flags.cache} cache")
+    run, settings = results.context(), runner.settings(task)
+    head = {
+        "row": name if flags.cache == "cold" else f"{name}-{flags.cache}",
+        "task": name,
+        "title": task.title,
+        "goal": task.goal,
+        "cache": flags.cache,
+    }
+    same, failed = None, set()
+    for number, names in enumerate(ratios.rounds(CONTENDERS, flags.rounds), 1):
+        for each in names:
+            if each in failed:
+                continue
+            own = {"settings": settings} if each == PEER else {}
+            result = runner.run(each, task, seed=number, **own)
+            line = {**head, "contender": each, "round": number}
+            if isinstance(result, process.Failure):
+                failed.add(each)
+                command.report(f"failed: {result}")
+                results.append(path, run, [{**line, "failed": result._asdict()}])
+                continue
+            same = _checked(each, result["same"], same)
+            config = runner.work(each, task, seed=number, **own).config()
+            results.append(path, run, [{**line, "config": config, **result}])
+            what = "reached" if result["reached"] else "NOT reached"
+            command.report(
+                f"round {number} of {flags.rounds}: {each}: {what} in "
+                f"{result['seconds']:.1f} s, {result['steps']:,} steps"
+            )
+    return bool(failed)
+
+
+def _checked(name: str, got: Result, before: dict[int, Result] | None):
+    """What is the same for all, but for the round's seeds."""
+    fixed = {k: v for k, v in got.items() if k != "episode_seeds"}
+    if before is not None and fixed != before:
+        raise DifferentWork(f"{name} did other work: {fixed}, not {before}")
+    return fixed
+
+
+def _look(name: str, task: Task, runner: Runner) -> bool:
+    """Print one contender's result; whether it failed."""
+    result = runner.run(runner.flags.contender, task)
+    if isinstance(result, process.Failure):
+        command.report(str(result))
+        return True
+    print(json.dumps({"row": name, "contender": runner.flags.contender, **result}))
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,109 @@
+"""Bars of the newest training results: ``python -m benchmarks.plots``."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import command, machine, results, throughput
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+_COLUMNS = 3
+_OURS, _THEIRS = "tab:blue", "tab:gray"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this script."""
+
+    results: str = option(str(results.FOLDER / throughput.FILE), "file to read")
+    out: str = option(str(machine.ROOT / "docs/images/benchmarks.png"), "PNG to write")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the picture and print its path."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    found = bars(results.read(pathlib.Path(flags.results)))
+    if not found:
+        raise UserError(
+            f"{flags.results} has no results to draw; make some with "
+            "python -m benchmarks.throughput"
+        )
+    draw(found, flags.out)
+    print(flags.out)
+    return 0
+
+
+def bars(lines: Sequence[dict[str, Any]]) -> dict[str, dict[str, tuple[float, bool]]]:
+    """``{title: {label: (env steps a second, whether it is ours)}}`` of newest runs.
+
+    Args:
+      lines: of training results.
+    """
+    found: dict[str, dict[str, tuple[float, bool]]] = {}
+    for name, row in results.newest(lines).items():
+        ran = [line for line in row if "failed" not in line]
+        ours = {
+            f"tfagents_batch, {line['subject_setting']}": (line["subject_value"], True)
+            for line in ran
+        }
+        theirs = {_label(line): (line["rival_value"], False) for line in ran}
+        if ran:
+            found[f"{ran[0]['title']} ({name})"] = ours | theirs
+    return found
+
+
+def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> None:
+    """Write the picture: a panel for each row, a bar for each contender.
+
+    Args:
+      found: see ``bars``; at least one row.
+      out: path of the PNG.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(
+            'plots need matplotlib: pip install "tfagents_batch[plot]"'
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot, ticker
+
+    columns = min(_COLUMNS, len(found))
+    lines = -(-len(found) // columns)
+    most = max(len(panel) for panel in found.values())
+    size = (6 * columns, lines * (1 + 0.35 * most))
+    figure, axes = pyplot.subplots(lines, columns, figsize=size, squeeze=False)
+    for axis in axes.flat[len(found) :]:
+        axis.set_visible(False)
+    for axis, (title, panel) in zip(axes.flat, found.items(), strict=False):
+        values, ours = zip(*panel.values(), strict=True)
+        colors = [_OURS if each else _THEIRS for each in ours]
+        drawn = axis.barh(list(panel), values, color=colors)
+        axis.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=3)
+        axis.invert_yaxis()
+        axis.margins(x=0.25)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("env steps a second")
+        axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=120)
+    pyplot.close(figure)
+
+
+def _label(line: dict[str, Any]) -> str:
+    parts = line["peer"], line["kind"], line["setting"]
+    return ", ".join(part for part in parts if part)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,110 @@
+"""Times to a threshold, some of which are only known to be longer than a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.ratios import Interval
+
+_RESAMPLES = 10_000
+
+
+class Median(NamedTuple):
+    """Of times.
+
+    Attributes:
+      seconds: the median; the least that it can be where not ``exact``.
+      exact: whether runs that did not reach the threshold leave it as it is.
+    """
+
+    seconds: float
+    exact: bool
+
+
+class Sooner(NamedTuple):
+    """How many times sooner one side is.
+
+    Attributes:
+      ratio: of the other side's median to its own, and its 95 % interval.
+      bound: "" for a figure, "at least" or "at most" where one side's median is only
+        known from below, "unknown" where both are.
+    """
+
+    ratio: Interval
+    bound: str
+
+
+def median(seconds: Sequence[float], reached: Sequence[bool]) -> Median:
+    """The median time.
+
+    Args:
+      seconds: to the threshold, or to the end of the budget.
+      reached: which of the two.
+    """
+    least = np.asarray(seconds, np.float64)
+    most = np.where(reached, least, np.inf)
+    low, high = _median(least), _median(most)
+    return Median(float(low), bool(low == high))
+
+
+def sooner(
+    ours: Sequence[float],
+    ours_reached: Sequence[bool],
+    theirs: Sequence[float],
+    theirs_reached: Sequence[bool],
+) -> Sooner:
+    """The ratio of medians; rounds are resampled whole.
+
+    Args:
+      ours, theirs: seconds of the same rounds.
+      ours_reached, theirs_reached: whether they are times to the threshold.
+    """
+    if len(ours) != len(theirs):
+        raise ValueError(f"{len(ours)} times against {len(theirs)}: no rounds")
+    mine, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    draws = np.random.default_rng(0).integers(len(mine), size=(_RESAMPLES, len(mine)))
+    ratios = np.median(other[draws], axis=1) / np.median(mine[draws], axis=1)
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    value = Interval(float(np.median(other) / np.median(mine)), float(low), float(high))
+    exact = (median(ours, ours_reached).exact, median(theirs, theirs_reached).exact)
+    bounds = {
+        (True, True): "",
+        (True, False): "at least",
+        (False, True): "at most",
+        (False, False): "unknown",
+    }
+    return Sooner(value, bounds[exact])
+
+
+def of_lines(lines: Sequence[dict[str, Any]], ours: str, theirs: str) -> Sooner | None:
+    """From the lines of one task, rounds in which both ran; None if there are none.
+
+    Args:
+      lines: of a results file.
+      ours, theirs: contenders.
+    """
+    found: dict[str, dict[int, dict]] = {ours: {}, theirs: {}}
+    for line in lines:
+        if "failed" not in line:
+            found[line["contender"]][line["round"]] = line
+    both = sorted({*found[ours]} & {*found[theirs]})
+    if not both:
+        return None
+    columns = [
+        [found[name][number][key] for number in both]
+        for name in (ours, theirs)
+        for key in ("seconds", "reached")
+    ]
+    return sooner(*columns)
+
+
+def _median(values: np.ndarray) -> float:
+    """Like NumPy's, but the mean of infinities is no nan."""
+    ordered = np.sort(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,128 @@
+"""How cost grows with the number of environments: ``python -m benchmarks.scaling``."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import command, process, ratios, results
+from benchmarks.scaled import Scaled
+from tfagents_batch.config import option
+from tfagents_batch.scripts import app
+
+FILE = "scaling.jsonl"
+FIGURES = (
+    *("env_steps_per_second", "iteration_seconds", "first_iteration_seconds"),
+    *("learner_rss_mib", "workers_rss_mib"),
+)
+WORKS = {"training": True, "acting": False}
+
+Line = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    num_envs: tuple[int, ...] = option((1, 8, 32, 128, 256), "batch sizes", least=1)
+    repeats: int = option(3, "fresh processes for each figure", least=1)
+    seconds: float = option(5.0, "measured in each", above=0)
+    num_workers: int | None = option(None, "one per core if none", least=1)
+    deadline_seconds: float = option(600.0, "of one process", above=0)
+    results: str = option(str(results.FOLDER / FILE), "file to add to")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, record, and print a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    run, path = results.context(), pathlib.Path(flags.results)
+    pairs = [(size, kind) for size in flags.num_envs for kind in WORKS]
+    found: dict[tuple[int, str], list[Line]] = {pair: [] for pair in pairs}
+    for names in ratios.rounds(pairs, flags.repeats):
+        for size, kind in names:
+            result = process.run(
+                "scaled",
+                dataclasses.asdict(_work(size, kind, flags)),
+                flags.deadline_seconds,
+                package="benchmarks",
+            )
+            if isinstance(result, process.Failure):
+                command.report(f"failed: {size} environments, {kind}: {result}")
+                return 1
+            rate = result["env_steps_per_second"]
+            command.report(f"{size} environments, {kind}: {rate:,.0f} env steps/s")
+            found[size, kind].append(result)
+    made = []
+    for size in flags.num_envs:
+        works = {kind: _work(size, kind, flags) for kind in WORKS}
+        made.append(line(works, {kind: found[size, kind] for kind in WORKS}))
+    results.append(path, run, made)
+    print(markdown(results.read(path)))
+    return 0
+
+
+def line(works: dict[str, Scaled], found: dict[str, list[Line]]) -> Line:
+    """What to keep of one batch size.
+
+    Args:
+      works: of training and of acting.
+      found: their results.
+    """
+    size = works["training"].num_envs
+    made = {"row": f"envs-{size}", "num_envs": size}
+    for kind, ran in found.items():
+        made[kind] = {
+            "config": dataclasses.asdict(works[kind]),
+            "own": {key: ran[0][key] for key in ("workers", "route", "versions")},
+            "values": {name: [x[name] for x in ran] for name in FIGURES},
+            **{name: ratios.median([x[name] for x in ran]).median for name in FIGURES},
+        }
+    return made
+
+
+def markdown(lines: Sequence[Line]) -> str:
+    """Of every batch size its newest run.
+
+    Args:
+      lines: of ``scaling.jsonl``.
+    """
+    rows = [
+        "| environments | training, env steps/s | µs a step | s an iteration "
+        "| policy alone, env steps/s | learner, MiB | workers, MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    origins = []
+    newest = [found[-1] for found in results.newest(lines).values()]
+    for each in sorted(newest, key=lambda line: line["num_envs"]):
+        training, acting = each["training"], each["acting"]
+        rate = training["env_steps_per_second"]
+        rows.append(
+            f"| {each['num_envs']} | {rate:,.0f} | {1e6 / rate:.1f} "
+            f"| {training['iteration_seconds']:.4f} "
+            f"| {acting['env_steps_per_second']:,.0f} "
+            f"| {training['learner_rss_mib']:.0f} | {training['workers_rss_mib']:.0f} |"
+        )
+        host, config = each["machine"], training["config"]
+        origins.append(
+            f"{config['env']}, {config['rollout_length']} steps an iteration, "
+            f"{config['epochs']} epochs of {config['minibatches']} minibatches; "
+            f"medians of {len(training['values']['iteration_seconds'])} processes of "
+            f"{config['seconds']:g} s; {host['cores']} cores of {host['cpu']}, load "
+            f"{host['load']:.1f}, commit {each['commit']}, {each['date'][:10]}."
+        )
+    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+
+
+def _work(size: int, kind: str, flags: Command) -> Scaled:
+    return Scaled(
+        size, WORKS[kind], seconds=flags.seconds, num_workers=flags.num_workers
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,181 @@
+"""Seconds until the first update is done: ``python -m benchmarks.startup``."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks import caches, command, process, ratios, results
+from benchmarks.thresholds import OURS, PEER, TASKS
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+FILE = "startup.jsonl"
+PHASES = ("import", "construction", "first_iteration")
+# One iteration and nothing else.
+WORK = dataclasses.replace(TASKS["cartpole-475"].work, steps=1, eval_every=0)
+
+Line = dict[str, Any]
+
+
+class Start(NamedTuple):
+    """A way to start.
+
+    Attributes:
+      title: in tables.
+      contender: that starts.
+      goal: the most seconds it may take.
+    """
+
+    title: str
+    contender: str
+    goal: float | None
+
+
+STARTS = {
+    "first-ever": Start("ours, first ever: the engine is compiled too", OURS, None),
+    "cold": Start("ours, engine there, no compiled program", OURS, 12),
+    "warm": Start("ours, compiled programs cached", OURS, 6),
+    "sb3": Start("Stable-Baselines3", PEER, None),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    repeats: int = option(5, "fresh processes of each way to start", least=1)
+    deadline_seconds: float = option(600.0, "of one of them", above=0)
+    peer_python: str = option("", "interpreter that has Stable-Baselines3")
+    results: str = option(str(results.FOLDER / FILE), "file to add to")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, record, and print a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    run, path = results.context(), pathlib.Path(flags.results)
+    found: dict[str, list[Line]] = {name: [] for name in STARTS}
+    failures: dict[str, process.Failure] = {}
+    with caches.Caches() as folders:
+        homes = _homes(folders, flags)
+        for names in ratios.rounds([*STARTS], flags.repeats):
+            for name in names:
+                if name in failures:
+                    continue
+                try:
+                    result = _start(STARTS[name].contender, homes[name](), flags)
+                except UserError as error:  # of the cache: others can start
+                    result = process.Failure(name, str(error), "")
+                if isinstance(result, process.Failure):
+                    failures[name] = result
+                    command.report(f"failed: {name}: {result}")
+                    continue
+                cache = result["own"].get("compile_cache", "none")
+                command.report(f"{name}: {result['phases']}, compile cache: {cache}")
+                found[name].append(result)
+    results.append(path, run, lines(found, failures))
+    print(markdown(results.read(path)))
+    return 1 if failures else 0
+
+
+def lines(
+    found: dict[str, list[Line]], failures: dict[str, process.Failure]
+) -> list[Line]:
+    """One for each way to start.
+
+    Args:
+      found: results of contenders.
+      failures: of those that failed; their results are dropped.
+    """
+    made = []
+    for name, start in STARTS.items():
+        head = {"row": name, **start._asdict(), "unit": "s", "config": WORK.config()}
+        if name in failures:
+            made.append({**head, "failed": failures[name]._asdict()})
+        elif ran := found[name]:
+            values = [result["seconds"] for result in ran]
+            made.append(
+                {
+                    **head,
+                    "value": ratios.median(values).median,
+                    "values": values,
+                    "phases": {
+                        phase: ratios.median([x["phases"][phase] for x in ran]).median
+                        for phase in PHASES
+                    },
+                    "env_steps": ran[0]["steps"],
+                    "own": ran[0]["own"],
+                    "versions": ran[0]["versions"] | ran[0]["same"]["versions"],
+                }
+            )
+    return made
+
+
+def markdown(lines: Sequence[Line]) -> str:
+    """Of every way to start its newest run.
+
+    Args:
+      lines: of ``startup.jsonl``.
+    """
+    rows = [
+        "| start | median s (range) | import | construction | first iteration "
+        "| env steps in it | goal |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    origins = []
+    for found in results.newest(lines).values():
+        for line in found:
+            goal = "" if line["goal"] is None else f"at most {line['goal']:g}"
+            if "failed" in line:
+                reason = line["failed"]["reason"]
+                rows.append(f"| {line['title']} | failed: {reason} | | | | | {goal} |")
+                continue
+            phases = " | ".join(f"{line['phases'][phase]:.2f}" for phase in PHASES)
+            low, high = min(line["values"]), max(line["values"])
+            rows.append(
+                f"| {line['title']} | {line['value']:.2f} ({low:.2f} to {high:.2f}) "
+                f"| {phases} | {line['env_steps']:,} | {goal} |"
+            )
+            host = line["machine"]
+            origins.append(
+                f"{len(line['values'])} processes each; {host['cores']} cores of "
+                f"{host['cpu']}, load {host['load']:.1f}, commit {line['commit']}, "
+                f"{line['date'][:10]}."
+            )
+    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+
+
+def _homes(folders: caches.Caches, flags: Command) -> dict[str, Callable[[], str]]:
+    """Makes the cache folder of each start."""
+
+    def fill(folder: str) -> None:
+        result = _start(OURS, folder, flags)
+        if isinstance(result, process.Failure):
+            raise UserError(f"the run that warms the cache failed: {result}")
+
+    return {
+        "first-ever": folders.empty,
+        "cold": folders.cold,
+        "warm": lambda: folders.warm(WORK.preset, fill),
+        "sb3": lambda: "",
+    }
+
+
+def _start(name: str, home: str, flags: Command) -> Line | process.Failure:
+    python = sys.executable
+    if name == PEER:
+        python = process.peer_python(flags.peer_python)
+    work = dataclasses.replace(WORK, cache_home=home, launched=time.time())
+    deadline = flags.deadline_seconds
+    return process.run(name, dataclasses.asdict(work), deadline, python)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,90 @@
+"""The table of times to a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import reaching, results
+from benchmarks.thresholds import OURS, PEER
+
+Line = dict[str, Any]
+PHASES = ("import", "construction", "first_iteration", "training")
+
+
+def markdown(lines: Sequence[Line]) -> str:
+    """Of every task its newest run: a row for each side, then where it was measured.
+
+    Args:
+      lines: of ``learning.jsonl``.
+    """
+    rows = ["| task | | reached | median s (all) | env steps | sooner (95 %) | goal |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    origins = []
+    for name, found in results.newest(lines).items():
+        ratio = reaching.of_lines(found, OURS, PEER)
+        rows.append(_row(found, OURS, "ours", ratio))
+        rows.append(_row(found, PEER, "Stable-Baselines3", None))
+        origins.append(_origin(name, found))
+    return "\n".join([*rows, "", *origins])
+
+
+def _row(
+    found: Sequence[Line], contender: str, whose: str, ratio: reaching.Sooner | None
+) -> str:
+    mine = [line for line in found if line["contender"] == contender]
+    ran = [line for line in mine if "failed" not in line]
+    head, ours = mine[0] if mine else found[0], contender == OURS
+    title = f"{head['title']}, {head['cache']} cache" if ours else ""
+    goal = f"{head['goal']:g}" if ours else ""
+    if not ran:
+        reason = mine[0]["failed"]["reason"] if mine else "did not run"
+        return f"| {title} | {whose} | failed: {reason} | | | | {goal} |"
+    seconds, reached = ([line[key] for line in ran] for key in ("seconds", "reached"))
+    middle = reaching.median(seconds, reached)
+    least = "" if middle.exact else "at least "
+    every = ", ".join(
+        f"{'' if line['reached'] else '> '}{line['seconds']:.1f}" for line in ran
+    )
+    steps = int(np.median([line["steps"] for line in ran]))
+    return (
+        f"| {title} | {whose} | {sum(reached)} of {len(ran)} | {least}"
+        f"{middle.seconds:.1f} ({every}) | {steps:,} | {_ratio(ratio)} | {goal} |"
+    )
+
+
+def _ratio(ratio: reaching.Sooner | None) -> str:
+    if ratio is None:
+        return ""
+    if ratio.bound == "unknown":
+        return "unknown"
+    value, low, high = (f"{x:.3g}" for x in ratio.ratio)
+    bound = f"{ratio.bound} " if ratio.bound else ""
+    return f"{bound}{value} ({low} to {high})"
+
+
+def _origin(name: str, found: Sequence[Line]) -> str:
+    """Where, and what the seconds went into: medians of each side's phases."""
+    parts = []
+    for contender, whose in ((OURS, "ours"), (PEER, "theirs")):
+        ran = [x for x in found if x["contender"] == contender and "failed" not in x]
+        if ran:
+            medians = [
+                f"{phase.replace('_', ' ')} "
+                f"{np.median([line['phases'][phase] for line in ran]):.1f}"
+                for phase in PHASES
+            ]
+            own = ran[0]["own"]
+            setting = (
+                f"{own['workers']} workers"
+                if contender == OURS
+                else f"{own['vectorisation']}, {own['threads']} threads"
+            )
+            parts.append(f"{whose} ({setting}) {', '.join(medians)} s")
+    host, line = found[0]["machine"], found[0]
+    return (
+        f"`{name}`: {'; '.join(parts)}; {host['cores']} cores of {host['cpu']}, "
+        f"load {host['load']:.1f}, commit {line['commit']}, {line['date'][:10]}."
+    )

@@ -1,0 +1,142 @@
+"""Training with PPO: ``python -m benchmarks.throughput --row=ppo-cartpole-p1``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import command, duel, machine, process, results, rows, table
+from benchmarks.contenders import CONTENDERS
+from benchmarks.training import Training
+from tfagents_batch.config import option, unknown
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+FILE = "training.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Of this benchmark."""
+
+    row: tuple[str, ...] = option((), "which comparisons, all if none is named")
+    pairs: int = option(5, "rounds, each with a seed, in which everyone runs", least=1)
+    steps: int | None = option(None, "of each run; its row's if none", least=1)
+    probe_seconds: float = option(
+        4.0, "given to each setting of a peer, of which the best plays", above=0
+    )
+    num_workers: int | None = option(None, "ours; one per core if none", least=1)
+    contender: str = option("", "run this one once, print its result, record nothing")
+    peer_python: str = option("", "interpreter that has Stable-Baselines3")
+    tf_agents_python: str = option("", "interpreter that has TF-Agents")
+    deadline_seconds: float = option(3600.0, "of a run", above=0)
+    results: str = option(str(results.FOLDER / FILE), "file to add to")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play the rows, append what came out, and print it as a table."""
+    flags = app.parse(argv, Command)
+    if flags is None:
+        return 0
+    known = rows.contenders(rows.TRAINING)
+    if flags.contender and flags.contender not in known:
+        raise UserError(unknown("contender", flags.contender, known))
+    path, failed = pathlib.Path(flags.results), False
+    for name, row in rows.select(flags.row, rows.TRAINING).items():
+        row = row._replace(work=_work(row.work, flags))
+        failed |= (_look if flags.contender else _play)(name, row, flags, path)
+    if not flags.contender:
+        print(table.training(results.read(path)))
+    return 1 if failed else 0
+
+
+def lines(
+    name: str, row: rows.Row, probed: duel.Probed, played: duel.Played, seeds: list[int]
+) -> list[dict[str, Any]]:
+    """What to keep: ours as it is by default, and beside it as it is fastest.
+
+    Args:
+      name: of the row.
+      row: as it was before probing.
+      probed: settings.
+      played: what came out of the best of them.
+      seeds: of the rounds.
+    """
+    ours = CONTENDERS[row.subject].peer
+    modes = [x for x in probed.row.rivals if CONTENDERS[x].peer == ours]
+    rivals = tuple(x for x in probed.row.rivals if x not in modes)
+    if row.subject in played.failures:
+        modes = []  # which then sat out
+    found = []
+    for subject in (row.subject, *modes):
+        more = {
+            "subject_setting": CONTENDERS[subject].setting,
+            "seeds": seeds,
+            "probes": probed.values,
+            "probes_failed": {k: v.reason for k, v in probed.failures.items()},
+        }
+        chosen = row._replace(subject=subject, rivals=rivals)
+        found += duel.lines(name, chosen, played, CONTENDERS, more)
+    return found
+
+
+def _work(work: Training, flags: Command) -> Training:
+    work = dataclasses.replace(
+        work,
+        steps=flags.steps or work.steps,
+        num_workers=min(flags.num_workers or machine.cores(), work.num_envs),
+    )
+    # The first iteration warms up.
+    return dataclasses.replace(work, blocks=max(1, work.iterations - 1))
+
+
+def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
+    """Play a row and keep its lines; whether a contender failed."""
+    command.report(f"== {name}: {flags.pairs} pairs of {row.work.steps:,} env steps")
+    run = results.context()
+    short = dataclasses.replace(row.work, seconds=flags.probe_seconds, blocks=None)
+    probed = duel.probe(
+        row, lambda each: _run(each, short, flags), CONTENDERS, command.report
+    )
+    seeds = list(range(1, flags.pairs + 1))
+    played = duel.play(
+        probed.row,
+        flags.pairs,
+        lambda each, number: _run(
+            each, dataclasses.replace(row.work, seed=seeds[number - 1]), flags
+        ),
+        command.report,
+    )
+    results.append(path, run, lines(name, row, probed, played, seeds))
+    return bool(played.failures)
+
+
+def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
+    """Print one contender's result; whether it failed."""
+    result = _run(flags.contender, row.work, flags)
+    if isinstance(result, process.Failure):
+        command.report(str(result))
+        return True
+    print(json.dumps({"row": name, "contender": flags.contender, **result}))
+    return False
+
+
+def _run(name: str, work: Training, flags: Command) -> dict | process.Failure:
+    interpreter = CONTENDERS[name].interpreter
+    wanted = {"peers": flags.peer_python, "tf_agents": flags.tf_agents_python}
+    python = process.python_of(interpreter, wanted.get(interpreter, ""))
+    if python is None and interpreter == "peers":
+        python = sys.executable
+    if python is None:
+        why = f"has no interpreter: pass --{interpreter}_python, or make it first"
+        return process.Failure(name, why, "(benchmarks.make_environments makes it)")
+    work_of_it = dataclasses.asdict(work)
+    return process.run(name, work_of_it, flags.deadline_seconds, python)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,180 @@
+import dataclasses
+import json
+
+import pytest
+
+from benchmarks import curves_plot, learning, results, tables_learning, thresholds
+from benchmarks.contenders import CONTENDERS
+from benchmarks.duel import DifferentWork
+from benchmarks.process import Failure
+from benchmarks.thresholds import OURS, PEER, TASKS
+from tests.benchmarks.learning_lines import RUN, lines
+from tfagents_batch.configs import PRESETS
+from tfagents_batch.errors import UserError
+
+RESULT = {
+    "reached": True,
+    "seconds": 3.0,
+    "steps": 10,
+    "curve": [],
+    "phases": {"import": 1, "construction": 1, "first_iteration": 1, "training": 1},
+    "rate": 10.0,
+    "own": {"workers": 2, "vectorisation": "dummy", "threads": 1},
+    "versions": {},
+}
+
+
+class Runner(learning.Runner):
+    """Answers instead of running; ``ran`` says what was asked for."""
+
+    def __init__(self, answer, **flags):
+        super().__init__(learning.Command(**flags), None)
+        self.ran = []
+        self._answer = answer
+
+    def run(self, name, task, **changes):
+        work = self.work(name, task, **changes)
+        self.ran.append((name, work))
+        return self._answer(name, work)
+
+
+def same(work, **more):
+    return {"threshold": work.threshold, "episode_seeds": [work.seed], **more}
+
+
+def answer(name, work):
+    return RESULT | {"same": same(work)}
+
+
+def play(tmp_path, answer, **flags):
+    runner, path = Runner(answer, probe_seconds=0, **flags), tmp_path / "x.jsonl"
+    failed = learning._play("cartpole-475", TASKS["cartpole-475"], runner, path)
+    return runner.ran, results.read(path), failed
+
+
+def test_rounds_alternate_and_are_the_seeds(tmp_path):
+    ran, found, failed = play(tmp_path, answer, rounds=3)
+    assert [name for name, _ in ran] == [OURS, PEER, PEER, OURS, OURS, PEER]
+    assert [work.seed for _, work in ran] == [1, 1, 2, 2, 3, 3]
+    assert [line["round"] for line in found] == [1, 1, 2, 2, 3, 3]
+    assert not failed
+
+
+def test_each_side_has_its_own_budget(tmp_path):
+    ran, found, _ = play(tmp_path, answer, rounds=1)
+    budgets = TASKS["cartpole-475"].steps
+    assert {name: work.steps for name, work in ran} == budgets
+    assert {x["contender"]: x["config"]["steps"] for x in found} == budgets
+
+
+def test_nothing_of_this_machine_is_recorded(tmp_path):
+    _, found, _ = play(tmp_path, answer, rounds=1)
+    assert not {"cache_home", "launched"} & {*found[0]["config"]}
+
+
+def test_a_side_that_fails_sits_out_and_the_other_goes_on(tmp_path):
+    def fails(name, work):
+        return (
+            Failure(PEER, "ended with status 1", "")
+            if name == PEER
+            else answer(name, work)
+        )
+
+    ran, found, failed = play(tmp_path, fails, rounds=2)
+    assert [name for name, _ in ran] == [OURS, PEER, OURS]
+    assert failed and found[1]["failed"]["reason"] == "ended with status 1"
+    text = tables_learning.markdown(found)
+    assert "failed: ended with status 1" in text
+
+
+def test_other_work_is_refused(tmp_path):
+    def differs(name, work):
+        return RESULT | {"same": same(work, contender=name)}
+
+    with pytest.raises(DifferentWork, match=PEER):
+        play(tmp_path, differs, rounds=1)
+
+
+def test_the_peer_gets_the_settings_that_end_its_budget_first():
+    def by_settings(name, work):
+        fast = work.settings["vectorisation"] == "forkserver"
+        phases = {"import": 50.0 * fast, "training": 1.0}
+        return RESULT | {"phases": phases, "rate": 1000.0 if fast else 10.0}
+
+    runner = Runner(by_settings)
+    settings = runner.settings(TASKS["cartpole-475"])
+    assert settings == {"threads": 1, "vectorisation": "forkserver"}
+    assert all(work.seconds == 10 for _, work in runner.ran)
+
+
+def test_settings_that_do_not_run_are_passed_over_unless_none_does():
+    failure = Failure(PEER, "did not end", "")
+
+    def some(name, work):
+        return RESULT if work.settings["vectorisation"] == "dummy" else failure
+
+    assert Runner(some).settings(TASKS["cartpole-475"])["vectorisation"] == "dummy"
+    with pytest.raises(UserError, match="none of its settings"):
+        Runner(lambda *_: failure).settings(TASKS["cartpole-475"])
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.title)
+def test_a_task_names_what_exists(task):
+    assert PRESETS[task.work.preset]().env == task.work.env
+    assert {*task.steps} == {OURS, PEER} <= {*CONTENDERS}
+    assert PRESETS[task.work.preset]().steps == task.steps[OURS]
+    text = json.dumps(dataclasses.asdict(task.work))
+    assert thresholds.Learning(**json.loads(text)) == task.work
+
+
+def test_a_misspelled_task_or_contender_is_named():
+    with pytest.raises(UserError, match="did you mean 'cartpole-475'"):
+        learning.main(["--row=cartpol-475"])
+    with pytest.raises(UserError, match="did you mean 'learn_ours'"):
+        learning.main(["--contender=learn_our"])
+
+
+def test_the_table_has_every_time_and_the_ratio_of_medians():
+    found = [RUN | x for x in lines([(4, True), (5, True)], [(18, True), (18, True)])]
+    head, _, ours, theirs, _, origin = tables_learning.markdown(found).splitlines()
+    assert head.count("|") == ours.count("|") == theirs.count("|")
+    assert "| 2 of 2 | 4.5 (4.0, 5.0) | 1,500 | 4 (3.6 to 4.5) | 2 |" in ours
+    assert "| Stable-Baselines3 | 2 of 2 | 18.0 (18.0, 18.0) |" in theirs
+    assert "import 1.0" in origin and "2 workers" in origin
+
+
+def test_times_that_are_bounds_are_marked():
+    text = tables_learning.markdown([RUN | x for x in lines([(4, True)], [(9, False)])])
+    assert "at least 2.25" in text
+    assert "0 of 1 | at least 9.0 (> 9.0)" in text
+
+
+def test_the_newest_run_is_shown():
+    old = [RUN | x for x in lines([(40, True)], [(40, True)])]
+    new = RUN | {"date": "2026-02-01T00:00:00+00:00"}
+    found = old + [new | x for x in lines([(4, True)], [(8, True)])]
+    assert "40.0" not in tables_learning.markdown(found)
+
+
+def test_a_run_that_is_over_keeps_its_last_return_in_the_median():
+    short = [[1, 1.0, 10.0], [2, 2.0, 500.0]]
+    long = [[1, 1.0, 20.0], [9, 9.0, 400.0]]
+    seconds, values = curves_plot.median([short, long, long])
+    assert (seconds[0], seconds[-1]) == (1, 9)
+    assert (values[0], values[-1]) == (20, 400)
+    assert curves_plot.median([short, short, long])[1][-1] == 500
+
+
+def test_a_picture_is_drawn(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    path, out = tmp_path / "learning.jsonl", tmp_path / "curves.png"
+    results.append(path, RUN, lines([(4, True), (5, False)], [(9, True)]))
+    flags = ["--plot", f"--results={path}", f"--out={out}"]
+    assert learning.main(flags) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.strip() == str(out)
+
+
+def test_without_results_there_is_no_picture(tmp_path):
+    with pytest.raises(UserError, match=r"run benchmarks\.learning first"):
+        learning.main(["--plot", f"--results={tmp_path / 'none.jsonl'}"])

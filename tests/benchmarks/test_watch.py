@@ -1,0 +1,151 @@
+import dataclasses
+
+import gymnasium
+import numpy as np
+import pytest
+
+from benchmarks import clock, greedy, watch
+from benchmarks.thresholds import Learning
+
+WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3)
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    def __init__(self, monkeypatch, now=100.0):
+        self.now = now
+        monkeypatch.setattr(clock.time, "time", lambda: self.now)
+        monkeypatch.setattr(clock.time, "perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def time(monkeypatch):
+    return Time(monkeypatch)
+
+
+@pytest.fixture
+def evaluated(monkeypatch, time):
+    """Answers of evaluations, each of which takes 50 s; the answers left."""
+    answers = []
+
+    class Games:
+        def __init__(self, env, seeds):
+            self.seeds = seeds
+
+        def returns(self, act):
+            time.now += 50
+            return [answers.pop(0)] * len(self.seeds)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(watch, "Games", Games)
+    return answers
+
+
+def test_the_clock_runs_from_the_launch_and_stands_still_in_a_pause(time):
+    running = clock.Clock(launched=90.0)
+    assert running.seconds() == 10
+    with running.pause():
+        time.now += 7
+    time.now += 2
+    assert running.seconds() == 12
+
+
+def test_a_pause_that_is_left_by_an_exception_counts_for_nothing_too(time):
+    running = clock.Clock(launched=100.0)
+    with pytest.raises(KeyError), running.pause():
+        time.now += 7
+        raise KeyError
+    assert running.seconds() == 0
+
+
+def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated):
+    evaluated += [100.0, 475.0]
+    seen = watch.Watch(WORK, clock.Clock(launched=99.0))
+    seen.phase("import")
+    time.now += 3
+    assert not seen.iteration(60, None)  # too early for an evaluation
+    time.now += 1
+    assert not seen.iteration(120, None)
+    time.now += 1
+    assert not seen.iteration(180, None)
+    time.now += 1
+    assert seen.iteration(240, None)
+    found = seen.result()
+    assert found["reached"] and found["steps"] == 240
+    assert found["seconds"] == 1 + 3 + 3
+    assert found["curve"] == [(120, 5, 100.0), (240, 7, 475.0)]
+    assert found["phases"] == {"import": 1, "first_iteration": 3, "training": 3}
+    assert found["rate"] == 60
+
+
+def test_a_run_that_is_out_of_steps_is_evaluated_a_last_time(time, evaluated):
+    evaluated += [1.0]
+    work = dataclasses.replace(WORK, eval_every=5000)
+    seen = watch.Watch(work, clock.Clock(time.now))
+    time.now += 1
+    assert not seen.iteration(999, None)
+    time.now += 1
+    assert seen.iteration(1001, None)
+    assert not seen.result()["reached"]
+    assert seen.result()["seconds"] == 2
+
+
+def test_a_trial_of_settings_ends_by_time_and_evaluates_nothing(time, evaluated):
+    work = dataclasses.replace(WORK, seconds=10.0, steps=1)
+    seen = watch.Watch(work, clock.Clock(time.now))
+    assert not seen.iteration(500, None)
+    time.now += 9
+    assert not seen.iteration(1000, None)
+    time.now += 1
+    assert seen.iteration(1500, None)
+    assert seen.result()["rate"] == 100
+    assert seen.result()["curve"] == []
+
+
+def test_without_evaluations_there_are_none(time, evaluated):
+    work = dataclasses.replace(WORK, eval_every=0, steps=1)
+    assert watch.Watch(work, clock.Clock(time.now)).iteration(2048, None)
+
+
+def test_training_that_never_began_is_no_result(time):
+    with pytest.raises(RuntimeError, match="before its first iteration"):
+        watch.Watch(WORK, clock.Clock(time.now)).result()
+
+
+def test_what_must_be_equal_has_the_episodes_and_the_releases(time, evaluated):
+    evaluated += [0.0]
+    seen = watch.Watch(WORK, clock.Clock(time.now))
+    seen.iteration(100, None)
+    same = seen.result()["same"]
+    assert same["episode_seeds"] == [10_000, 10_001, 10_002]
+    assert same["environment"]["id"] == "CartPole-v1"
+    assert "gymnasium" in same["versions"]
+
+
+def test_episodes_are_played_whole_from_the_same_starts():
+    games = greedy.Games("CartPole-v1", [1, 2])
+    ones = games.returns(lambda observations: np.ones(2, int))
+    assert ones == games.returns(lambda observations: np.ones(2, int))
+    games.close()
+    for seed, total in zip([1, 2], ones, strict=True):
+        with gymnasium.make("CartPole-v1") as env:
+            env.reset(seed=seed)
+            steps = 1
+            while not env.step(1)[2]:
+                steps += 1
+        assert total == steps
+
+
+def test_actions_of_boxes_are_clipped():
+    games = greedy.Games("Pendulum-v1", [1])
+    found = [games.returns(lambda _, x=x: np.full((1, 1), x)) for x in (2.0, 9.0)]
+    games.close()
+    assert found[0] == found[1]
+
+
+def test_episodes_of_other_seeds_are_others():
+    other = dataclasses.replace(WORK, seed=2)
+    assert not {*WORK.episode_seeds()} & {*other.episode_seeds()}
