@@ -9,7 +9,7 @@ import pytest
 
 import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv, SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training import checkpoint, runs
 from tfagents_batch.training.logger import read_events, read_metrics
@@ -31,6 +31,15 @@ def read_config(run):
     return json.loads(path.read_text())["config"]
 
 
+def of_the_seed(run):
+    """A run's lines of metrics, without what depends on the machine."""
+    drop = ("time/", "system/")
+    return [
+        {k: v for k, v in line.items() if not k.startswith(drop)}
+        for line in read_metrics(run.logdir)
+    ]
+
+
 def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
     run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
     folder = pathlib.Path(run.logdir)
@@ -49,14 +58,9 @@ def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
 @pytest.mark.parametrize("compile", ["off", "update"])
 def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compile):
     def lines(**options):
-        run = tfb.train(
-            "ppo", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options}
+        return of_the_seed(
+            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options})
         )
-        drop = ("time/", "system/")
-        return [
-            {k: v for k, v in line.items() if not k.startswith(drop)}
-            for line in read_metrics(run.logdir)
-        ]
 
     options = {"num_envs": 4, "eval_every": 200, "eval_episodes": 4}
     options |= {"compile": compile}
@@ -361,6 +365,53 @@ class TestResources:
         options = SMALL | {"threads": 0}
         with pytest.raises(UserError, match="threads is 0; expected at least 1"):
             tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+
+
+class TestOverlap:
+    def run(self, folder, **options):
+        options = SMALL | {"overlap": True, "num_workers": 1} | options
+        return tfb.train("ppo", env="CartPole-v1", logdir=folder, **options)
+
+    def test_equal_seeds_give_equal_lines_for_any_number_of_workers(self, tmp_path):
+        lines = [
+            of_the_seed(self.run(tmp_path, num_workers=workers))
+            for workers in (1, 1, 2)
+        ]
+        assert lines[0] == lines[1] == lines[2]
+        lags = [line["lag/updates"] for line in lines[0]]
+        assert lags == [0] + [1] * (len(lags) - 1)
+
+    def test_a_run_is_resumed_and_played(self, tmp_path):
+        run = self.run(tmp_path)
+        more = tfb.train(resume=run.logdir, steps=run.step + 300)
+        assert more.step >= run.step + 300
+        assert tfb.evaluate(more.logdir, episodes=2).episodes == 2
+
+    def test_one_with_every_part_is_profiled(self, tmp_path):
+        run = self.run(tmp_path, profile=True)
+        assert pathlib.Path(run.logdir, "profile.json").exists()
+
+
+class TestPrecision:
+    def test_convolutions_in_bfloat16_train_and_are_played(self, tmp_path):
+        def pixels():
+            image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+            return SpaceEnv(image, gymnasium.spaces.Discrete(2))
+
+        options = SMALL | {"precision": "mixed_bfloat16", "compile": "auto"}
+        run = tfb.train("ppo", env=pixels, logdir=tmp_path, **options)
+        assert np.isfinite(run.metrics["loss/total"])
+        assert tfb.evaluate(run.logdir, episodes=1, env=pixels).episodes == 1
+
+    def full(*spaces):
+        return keras.Sequential([keras.layers.Dense(4, dtype="float32")])
+
+    @pytest.mark.parametrize("network", [None, full])
+    def test_a_network_that_does_not_take_it_is_refused(self, tmp_path, network):
+        options = SMALL | {"precision": "mixed_bfloat16", "network": network}
+        with pytest.raises(UserError, match="the network has no convolution"):
+            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+        assert not list(tmp_path.iterdir())
 
 
 class TestProfile:

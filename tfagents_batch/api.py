@@ -151,6 +151,7 @@ def evaluate(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     batch = evaluation.batch_size(episodes, saved.num_envs)
     changes: dict[str, Any] = {"num_envs": batch, "seed": seed, "eval_every": 0}
+    changes["overlap"] = False
     if isinstance(env, str) and env != saved.env:
         changes |= {"env": env, "env_kwargs": {}}
     if env_kwargs is not None:

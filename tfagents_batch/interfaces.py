@@ -170,6 +170,9 @@ class Algorithm(Actor, Protocol):
       step: int64 ``[]`` variable, transitions trained on; ``update`` advances it, and
         it is what a run counts and schedules follow.
       compilable: does XLA make ``update`` faster? False also where it cannot.
+
+    Optional is ``compile_parts(on: bool)``, called before ``update`` is traced: whether
+    XLA is to compile those parts of it that it makes faster.
     """
 
     config: Any

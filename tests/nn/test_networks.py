@@ -9,7 +9,7 @@ from gymnasium import spaces as gs
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import networks
+from tfagents_batch.nn import blocks, encoder, networks
 
 
 @pytest.mark.parametrize("name", OBSERVATIONS)
@@ -165,3 +165,32 @@ def test_no_layer_hides_its_weights_from_the_network():
     found |= {id(network.log_std)}
     assert found == {id(variable) for variable in network.variables}
     assert isinstance(network, keras.Model)
+
+
+@pytest.fixture
+def bfloat16():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize("name", ["image", "nested"])
+def test_only_convolutions_follow_a_lower_precision(bfloat16, name):
+    network = networks.actor_critic(make_spec(OBSERVATIONS[name]))
+    found = networks.layers(network)
+    stacks = [layer for layer in found if isinstance(layer, blocks.ImageCNN)]
+    low = {id(layer) for stack in stacks for layer in (stack, *stack.stack)}
+    assert low
+    for layer in found:
+        if not isinstance(layer, encoder._Image):  # which only passes on
+            kind = "bfloat16" if id(layer) in low else "float32"
+            assert layer.compute_dtype == kind, layer.path
+    with tf.GradientTape() as tape:
+        heads, _ = network.unroll(make_steps(OBSERVATIONS[name], 3, 2))
+        loss = tf.reduce_sum(heads.value) + tf.reduce_sum(heads.policy.logits[..., 0])
+    assert heads.value.dtype == heads.policy.logits.dtype == tf.float32
+    weights = [variable.value for variable in network.trainable_variables]
+    for gradient in tape.gradient(loss, weights):
+        assert gradient.dtype == tf.float32
+        assert np.all(np.isfinite(gradient))

@@ -305,3 +305,26 @@ def test_gradients_reach_the_users_weights():
         heads, _ = network.unroll(make_steps(VECTOR, 2, 2))
         loss = tf.reduce_sum(heads.value)
     assert tape.gradient(loss, model.trainable_variables[0].value) is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "policy"), [(None, "mixed_bfloat16"), ("float32", "float32")]
+)
+def test_only_layers_of_the_users_own_follow_a_lower_precision(dtype, policy):
+    mine = []
+
+    def builder(observation_space, action_space):
+        mine.append(keras.layers.Dense(4, dtype=dtype))
+        return keras.Sequential(mine, name="mine")
+
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        network = user.actor_critic(builder, make_spec(), networks.Config())
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert mine[0].dtype_policy.name == policy
+    for layer in networks.layers(network):
+        inside = isinstance(layer, keras.layers.InputLayer) or layer.name == "mine"
+        if not inside and layer is not mine[0]:
+            assert layer.dtype_policy.name == "float32", layer.name

@@ -152,10 +152,11 @@ def test_a_store_that_is_gone_ends_nothing(opened, tmp_path):
 
 
 def test_the_key_depends_on_what_changes_compiled_code():
-    base = compile_cache.key({})
-    assert compile_cache.key({"HOME": "/x", "TF_CPP_MIN_LOG_LEVEL": "3"}) == base
-    assert compile_cache.key({"XLA_FLAGS": "--xla_cpu_enable_fast_math"}) != base
-    assert compile_cache.key({"TF_ENABLE_ONEDNN_OPTS": "0"}) != base
+    base = compile_cache.key(1, {})
+    assert compile_cache.key(1, {"HOME": "/x", "TF_CPP_MIN_LOG_LEVEL": "3"}) == base
+    assert compile_cache.key(1, {"XLA_FLAGS": "--xla_cpu_enable_fast_math"}) != base
+    assert compile_cache.key(1, {"TF_ENABLE_ONEDNN_OPTS": "0"}) != base
+    assert compile_cache.key(2, {}) != base
 
 
 PROGRAM = """if True:
@@ -232,3 +233,24 @@ def test_it_is_off_where_tensorflow_ran_before(tmp_path, monkeypatch):
     monkeypatch.setattr(compile_cache, "_has_run", lambda: True)
     assert compile_cache.enable() == "TensorFlow had run before"
     assert not stored(tmp_path)
+
+
+def test_a_sticky_folder_that_others_may_add_to_is_refused(tmp_path):
+    shared = tmp_path / "xla"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(compile_cache._Off, match="written to by others"):
+        compile_cache.Cache(shared, "key")
+
+
+def test_missing_folders_are_made_for_the_user_alone(tmp_path):
+    before = os.umask(0o002)
+    try:
+        cache = compile_cache.Cache(tmp_path / "cache" / "package" / "xla", "key")
+    finally:
+        os.umask(before)
+    try:
+        for folder in (tmp_path / "cache", tmp_path / "cache/package"):
+            assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        cache.close()

@@ -1,3 +1,4 @@
+import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -5,7 +6,7 @@ import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
@@ -132,3 +133,31 @@ def test_a_fault_of_an_unrelated_environment_is_not_raised_here():
         iterate(tf.constant(1))
         with pytest.raises(EnvError):
             other.check()
+
+
+PLANS = {
+    (True, True, "auto", "cpu"): ["full", "update", "off"],
+    (False, True, "auto", "cpu"): ["update", "off"],
+    (True, False, "auto", "cpu"): ["parts", "off"],
+    (True, True, "auto", "gpu"): ["update", "off"],
+    (True, False, "auto", "gpu"): ["update", "off"],
+    (True, True, "off", "cpu"): ["off"],
+}
+
+
+@pytest.mark.parametrize("asked", PLANS)
+def test_what_is_compiled_follows_from_environments_network_and_device(asked):
+    assert program.plan(*asked).ways == PLANS[asked]
+    assert program.plan(*asked).reason
+
+
+def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
+    image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    with ProcessEnv([lambda: SpaceEnv(image)] * 2, num_workers=0) as env:
+        agent, iterate = build(env)
+        metrics = iterate(tf.constant(0))
+        assert iterate.way == "parts"
+        assert agent.optimizer.compiled
+        assert np.isfinite(metrics["loss/total"])
+        program.build(Rollout(env, agent, 8, seed=0), agent, "off")
+        assert not agent.optimizer.compiled

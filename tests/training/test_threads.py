@@ -59,7 +59,7 @@ def test_what_was_asked_for_is_taken():
 
 
 def test_workers_and_environments_of_each_are_told(monkeypatch):
-    monkeypatch.setattr(threads, "apply", lambda number: True)
+    monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     monkeypatch.setattr(waiting, "available", lambda: [0, 1, 2])
     found = threads.settle(config(), spec(VECTOR, 8), 3)
     assert (found.threads, found.cores) == (1, 3)
@@ -68,16 +68,24 @@ def test_workers_and_environments_of_each_are_told(monkeypatch):
     assert str(found).endswith("; 3 workers of up to 3 environments")
 
 
+def test_collecting_beside_an_update_gets_a_thread_of_its_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr(threads, "apply", lambda *args, **kw: asked.append(kw) or True)
+    for overlap in (False, True):
+        threads.settle(config(overlap=overlap), spec(VECTOR))
+    assert asked == [{"programs": 1}, {"programs": 2}]
+
+
 @pytest.mark.parametrize("workers", [None, 0])
 def test_environments_of_this_process_have_no_workers(monkeypatch, workers):
-    monkeypatch.setattr(threads, "apply", lambda number: True)
+    monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     found = threads.settle(config(), spec(VECTOR), workers)
     assert found.envs_per_worker is None
     assert "worker" not in str(found)
 
 
 def test_threads_that_come_too_late_are_told(monkeypatch):
-    monkeypatch.setattr(threads, "apply", lambda number: False)
+    monkeypatch.setattr(threads, "apply", lambda number, programs: False)
     found = threads.settle(config(threads=77), spec(VECTOR))
     assert found.threads != 77
     assert "too late for 77" in found.reason
@@ -116,3 +124,8 @@ def test_a_config_of_both_ways_is_refused():
     both = dataclasses.replace(config(), num_workers=2, envs_per_worker=4)
     with pytest.raises(ValueError, match="num_workers is 2 and envs_per_worker is 4"):
         both.check()
+
+
+def test_a_network_of_the_users_own_gets_every_core():
+    found = threads.choose(config(), spec(VECTOR), 4, own_network=True)
+    assert found.threads == 4 and "your own" in found.reason

@@ -152,6 +152,10 @@ class PPO(tf.Module):
         """Does XLA make the update faster? (It does not where it convolves, on CPU.)"""
         return not self.network.convolves
 
+    def compile_parts(self, on: bool) -> None:
+        """Compile what pays where the update as a whole is not compiled."""
+        self.optimizer.compiled = on
+
     def named_variables(self) -> dict[str, tf.Variable]:
         """What a checkpoint holds."""
         parts = {

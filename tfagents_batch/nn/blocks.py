@@ -17,7 +17,7 @@ def orthogonal(scale: float) -> keras.initializers.Initializer:
 
 
 class MLP(keras.layers.Layer):
-    """Dense layers with one activation: ``[N, F] -> [N, sizes[-1]]``.
+    """Dense layers with one activation: ``[N, F] -> [N, sizes[-1]]``, in float32.
 
     Args:
       sizes: units of each layer; empty for the identity.
@@ -25,10 +25,13 @@ class MLP(keras.layers.Layer):
     """
 
     def __init__(self, sizes: Sequence[int], activation: str = "tanh", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(dtype="float32", **kwargs)
         self.hidden = [
             keras.layers.Dense(
-                int(size), activation, kernel_initializer=orthogonal(math.sqrt(2))
+                int(size),
+                activation,
+                kernel_initializer=orthogonal(math.sqrt(2)),  # each draws its own
+                dtype="float32",
             )
             for size in sizes
         ]
@@ -45,7 +48,16 @@ class MLP(keras.layers.Layer):
 
 
 class Head(keras.layers.Dense):
-    """A linear layer with few outputs: ``[N, F] -> [N, units]``."""
+    """A linear layer with few outputs: ``[N, F] -> [N, units]``, in float32.
+
+    Args:
+      units: outputs.
+      scale: of its orthogonal initial kernel.
+    """
+
+    def __init__(self, units: int, scale: float, name: str):
+        init = orthogonal(scale)
+        super().__init__(units, kernel_initializer=init, name=name, dtype="float32")
 
     def call(self, x):
         return narrow.matmul(x, self.kernel) + self.bias
@@ -53,6 +65,8 @@ class Head(keras.layers.Dense):
 
 class ImageCNN(keras.layers.Layer):
     """Convolutions, then a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
+
+    They compute in Keras' dtype policy of when they are made.
 
     Args:
       convolutions: (filters, kernel, stride) of each, no padding, ReLU.

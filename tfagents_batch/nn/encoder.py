@@ -48,7 +48,7 @@ class Encoder(keras.layers.Layer):
     """
 
     def __init__(self, space: gymnasium.Space, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(dtype="float32", **kwargs)
         self.space = feature_space(space)
         self.parts = [_leaf_encoder(leaf) for leaf in spaces.leaves(self.space)]
         self.has_weights = any(isinstance(part, _Image) for part in self.parts)
@@ -60,7 +60,10 @@ class Encoder(keras.layers.Layer):
 
     def call(self, observation):
         leaves = spaces.flatten(self.space, observation)
-        parts = [part(x) for part, x in zip(self.parts, leaves, strict=True)]
+        parts = [
+            tf.cast(part(x), tf.float32)
+            for part, x in zip(self.parts, leaves, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
 
 
@@ -104,7 +107,8 @@ def _leaf_encoder(leaf: spaces.Leaf) -> keras.layers.Layer:
     if is_image(space):
         return _Image(leaf.shape)
     if isinstance(space, gs.Discrete):
-        return blocks.OneHot([space.n], [space.start])
+        return blocks.OneHot([space.n], [space.start], dtype="float32")
     if isinstance(space, gs.MultiDiscrete):
-        return blocks.OneHot(space.nvec.ravel(), space.start.ravel())
-    return _Flat()
+        sizes, starts = space.nvec.ravel(), space.start.ravel()
+        return blocks.OneHot(sizes, starts, dtype="float32")
+    return _Flat(dtype="float32")

@@ -70,17 +70,13 @@ class Towers(keras.Model):
     """
 
     def __init__(self, encoder, hidden: tuple[int, ...], activation: str, size: int):
-        super().__init__(name="towers")
+        super().__init__(name="towers", dtype="float32")
         self.encoder = encoder
         self.policy_tower = blocks.MLP(hidden, activation, name="policy_tower")
         self.value_tower = blocks.MLP(hidden, activation, name="value_tower")
         # A small policy head starts near uniform (Andrychowicz et al. 2021, sec. 3.2).
-        self.policy_head = blocks.Head(
-            size, kernel_initializer=blocks.orthogonal(0.01), name="policy"
-        )
-        self.value_head = blocks.Head(
-            1, kernel_initializer=blocks.orthogonal(1.0), name="value"
-        )
+        self.policy_head = blocks.Head(size, 0.01, name="policy")
+        self.value_head = blocks.Head(1, 1.0, name="value")
 
     def call(self, observation):
         features = self.encoder(observation)
@@ -109,7 +105,7 @@ class ActorCritic(keras.Model):
     """
 
     def __init__(self, body: keras.Model, spec: EnvSpec, init_std: float = 1.0):
-        super().__init__(name="actor_critic")
+        super().__init__(name="actor_critic", dtype="float32")
         self.body = body
         self.family = distributions.for_space(spec.action_space)
         if self.family.needs_std:

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch.interfaces import Metrics
+from tfagents_batch.nn.adam import Adam
 
 
 class Optimizer(tf.Module):
@@ -20,6 +21,10 @@ class Optimizer(tf.Module):
       variables: weights to train.
       clip_norm: largest global gradient norm; None for no clipping.
       epsilon: Adam's (Kingma and Ba 2015, algorithm 1).
+
+    Attributes:
+      compiled: whether XLA makes few passes over memory of the many that a step is; of
+        use where the caller is not compiled.
     """
 
     def __init__(
@@ -31,8 +36,10 @@ class Optimizer(tf.Module):
         super().__init__()
         self.trained = list(variables)
         self.clip_norm = clip_norm
-        self.adam = keras.optimizers.Adam(1.0, epsilon=epsilon)
+        self.adam = Adam(1.0, epsilon=epsilon)
         self.adam.build(self.trained)
+        self._compiled = tf.function(self._step, jit_compile=True, autograph=False)
+        self.compiled = False
 
     def set_learning_rate(self, learning_rate: tf.Tensor) -> None:
         self.adam.learning_rate.assign(learning_rate)
@@ -46,10 +53,15 @@ class Optimizer(tf.Module):
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
-        gradients = [
-            tf.zeros_like(variable.value) if gradient is None else gradient
-            for gradient, variable in zip(gradients, self.trained, strict=True)
-        ]
+        step = self._compiled if self.compiled else self._step
+        return step(
+            [
+                tf.zeros_like(variable.value) if gradient is None else gradient
+                for gradient, variable in zip(gradients, self.trained, strict=True)
+            ]
+        )
+
+    def _step(self, gradients: list[tf.Tensor]) -> Metrics:
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
         if self.clip_norm is not None:

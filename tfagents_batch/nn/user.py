@@ -100,7 +100,7 @@ class _Features(keras.Model):
     """A user's feature model as an encoder, never in training mode."""
 
     def __init__(self, model: keras.Model):
-        super().__init__(name="user_features")
+        super().__init__(name="user_features", dtype="float32")
         self.model = model
 
     def call(self, observation):
@@ -111,7 +111,7 @@ class _Heads(keras.Model):
     """A user's model of both heads, its value squeezed to ``[N]``."""
 
     def __init__(self, model: keras.Model):
-        super().__init__(name="user_heads")
+        super().__init__(name="user_heads", dtype="float32")
         self.model = model
 
     def call(self, observation):

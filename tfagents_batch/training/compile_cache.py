@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import tensorflow as tf
 
 import tfagents_batch
+from tfagents_batch import folders
 from tfagents_batch.envs import native, waiting
 
 try:
@@ -40,6 +41,7 @@ MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
 FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
 _FLAG = "--tf_xla_persistent_cache_directory"
 _LIVE = "live-"
+_NEW = "new-"  # until it is locked
 _ENTRY = ".pb"
 
 
@@ -62,22 +64,29 @@ class Cache:
     """
 
     def __init__(self, root: pathlib.Path, key: str):
-        (root / key).mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make_private(root / key)
         root = root.resolve()
-        for folder in (root / key, root, *root.parents):
+        for folder in (root / key, root):
             _refuse_shared(folder)
+        for folder in root.parents:
+            _refuse_shared(folder, sticky_will_do=True)
         if any(character.isspace() or character in "'\"" for character in str(root)):
             raise _Off(f"TensorFlow takes no such folder: {root}")
         if shutil.disk_usage(root).free < FREE_BYTES:
             raise _Off(f"the disk of {root} is nearly full")
         self._root, self._store = root, root / key
         self._sweep()
-        made = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=root))
+        made = pathlib.Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
         self._lock: int | None = _lock(made)
         # Under this name others may remove it, but for the lock.
-        self.folder = made.rename(made.with_name(made.name.replace("new-", _LIVE)))
+        self.folder = made.rename(made.with_name(made.name.replace(_NEW, _LIVE)))
+        self._process = os.getpid()  # a forked child must not remove the folder
         self._linked: set[str] = set()
-        self._fill()
+        try:
+            self._fill()
+        except OSError:  # a file system without links
+            self.close()
+            raise
 
     def publish(self) -> int:
         """Move what was compiled since to the store; returns how many entries."""
@@ -94,7 +103,7 @@ class Cache:
 
     def close(self) -> None:
         """Publish, and give up the folder; idempotent."""
-        if self._lock is not None:
+        if self._lock is not None and os.getpid() == self._process:
             self.publish()
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self._lock)
@@ -127,7 +136,7 @@ class Cache:
 
     def _sweep(self) -> None:
         """Remove the folders of processes that were killed."""
-        for folder in self._root.glob(f"{_LIVE}*"):
+        for folder in [*self._root.glob(f"{_LIVE}*"), *self._root.glob(f"{_NEW}*")]:
             with contextlib.suppress(OSError):
                 descriptor = _lock(folder)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -137,10 +146,13 @@ class Cache:
 _cache: Cache | None = None
 
 
-def enable() -> str:
+def enable(threads: int = 0) -> str:
     """Keep compiled programs from now on, if TensorFlow has not run an operation yet.
 
     The first operation is run, by way of it.
+
+    Args:
+      threads: of TensorFlow, by which XLA splits loops when it compiles.
 
     Returns:
       Why nothing is kept; empty if all is well.
@@ -158,7 +170,7 @@ def enable() -> str:
             raise _Off("the system has no file locks")
         if _has_run():
             raise _Off("TensorFlow had run before")
-        cache = Cache(root(), key())
+        cache = Cache(root(), key(threads))
     except (_Off, OSError) as error:
         return str(error)
     added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
@@ -181,7 +193,7 @@ def root() -> pathlib.Path:
     return pathlib.Path(cache).expanduser() / "tfagents_batch" / "xla"
 
 
-def key(environment: Mapping[str, str] = os.environ) -> str:
+def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
     """Name of the folder for programs that this process may use.
 
     Of TensorFlow's build, this package's custom calls, the processor and every
@@ -198,6 +210,7 @@ def key(environment: Mapping[str, str] = os.environ) -> str:
         hashlib.sha256(engine).hexdigest(),
         _processor(),
         str(len(waiting.available())),
+        str(threads),
         repr(sorted(settings.items())),
         *(tf.version.GIT_VERSION, tf.version.COMPILER_VERSION),
     ]
@@ -223,11 +236,16 @@ def _processor() -> str:
     return repr((platform.machine(), platform.processor(), sorted(kept.items())))
 
 
-def _refuse_shared(folder: pathlib.Path) -> None:
-    """Nobody but this user (and root) may put a file, or another folder, here."""
+def _refuse_shared(folder: pathlib.Path, sticky_will_do: bool = False) -> None:
+    """Nobody but this user (and root) may put a file, or replace a folder, here.
+
+    Args:
+      folder: to look at.
+      sticky_will_do: others may add to it, but not replace what is there.
+    """
     status = os.lstat(folder)
     owned = status.st_uid in (0, os.geteuid())
-    sticky = status.st_mode & stat.S_ISVTX  # entries of others cannot be replaced
+    sticky = sticky_will_do and status.st_mode & stat.S_ISVTX
     if not owned or (status.st_mode & 0o022 and not sticky):
         raise _Off(
             f"{folder} can be written to by others; take that right away (chmod go-w), "

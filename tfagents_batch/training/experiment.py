@@ -18,8 +18,15 @@ from tfagents_batch.config import option
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
+from tfagents_batch.nn import networks
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import compile_cache, evaluate, program, threads
+from tfagents_batch.training import (
+    compile_cache,
+    evaluate,
+    overlap,
+    program,
+    threads,
+)
 from tfagents_batch.training.evaluate import Evaluator
 
 
@@ -54,8 +61,16 @@ class Config:
     compile: Literal["auto", "full", "update", "off"] = option(
         "auto", "what XLA compiles: the whole iteration, the update, or nothing"
     )
+    overlap: bool = option(
+        False, "collect while updating, with weights that are one update older"
+    )
+    precision: Literal["float32", "mixed_bfloat16"] = option(
+        "float32", "of convolution stacks; weights, losses, optimizer stay float32"
+    )
     compile_cache: bool = option(True, "keep compiled programs for later starts")
-    device: Literal["cpu", "gpu"] = option("cpu", "where updates run")
+    device: Literal["cpu", "gpu"] = option(
+        "cpu", "where updates run; gpu has not been tried yet"
+    )
     on_fault: Literal["raise", "restart"] = option(
         "raise", "when an environment fails: end the run, or replace the environment"
     )
@@ -130,15 +145,26 @@ class Experiment:
             self.env = self._environments(stack, config.num_envs)
             # Here, where environments are known and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
-            self.resources = threads.settle(config, self.env.spec, workers)
+            self.resources = threads.settle(
+                config, self.env.spec, workers, own_network=network is not None
+            )
             self.cache_off = (
-                compile_cache.enable() if config.compile_cache else "it was asked for"
+                compile_cache.enable(self.resources.threads)
+                if config.compile_cache
+                else "it was asked for"
             )
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
-            with _seeded(config.seed):
+            with _seeded(config.seed), _precision(config.precision):
                 self.algorithm = kind(settings, self.env.spec, network)
+                # Of its own, so that acting reads nothing that an update writes.
+                self._actor = (
+                    kind(settings, self.env.spec, network) if config.overlap else None
+                )
+            _check_precision(self.algorithm, config.precision)
+            if self._actor is not None:
+                overlap.check_apart(self._actor, self.algorithm)
             self.evaluator = self._make_evaluator(stack, eval_env)
             self._stack = stack.pop_all()
 
@@ -149,14 +175,13 @@ class Experiment:
           step: environment steps done before: 0, or where a resumed run stopped. Its
             environments get other seeds, so first episodes are never replayed.
         """
-        seed = self.config.seed
+        config, seed = self.config, self.config.seed
         if step:
             seed = seeds.iteration_seed(seed, step, "environments")
-        self.source = Rollout(
-            self.env, self.algorithm, self.config.rollout_length, seed
-        )
+        actor = self._actor or self.algorithm
+        self.source = Rollout(self.env, actor, config.rollout_length, seed)
         self.iterate = program.build(
-            self.source, self.algorithm, self.config.compile, self.config.device
+            self.source, self.algorithm, config.compile, config.device, self._actor
         )
 
     def named_variables(self) -> dict[str, Any]:
@@ -256,3 +281,31 @@ def _seeded(seed: int) -> Iterator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
+
+
+@contextlib.contextmanager
+def _precision(name: str) -> Iterator[None]:
+    """Keras' dtype policy of layers that are made within and ask for no other."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _check_precision(algorithm: Any, name: str) -> None:
+    """Refuse a precision that no layer takes."""
+    network = getattr(algorithm, "network", None)
+    if name == "float32" or network is None:
+        return
+    computing = [
+        layer
+        for layer in networks.layers(network)
+        if layer.weights and not networks.layers(layer)
+    ]
+    if not any(layer.dtype_policy.name == name for layer in computing):
+        raise UserError(
+            f"--precision={name} changes nothing: the network has no convolution; in a "
+            "network of your own, make its layers in the function that is passed"
+        )

@@ -31,7 +31,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import runs
+from tfagents_batch.training import program, runs
 from tfagents_batch.types import Trajectory
 
 FILE = "profile.json"
@@ -69,7 +69,7 @@ class Profile(NamedTuple):
     Attributes:
       iteration_ms: of the whole program.
       parts_ms: of its parts, by name.
-      way: what XLA compiles: "full", "update" or "off".
+      way: what XLA compiles, see ``program.Plan``.
       repeats: of each measurement.
       advice: what to do about the largest part.
     """
@@ -132,7 +132,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
             f"a {type(source).__name__} cannot be profiled: only sources that step "
             "environments with an actor can be taken apart"
         )
-    way = experiment.iterate.way
+    way, config = experiment.iterate.way, experiment.config
     seed = tf.constant(1, tf.int32)
     counters = getattr(source.env, "metrics", dict)
 
@@ -145,7 +145,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
     def infer(trajectory, seed):
         return _act(source.actor, trajectory, seed, source.explore)
 
-    @tf.function(jit_compile=way != "off", autograph=False)
+    @tf.function(jit_compile=way in ("full", "update"), autograph=False)
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
@@ -156,15 +156,17 @@ def measure(experiment: Any, repeats: int) -> Profile:
         worker = counters().get(_WORKER)
         trajectory = collect(seed)
         acting = _median(repeats, lambda: infer(trajectory, seed))
-        learning = _median(repeats, lambda: update(trajectory, seed), put_back)
+        with tf.device(program.place(config.device)):
+            learning = _median(repeats, lambda: update(trajectory, seed), put_back)
     stepping = max(collected - acting, 0.0)
     own = stepping if worker is None else min(worker * source.length, stepping)
+    both = max(collected, learning) if config.overlap else collected + learning
     parts = {
         "environment": own,
         "inference": acting,
         "update": learning,
         "transfer": stepping - own,
-        "rest": max(whole - collected - learning, 0.0),
+        "rest": max(whole - both, 0.0),
     }
     largest = max(parts, key=lambda name: parts[name])
     return Profile(whole, parts, way, repeats, _ADVICE[largest])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
-from tfagents_batch.ops import masked
-from tfagents_batch.types import Trajectory
+from tfagents_batch.training.metrics import episodes
+from tfagents_batch.training.overlap import Overlapped
 
 Program = Callable[[tf.Tensor], Metrics]
 
@@ -24,7 +24,8 @@ class Plan(NamedTuple):
     """What XLA is to compile.
 
     Attributes:
-      ways: "full", "update" or "off", the first one that XLA does not refuse.
+      ways: "full", "update", "parts" (of the update) or "off", the first one that XLA
+        does not refuse.
       reason: for the first.
     """
 
@@ -33,7 +34,11 @@ class Plan(NamedTuple):
 
 
 def build(
-    source: Source, algorithm: Algorithm, compile: str = "auto", device: str = "cpu"
+    source: Source,
+    algorithm: Algorithm,
+    compile: str = "auto",
+    device: str = "cpu",
+    actor: Algorithm | None = None,
 ) -> Compiled:
     """Join a source and an algorithm.
 
@@ -42,6 +47,8 @@ def build(
       compile: "full", "update", "off" or "auto": what XLA compiles. "auto" goes on
         uncompiled, and says so, where XLA refuses an operation.
       device: "cpu" or "gpu", where updates run.
+      actor: acts in the source, where that is to run beside the update, see
+        ``overlap``; None for one after the other.
 
     Returns:
       A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
@@ -51,6 +58,11 @@ def build(
     Raises:
       UserError: if the device or the way to compile is not to be had.
     """
+    if compile == "full" and device == "gpu":
+        raise UserError(
+            "--compile=full makes one program, which cannot be on the CPU, where "
+            "environments are stepped, and on the GPU too; use --compile=update"
+        )
     if compile == "full" and not source.compilable:
         raise UserError(
             "--compile=full needs environments that run under XLA; these do not (in "
@@ -58,22 +70,36 @@ def build(
         )
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
         raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")
-    chosen = plan(source.compilable, algorithm.compilable, compile)
-    return Compiled(lambda way: _join(source, algorithm, device, way), chosen)
+    chosen = plan(source.compilable, algorithm.compilable, compile, device)
+
+    def make(way: str) -> Program:
+        update = _update(algorithm, way)
+        if actor is None:
+            return _join(source, update, device, way)
+        collecting = way == "full"
+        return Overlapped(source, algorithm, actor, update, place(device), collecting)
+
+    return Compiled(make, chosen)
 
 
-def plan(source: bool, algorithm: bool, compile: str = "auto") -> Plan:
+def plan(
+    source: bool, algorithm: bool, compile: str = "auto", device: str = "cpu"
+) -> Plan:
     """Choose what to compile.
 
     Args:
       source, algorithm: whether each is ``compilable``.
       compile: as asked for; "auto" leaves the choice to this function.
+      device: of the update; one program cannot be on two.
     """
     if compile != "auto":
         return Plan([compile], "asked for")
+    if device == "gpu":
+        reason = "environments are stepped on the CPU, the update runs on the GPU"
+        return Plan(["update", "off"], reason)
     if not algorithm:
         reason = "the network convolves, which a TF graph does faster on a CPU"
-        return Plan(["off"], reason)
+        return Plan(["parts", "off"], reason)
     if not source:
         reason = "the environments are stepped by Python calls from the graph"
         return Plan(["update", "off"], reason)
@@ -87,7 +113,7 @@ class Compiled:
     it, if anything, is dropped.
 
     Attributes:
-      way: what XLA compiles: "full", "update" or "off"; final after the first call.
+      way: what XLA compiles, see ``Plan``; final after the first call.
       reason: for that.
     """
 
@@ -105,7 +131,7 @@ class Compiled:
     def __call__(self, seed: tf.Tensor) -> Metrics:
         while not self._settled:
             try:
-                metrics = self._program(seed)
+                metrics = self._run(seed)
             except (
                 tf.errors.InvalidArgumentError,
                 tf.errors.UnimplementedError,
@@ -117,7 +143,11 @@ class Compiled:
                 continue
             self._settled = True
             return metrics
-        return self._program(seed)
+        return self._run(seed)
+
+    def _run(self, seed: tf.Tensor) -> Metrics:
+        with tf.device("/CPU:0"):  # where nothing inside says otherwise
+            return self._program(seed)
 
     def _go_down(self, operation: str) -> None:
         if not self._others:
@@ -143,21 +173,33 @@ def _refused_operation(message: str) -> str | None:
     return found[1] if found else None
 
 
-def _join(source: Source, algorithm: Algorithm, device: str, way: str) -> Program:
-    """One iteration; ``way`` says what XLA compiles: "full", "update" or "off"."""
-    place = "/GPU:0" if device == "gpu" else "/CPU:0"
-    envs = [source.env] if hasattr(source, "env") else []
+def place(device: str) -> str:
+    """TensorFlow's name of a device; where a compiled call is made, there it runs."""
+    return "/GPU:0" if device == "gpu" else "/CPU:0"
 
-    @tf.function(jit_compile=way != "off", autograph=False)
+
+def _update(algorithm: Algorithm, way: str):
+    """All gradient work as a program of its own, which others may call."""
+    if hasattr(algorithm, "compile_parts"):
+        algorithm.compile_parts(way == "parts")
+
+    @tf.function(jit_compile=way in ("full", "update"), autograph=False)
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
+
+    return update
+
+
+def _join(source: Source, update: Any, device: str, way: str) -> Program:
+    """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
+    envs = [source.env] if hasattr(source, "env") else []
 
     @function(envs=envs, jit_compile=way == "full", autograph=False)
     def iterate(seed):
         with tf.device("/CPU:0"):
             metrics = dict(source.collect(seed))
             trajectory = source(seed)
-        with tf.device(place):
+        with tf.device(place(device)):
             learn = update.get_concrete_function(
                 *tf.nest.map_structure(_spec, (trajectory, seed))
             )
@@ -167,24 +209,6 @@ def _join(source: Source, algorithm: Algorithm, device: str, way: str) -> Progra
         return metrics | source.feedback(learned) | episodes(trajectory)
 
     return iterate
-
-
-def episodes(trajectory: Trajectory) -> Metrics:
-    """Sums over the episodes that ended in a trajectory, and what was collected.
-
-    Returns:
-      ``episode/count``, ``episode/return_sum``, ``episode/length_sum``, and
-      ``env/masked``, the share of transitions that do not count.
-    """
-    steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
-    ended = steps.last & steps.valid
-    length = tf.cast(steps.info["episode_length"], tf.float32)
-    return {
-        "episode/count": tf.reduce_sum(tf.cast(ended, tf.float32)),
-        "episode/return_sum": masked.sum(steps.info["episode_return"], ended),
-        "episode/length_sum": masked.sum(length, ended),
-        "env/masked": 1 - tf.reduce_mean(tf.cast(trajectory.mask, tf.float32)),
-    }
 
 
 def _spec(x: tf.Tensor) -> tf.TensorSpec:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import waiting
+from tfagents_batch.nn.encoder import is_image
 from tfagents_batch.types import EnvSpec
 
 LARGE = 1 << 24  # multiply-adds of a layer on a minibatch: below, one thread is best
@@ -58,30 +59,38 @@ class Resources(NamedTuple):
         return text
 
 
-def settle(config: Any, spec: EnvSpec, num_workers: int | None = None) -> Resources:
+def settle(
+    config: Any,
+    spec: EnvSpec,
+    num_workers: int | None = None,
+    own_network: bool = False,
+) -> Resources:
     """Choose threads and set them, if TensorFlow has not run an operation yet.
 
     Args:
       config: the experiment's: ``threads`` and ``settings`` are read.
       spec: of the environments.
       num_workers: that step them.
+      own_network: whether the network is the user's.
     """
     cores = len(waiting.available())
-    choice = choose(config, spec, cores)
+    choice = choose(config, spec, cores, own_network)
     threads, reason = choice
-    if not apply(threads):
+    if not apply(threads, programs=2 if config.overlap else 1):
         reason = f"TensorFlow had run before, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     each = math.ceil(spec.num_envs / num_workers) if num_workers else None
     return Resources(threads, cores, num_workers, each, reason)
 
 
-def choose(config: Any, spec: EnvSpec, cores: int) -> Choice:
+def choose(config: Any, spec: EnvSpec, cores: int, own_network: bool = False) -> Choice:
     """Threads for an experiment's config; see ``settle``."""
     if config.threads is not None:
         return Choice(config.threads, "asked for")
+    if own_network:
+        return Choice(cores, "the network is your own, of a size that is not known yet")
     observations = spaces.leaves(spec.observation_space)
-    if any(len(leaf.shape) == 3 for leaf in observations):
+    if any(is_image(leaf.space) for leaf in observations):
         return Choice(cores, "observations are images")
     largest = _multiply_adds(config, observations)
     text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
@@ -90,12 +99,17 @@ def choose(config: Any, spec: EnvSpec, cores: int) -> Choice:
     return Choice(cores, f"{text} are worth sharing out")
 
 
-def apply(threads: int) -> bool:
-    """Set TensorFlow's threads; false where it is too late and they differ."""
+def apply(threads: int, programs: int = 1) -> bool:
+    """Set TensorFlow's threads; false where it is too late and they differ.
+
+    Args:
+      threads: within an operation.
+      programs: that run at the same time, each on a thread at least.
+    """
     threading = tf.config.threading
     try:
         threading.set_intra_op_parallelism_threads(threads)
-        threading.set_inter_op_parallelism_threads(threads)
+        threading.set_inter_op_parallelism_threads(max(threads, programs))
     except RuntimeError:  # it has made its threads
         return False
     return True

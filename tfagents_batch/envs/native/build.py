@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from tfagents_batch import folders
 from tfagents_batch.envs import futex
 
 ROUTE_VARIABLE = "TFAGENTS_BATCH_ROUTE"
@@ -108,7 +109,7 @@ def _flags() -> list[str]:
 def _build(path: pathlib.Path) -> None:
     """Compile to ``path``, by one process at a time."""
     compiler = _compiler()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folders.make_private(path.parent)
     with _locked(path.with_name("lock")):
         if path.exists():  # somebody else was quicker
             return

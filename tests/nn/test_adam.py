@@ -1,0 +1,42 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.nn.adam import Adam
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-2])
+def test_steps_are_those_of_algorithm_1(epsilon, jit):
+    random = np.random.default_rng(0)
+    gradients = random.normal(size=(200, 3)) * [1e-4, 1e-2, 1.0]
+    weight, rate, beta_1, beta_2 = np.array([1.0, -2.0, 3.0]), 1e-2, 0.9, 0.999
+    variable = keras.Variable(weight)
+    adam = Adam(rate, epsilon=epsilon)
+    adam.build([variable])
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def step(gradient):
+        adam.apply([gradient], [variable])
+
+    mean, square = np.zeros(3), np.zeros(3)
+    for t, gradient in enumerate(gradients, 1):
+        step(tf.constant(gradient, tf.float32))
+        mean = beta_1 * mean + (1 - beta_1) * gradient
+        square = beta_2 * square + (1 - beta_2) * gradient**2
+        corrected = mean / (1 - beta_1**t), square / (1 - beta_2**t)
+        weight = weight - rate * corrected[0] / (np.sqrt(corrected[1]) + epsilon)
+        np.testing.assert_allclose(variable.numpy(), weight, 1e-4, 1e-5)
+
+
+def test_it_is_the_one_of_keras_but_for_epsilon():
+    weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
+    adams = [kind(0.1, epsilon=1e-30) for kind in (Adam, keras.optimizers.Adam)]
+    for adam, weight in zip(adams, weights, strict=True):
+        adam.build([weight])
+        for gradient in ([0.1, -1.0], [0.3, 0.2], [-2.0, 0.0]):
+            adam.apply([tf.constant(gradient)], [weight])
+    np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), 1e-5)
+    slots = [[variable.shape for variable in adam.variables] for adam in adams]
+    assert slots[0] == slots[1]

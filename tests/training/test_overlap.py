@@ -1,0 +1,196 @@
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
+from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import program
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.overlap import VERSION
+
+SETTINGS = ppo.Config(minibatch_size=16, epochs=1)
+BASE = Config(
+    env="counting",
+    steps=400,
+    num_envs=2,
+    num_workers=0,
+    rollout_length=16,
+    eval_every=0,
+    overlap=True,
+    compile="off",
+    settings=SETTINGS,
+)
+
+
+def named(agent):
+    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
+
+
+def build(env, compile="off"):
+    agent, actor = (ppo.PPO(SETTINGS, env.spec) for _ in range(2))
+    source = Rollout(env, actor, 16, seed=0)
+    return agent, actor, source, program.build(source, agent, compile, actor=actor)
+
+
+def counting(count=2):
+    return ProcessEnv([lambda: CountingEnv()] * count, num_workers=0)
+
+
+@pytest.fixture
+def eager():
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def test_an_update_learns_from_what_acting_saw_one_update_ago():
+    with counting() as env:
+        _, _, _, iterate = build(env)
+        lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(4)]
+    assert lags == [0, 1, 1, 1]
+
+
+def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
+    """Each waits for the other one in its midst."""
+    both = threading.Barrier(2)
+    collect, update = Rollout.__call__, ppo.PPO.update
+
+    def collecting(self, seed):
+        if threading.current_thread() is not threading.main_thread():
+            both.wait(60)
+        return collect(self, seed)
+
+    def updating(self, trajectory, seed):
+        both.wait(60)
+        return update(self, trajectory, seed)
+
+    monkeypatch.setattr(Rollout, "__call__", collecting)
+    monkeypatch.setattr(ppo.PPO, "update", updating)
+    with counting() as env:
+        _, _, _, iterate = build(env)
+        for seed in range(2):
+            iterate(tf.constant(seed))
+
+
+def test_the_first_trajectory_is_acted_with_the_algorithms_own_weights(
+    eager, monkeypatch
+):
+    made, collect = [], Rollout.__call__
+
+    def collecting(self, seed):
+        made.append(collect(self, seed))
+        return made[-1]
+
+    monkeypatch.setattr(Rollout, "__call__", collecting)
+    with counting() as env:
+        agent, actor, _, iterate = build(env)
+        mine, its = (each.network.get_weights()[0] for each in (actor, agent))
+        assert np.any(mine != its)  # drawn apart
+        before = agent.network.get_weights()
+        iterate(tf.constant(0))
+        agent.network.set_weights(before)
+        trajectory = made[0]
+        steps = tf.nest.map_structure(lambda x: x[:-1], trajectory.steps)
+        heads, _ = agent.network.unroll(steps)
+    acted = trajectory.behavior["policy"]
+    for name, value in heads.policy.params.items():
+        np.testing.assert_allclose(acted[name], value, 1e-4, 1e-5)
+
+
+def test_acting_has_the_weights_and_statistics_of_the_update_before():
+    with counting() as env:
+        agent, actor, _, iterate = build(env)
+        start = named(agent)
+        iterate(tf.constant(0))
+        learned = named(agent)
+        for name, value in named(actor).items():
+            if not name.startswith("optimizer/"):
+                np.testing.assert_array_equal(value, learned[name], err_msg=name)
+        assert any(np.any(start[k] != learned[k]) for k in start if "kernel" in k)
+
+
+@pytest.mark.parametrize("compile", ["off", "update"])
+def test_equal_seeds_give_equal_runs(compile):
+    def run():
+        keras.utils.set_random_seed(1)
+        with counting() as env:
+            agent, _, _, iterate = build(env, compile)
+            metrics = [iterate(tf.constant(i)) for i in range(3)]
+            return named(agent), metrics[-1]
+
+    (weights, metrics), (again, others) = run(), run()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(value, again[name], err_msg=name)
+    for name, value in metrics.items():
+        np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+def test_behavior_tells_how_many_updates_acting_had_seen():
+    with counting() as env:
+        _, _, _, iterate = build(env)
+        overlapped = iterate._program
+        iterate(tf.constant(0))
+        trajectory, _, _ = overlapped._ahead
+        assert trajectory.behavior[VERSION].shape == (16, 2)
+        np.testing.assert_array_equal(trajectory.behavior[VERSION], 0)
+        iterate(tf.constant(1))
+        trajectory, _, _ = overlapped._ahead
+        np.testing.assert_array_equal(trajectory.behavior[VERSION], 1)
+
+
+def test_a_fault_while_collecting_ends_the_iteration_whose_update_counts():
+    constructors = [lambda: FaultEnv("exc", step=40, length=50)] * 2
+    with ProcessEnv(constructors, num_workers=0) as env:
+        agent, _, _, iterate = build(env)
+        iterate(tf.constant(0))
+        before = named(agent)
+        with pytest.raises(EnvError):
+            iterate(tf.constant(1))
+        after = named(agent)
+    assert after["algorithm/step"] == before["algorithm/step"] + 32
+    assert not [t for t in threading.enumerate() if "collect" in t.name]
+
+
+@pytest.mark.xla
+def test_compiled_whole_it_lags_by_one_too():
+    with ProcessEnv([lambda: CountingEnv()] * 2, 1, route="native") as env:
+        _, _, _, iterate = build(env, "full")
+        lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(3)]
+    assert lags == [0, 1, 1]
+    assert (iterate.way, iterate.traces()) == ("full", 1)
+
+
+def test_a_stop_ends_the_iteration_that_is_under_way(make_process_env):
+    env = make_process_env([lambda: CountingEnv()] * 2, 1)
+    _, _, _, iterate = build(env)
+    iterate(tf.constant(0))
+    env.stop()
+    with pytest.raises(Stopped):
+        iterate(tf.constant(1))
+
+
+def test_a_replaced_environment_goes_on(tmp_path, make_process_env):
+    envs = fault_envs("kill", mark=str(tmp_path / "mark"))
+    env = make_process_env(envs, 2, on_fault="restart")
+    _, _, _, iterate = build(env)
+    deadline = time.monotonic() + 60
+    restarted, seed = False, 0
+    while not restarted and time.monotonic() < deadline:
+        metrics = iterate(tf.constant(seed))
+        restarted = any(e["event"] == "env_restarted" for e in env.events())
+        seed += 1
+    assert restarted
+    assert np.isfinite(metrics["loss/total"])
+
+
+def test_a_builder_that_returns_one_model_twice_is_refused():
+    model = keras.Sequential([keras.layers.Dense(8)])
+    with pytest.raises(UserError, match="returned the same model twice"):
+        Experiment(BASE, env=CountingEnv, network=lambda *_: model)
