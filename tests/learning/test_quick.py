@@ -61,7 +61,7 @@ def test_identity_is_learned_for_every_action_space(space, threshold, tmp_path):
         rollout_length=64,
         eval_every=0,
         logdir=tmp_path,
-        settings={"learning_rate": 3e-3, "epochs": 8, "gamma": 0.5},
+        settings={"learning_rate": 1e-3, "epochs": 8, "gamma": 0.5},
     )
     result = tfb.evaluate(run.logdir, episodes=16, env=make)
     assert result.mean_return >= threshold
