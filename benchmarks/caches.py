@@ -14,7 +14,7 @@ from benchmarks.machine import ROOT
 from tfagents_batch.errors import UserError
 
 _ENGINE = """
-from benchmarks import hooked
+from benchmarks.inside import hooked
 hooked.load()
 from tfagents_batch.envs.native import build
 build.library()

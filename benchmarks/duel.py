@@ -11,6 +11,8 @@ from benchmarks.contenders import Contender
 from benchmarks.process import Failure
 from benchmarks.rows import Row
 
+PROBES = 2  # runs of each setting, of which the better counts
+
 Result = dict[str, Any]
 Run = Callable[[str, int], Result | Failure]
 
@@ -46,13 +48,46 @@ class Probed(NamedTuple):
     failures: dict[str, Failure]
 
 
+def each(
+    rows: Mapping[str, Any],
+    play: Callable[[str, Any], bool],
+    report: Callable[[str], None] = print,
+) -> bool:
+    """Play rows one after the other; one that is lost leaves the others alone.
+
+    Args:
+      rows: by name.
+      play: plays a row and records it; returns whether a contender failed.
+      report: told what was lost.
+
+    Returns:
+      Whether anything failed.
+
+    Raises:
+      KeyboardInterrupt: if one came, after it was told which row it ended.
+    """
+    failed = False
+    for name, row in rows.items():
+        try:
+            failed |= play(name, row)
+        except DifferentWork as error:
+            report(f"row {name} ends here, incomplete: {error}")
+            failed = True
+        except KeyboardInterrupt:
+            report(f"row {name} ends here, incomplete; those before it are recorded")
+            raise
+    return failed
+
+
 def probe(
     row: Row,
     run: Callable[[str], Result | Failure],
     contenders: Mapping[str, Contender],
     report: Callable[[str], None] = print,
 ) -> Probed:
-    """Run every setting of a peer once, and keep the best; who has one keeps it.
+    """Run every setting of a peer twice, and keep the best; who has one keeps it.
+
+    The better of both runs counts: what else the machine does only slows them down.
 
     Args:
       row: whose contenders are settings of one another if their peer is the same.
@@ -63,14 +98,19 @@ def probe(
     groups: dict[str, list[str]] = {}
     for name in (row.subject, *row.rivals):
         groups.setdefault(contenders[name].peer, []).append(name)
-    values, failures = {}, {}
-    for name in (x for names in groups.values() if len(names) > 1 for x in names):
+    values: dict[str, float] = {}
+    failures: dict[str, Failure] = {}
+    looked = [x for names in groups.values() if len(names) > 1 for x in names]
+    for name in (x for names in ratios.rounds(looked, PROBES) for x in names):
+        if name in failures:
+            continue
         result = run(name)
         if isinstance(result, Failure):
             failures[name] = result
+            values.pop(name, None)
             report(f"failed: {result}")
         else:
-            values[name] = result["value"]
+            values[name] = max(result["value"], values.get(name, 0.0))
             report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
     # If all of them failed, the first stands for them and fails again.
     best = {max(each, key=lambda x: values.get(x, 0.0)) for each in groups.values()}
@@ -170,17 +210,20 @@ def lines(
                 "rival_own": theirs[0]["own"] | {"versions": theirs[0]["versions"]},
                 "work": mine[0]["same"],
                 "differs": _differs(row.subject, mine[0]) | _differs(rival, theirs[0]),
-                **parity(mine, theirs),
+                **parity(mine, theirs, getattr(row.work, "compare_returns", True)),
             }
         )
     return found
 
 
-def parity(mine: Sequence[Result], theirs: Sequence[Result]) -> Result:
+def parity(
+    mine: Sequence[Result], theirs: Sequence[Result], compare: bool = True
+) -> Result:
     """What was learned meanwhile; nothing of work that learns nothing.
 
     Args:
       mine, theirs: results, with ``returns`` where the work is training.
+      compare: whether these say something; else they are kept, and no more.
 
     Returns:
       ``subject_returns`` and ``rival_returns``; and where every run has one, their
@@ -191,7 +234,7 @@ def parity(mine: Sequence[Result], theirs: Sequence[Result]) -> Result:
         return {}
     values = [[result["returns"] for result in each] for each in (mine, theirs)]
     found = {"subject_returns": values[0], "rival_returns": values[1], "parity": None}
-    if None in values[0] or None in values[1]:
+    if not compare or None in values[0] or None in values[1]:
         return found
     means = [ratios.mean(each) for each in values]
     return found | {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import command, process, results
-from benchmarks.enduring import Enduring
+from benchmarks.inside.enduring import Enduring
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 
@@ -35,7 +35,7 @@ class Trend(NamedTuple):
       first, last: values.
       slope: per million steps, by Theil and Sen: one odd point does not turn it.
       low, high: its 95 % bootstrap interval, points resampled.
-      verdict: "level", "grows" or "falls".
+      verdict: "level", "grows", "falls", or "unclear" where it might grow.
     """
 
     first: float
@@ -64,7 +64,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     run, path = results.context(), pathlib.Path(flags.results)
     work = dataclasses.asdict(Enduring(flags.preset, flags.steps, flags.every))
-    result = process.run("enduring", work, flags.deadline_seconds, package="benchmarks")
+    result = process.run(
+        "enduring", work, flags.deadline_seconds, package="benchmarks.inside"
+    )
     if isinstance(result, process.Failure):
         command.report(f"failed: {result}")
         return 1
@@ -78,9 +80,9 @@ def main(argv: Sequence[str]) -> int:
 def trend(points: Sequence[Line], name: str) -> Trend:
     """Whether a figure changes with the steps.
 
-    It is level where the slope's interval has 0 in it, or where the slope amounts to
-    less than ``LEVEL`` of the figure over the run. The first point is left out of the
-    slope where there are others: caches fill.
+    It is level where even the upper end of the slope's interval amounts, over the whole
+    run, to less than ``LEVEL`` of the figure: so noise cannot hide growth. The first
+    point is left out of the slope where there are others: caches fill.
 
     Args:
       points: of a run.
@@ -89,18 +91,20 @@ def trend(points: Sequence[Line], name: str) -> Trend:
     steps = np.array([point["steps"] for point in points], np.float64) / 1e6
     values = np.array([point[name] for point in points], np.float64)
     values *= _SCALE.get(name, 1)
-    first, last = float(values[0]), float(values[-1])
+    first, last, run = float(values[0]), float(values[-1]), steps[-1]
     if len(points) > 2:
         steps, values = steps[1:], values[1:]
     slope = _slope(steps, values)
     random = np.random.default_rng(0)
     drawn = random.integers(len(steps), size=(_RESAMPLES, len(steps)))
     low, high = np.percentile([_slope(steps[i], values[i]) for i in drawn], [2.5, 97.5])
-    change = slope * (steps[-1] - steps[0])
-    if low <= 0 <= high or abs(change) < LEVEL * abs(np.median(values)):
+    least = LEVEL * abs(float(np.median(values))) / run  # slope that is none
+    if high < 0 and slope <= -least:
+        verdict = "falls"
+    elif high < least:
         verdict = "level"
     else:
-        verdict = "grows" if slope > 0 else "falls"
+        verdict = "grows" if low > 0 else "unclear"
     return Trend(first, last, slope, float(low), float(high), verdict)
 
 

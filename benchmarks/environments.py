@@ -37,12 +37,16 @@ def main(argv: Sequence[str]) -> int:
     known = rows.contenders(rows.ENVIRONMENTS)
     if flags.contender and flags.contender not in known:
         raise UserError(unknown("contender", flags.contender, known))
-    path, failed = pathlib.Path(flags.results), False
-    for name, row in rows.select(flags.row, rows.ENVIRONMENTS).items():
+    path = pathlib.Path(flags.results)
+
+    def play(name: str, row: rows.Row) -> bool:
         workers = min(flags.num_workers or machine.cores(), row.work.num_envs)
         changes = {"seconds": flags.seconds, "num_workers": workers}
         row = row._replace(work=dataclasses.replace(row.work, **changes))
-        failed |= (_look if flags.contender else _play)(name, row, flags, path)
+        return (_look if flags.contender else _play)(name, row, flags, path)
+
+    selected = rows.select(flags.row, rows.ENVIRONMENTS)
+    failed = duel.each(selected, play, command.report)
     if not flags.contender:
         print(table.markdown(results.read(path)))
     return 1 if failed else 0
@@ -70,11 +74,9 @@ def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
 
 
 def _run(name: str, row: rows.Row, flags: Command) -> dict | process.Failure:
-    python = sys.executable
-    if CONTENDERS[name].interpreter == "peers":
-        python = process.peer_python(flags.peer_python)
     deadline = flags.start_seconds + flags.seconds
-    return process.run(name, dataclasses.asdict(row.work), deadline, python)
+    pythons = {"peers": flags.peer_python}
+    return process.run_contender(name, dataclasses.asdict(row.work), deadline, pythons)
 
 
 if __name__ == "__main__":

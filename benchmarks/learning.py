@@ -14,6 +14,7 @@ from benchmarks import (
     caches,
     command,
     curves_plot,
+    duel,
     machine,
     process,
     ratios,
@@ -31,6 +32,8 @@ CONTENDERS = (OURS, PEER)
 FILE = "learning.jsonl"
 PICTURE = machine.ROOT / "docs/images/time_to_threshold.png"
 _PROBE_STEPS = 2**40  # never the end of a run that has seconds
+# A run that is past its deadline ends with its iteration: then only it is ended.
+_GRACE_SECONDS = 300.0
 
 Result = dict[str, Any]
 
@@ -45,7 +48,7 @@ class Command:
         "cold", "of our compiled programs; the native engine is there in both"
     )
     probe_seconds: float = option(
-        10.0, "the peer's settings are tried for, each; 0: not tried", least=0
+        10.0, "the peer's settings are tried for, each twice; 0: not tried", least=0
     )
     steps: int | None = option(None, "budget instead of a task's own", least=1)
     contender: str = option("", "run this one once, print its result, record nothing")
@@ -63,18 +66,22 @@ def main(argv: Sequence[str]) -> int:
     if flags.contender and flags.contender not in CONTENDERS:
         raise UserError(unknown("contender", flags.contender, CONTENDERS))
     tasks = rows.select(flags.row, TASKS, ALIASES)
-    path, failed = pathlib.Path(flags.results), False
+    path = pathlib.Path(flags.results)
     if flags.plot:
         curves_plot.draw(results.read(path), flags.out)
         print(flags.out)
         return 0
     with caches.Caches() as folders:
         runner = Runner(flags, folders)
-        for name, task in tasks.items():
-            if flags.contender:
-                failed |= _look(name, task, runner)
-            else:
-                failed |= _play(name, task, runner, path)
+        failed = duel.each(
+            tasks,
+            lambda name, task: (
+                _look(name, task, runner)
+                if flags.contender
+                else _play(name, task, runner, path)
+            ),
+            command.report,
+        )
     if not flags.contender:
         print(tables_learning.markdown(results.read(path)))
     return 1 if failed else 0
@@ -108,10 +115,11 @@ class Runner:
     def work(self, name: str, task: Task, **changes: Any) -> Learning:
         """What ``run`` makes a contender do; arguments as there."""
         steps = self.flags.steps or task.steps[name]
-        return dataclasses.replace(task.work, **{"steps": steps, **changes})
+        fixed = {"steps": steps, "deadline": task.deadline}
+        return dataclasses.replace(task.work, **{**fixed, **changes})
 
     def settings(self, task: Task) -> dict[str, Any]:
-        """The peer's fastest, each tried for ``probe_seconds``.
+        """The peer's fastest, each tried twice for ``probe_seconds``.
 
         Raises:
           UserError: if none of them runs.
@@ -119,7 +127,7 @@ class Runner:
         if not self.flags.probe_seconds:
             return {}
         tried = []
-        for settings in candidates(task):
+        for settings in duel.PROBES * [*candidates(task)]:  # the better run counts
             found = self.run(
                 PEER,
                 task,
@@ -150,11 +158,11 @@ class Runner:
         return self._folders.warm(work.preset, fill)
 
     def _launch(self, name: str, work: Learning, task: Task, cache_home: str = ""):
-        python = sys.executable
-        if name == PEER:
-            python = process.peer_python(self.flags.peer_python)
         work = dataclasses.replace(work, cache_home=cache_home, launched=time.time())
-        return process.run(name, dataclasses.asdict(work), task.deadline, python)
+        pythons = {"peers": self.flags.peer_python}
+        return process.run_contender(
+            name, dataclasses.asdict(work), task.deadline + _GRACE_SECONDS, pythons
+        )
 
 
 def candidates(task: Task) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from benchmarks.contenders import CONTENDERS
 from benchmarks.machine import ROOT
 
 _TAIL_LINES = 30
@@ -37,14 +39,41 @@ class Failure(NamedTuple):
         return f"{self.contender} {self.reason}; its stderr ends:\n{self.stderr}"
 
 
+def run_contender(
+    name: str,
+    work: dict[str, Any],
+    deadline: float,
+    pythons: Mapping[str, str] = {},
+) -> dict[str, Any] | Failure:
+    """Run one of ``CONTENDERS``, in its interpreter and with its options.
+
+    Args:
+      name: its own.
+      work: that it does.
+      deadline: seconds until it is ended.
+      pythons: paths that are wanted, by interpreter, see ``python_of``.
+    """
+    contender = CONTENDERS[name]
+    python = python_of(contender.interpreter, pythons)
+    if python is None:
+        flag = f"--{contender.interpreter}_python"
+        why = f"has no interpreter: pass {flag}, or make it first"
+        return Failure(name, why, "(benchmarks.make_environments makes it)")
+    result = run(contender.module, work, deadline, python, options=contender.options)
+    if isinstance(result, Failure):
+        return result._replace(contender=name)
+    return result
+
+
 def run(
     name: str,
     work: dict[str, Any],
     deadline: float,
     python: str = sys.executable,
     package: str = "benchmarks.contenders",
+    options: Mapping[str, Any] = {},
 ) -> dict[str, Any] | Failure:
-    """Run one contender.
+    """Run a module that prints a result.
 
     Args:
       name: of its file.
@@ -52,8 +81,11 @@ def run(
       deadline: seconds until it is ended, with all the processes it started.
       python: interpreter.
       package: of the file.
+      options: that it is started with.
     """
     command = [python, "-m", f"{package}.{name}", f"--work={json.dumps(work)}"]
+    if options:
+        command.append(f"--options={json.dumps(dict(options))}")
     # Files, because a pipe stays open as long as any process of the contender lives.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
@@ -84,24 +116,24 @@ def run(
             return Failure(name, "printed no single line of JSON", _tail(err))
 
 
-def peer_python(wanted: str = "") -> str:
-    """The peers' interpreter: as wanted, else as installed here, else this one."""
-    return python_of("peers", wanted) or sys.executable
+def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
+    """Path of an interpreter: as wanted, else as installed in this checkout.
 
-
-def python_of(interpreter: str, wanted: str = "") -> str | None:
-    """Path of an interpreter; None if it is neither wanted nor installed here.
+    Peers that are in neither may be installed beside ours, so theirs is this one
+    then; TF-Agents cannot be, and has none.
 
     Args:
       interpreter: as a ``Contender`` names it.
-      wanted: path of it; "" for the installed one.
+      wanted: paths by interpreter; none, or "", for the installed one.
     """
     if interpreter == "ours":
         return sys.executable
-    if wanted:
-        return str(pathlib.Path(wanted).expanduser().absolute())
+    if path := wanted.get(interpreter):
+        return str(pathlib.Path(path).expanduser().absolute())
     installed = ROOT / "benchmarks" / FOLDERS[interpreter] / "bin/python"
-    return str(installed) if installed.exists() else None
+    if installed.exists():
+        return str(installed)
+    return sys.executable if interpreter == "peers" else None
 
 
 def _tail(file: Any) -> str:

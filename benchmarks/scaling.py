@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import command, process, ratios, results
-from benchmarks.scaled import Scaled
+from benchmarks.inside.scaled import Scaled
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
                 "scaled",
                 dataclasses.asdict(_work(size, kind, flags)),
                 flags.deadline_seconds,
-                package="benchmarks",
+                package="benchmarks.inside",
             )
             if isinstance(result, process.Failure):
                 command.report(f"failed: {size} environments, {kind}: {result}")

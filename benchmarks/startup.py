@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import caches, command, process, ratios, results
+from benchmarks import caches, command, process, ratios, results, rows
 from benchmarks.thresholds import OURS, PEER, TASKS
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
@@ -43,12 +43,14 @@ STARTS = {
     "warm": Start("ours, compiled programs cached", OURS, 6),
     "sb3": Start("Stable-Baselines3", PEER, None),
 }
+ALIASES = {"PF-10": ("cold", "warm")}  # of the goals page
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
     """Of this benchmark."""
 
+    row: tuple[str, ...] = option((), "which ways to start, all if none is named")
     repeats: int = option(5, "fresh processes of each way to start", least=1)
     deadline_seconds: float = option(600.0, "of one of them", above=0)
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
@@ -60,12 +62,13 @@ def main(argv: Sequence[str]) -> int:
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
+    chosen = rows.select(flags.row, STARTS, ALIASES)
     run, path = results.context(), pathlib.Path(flags.results)
-    found: dict[str, list[Line]] = {name: [] for name in STARTS}
+    found: dict[str, list[Line]] = {name: [] for name in chosen}
     failures: dict[str, process.Failure] = {}
     with caches.Caches() as folders:
         homes = _homes(folders, flags)
-        for names in ratios.rounds([*STARTS], flags.repeats):
+        for names in ratios.rounds([*chosen], flags.repeats):
             for name in names:
                 if name in failures:
                     continue
@@ -91,7 +94,7 @@ def lines(
     """One for each way to start.
 
     Args:
-      found: results of contenders.
+      found: results of contenders, by the ways that were measured.
       failures: of those that failed; their results are dropped.
     """
     made = []
@@ -99,7 +102,7 @@ def lines(
         head = {"row": name, **start._asdict(), "unit": "s", "config": WORK.config()}
         if name in failures:
             made.append({**head, "failed": failures[name]._asdict()})
-        elif ran := found[name]:
+        elif ran := found.get(name):
             values = [result["seconds"] for result in ran]
             made.append(
                 {
@@ -124,7 +127,7 @@ def markdown(lines: Sequence[Line]) -> str:
     Args:
       lines: of ``startup.jsonl``.
     """
-    rows = [
+    shown = [
         "| start | median s (range) | import | construction | first iteration "
         "| env steps in it | goal |",
         "|---|---|---|---|---|---|---|",
@@ -135,11 +138,11 @@ def markdown(lines: Sequence[Line]) -> str:
             goal = "" if line["goal"] is None else f"at most {line['goal']:g}"
             if "failed" in line:
                 reason = line["failed"]["reason"]
-                rows.append(f"| {line['title']} | failed: {reason} | | | | | {goal} |")
+                shown.append(f"| {line['title']} | failed: {reason} | | | | | {goal} |")
                 continue
             phases = " | ".join(f"{line['phases'][phase]:.2f}" for phase in PHASES)
             low, high = min(line["values"]), max(line["values"])
-            rows.append(
+            shown.append(
                 f"| {line['title']} | {line['value']:.2f} ({low:.2f} to {high:.2f}) "
                 f"| {phases} | {line['env_steps']:,} | {goal} |"
             )
@@ -149,7 +152,7 @@ def markdown(lines: Sequence[Line]) -> str:
                 f"{host['cpu']}, load {host['load']:.1f}, commit {line['commit']}, "
                 f"{line['date'][:10]}."
             )
-    return "\n".join([*rows, "", *dict.fromkeys(origins)])
+    return "\n".join([*shown, "", *dict.fromkeys(origins)])
 
 
 def _homes(folders: caches.Caches, flags: Command) -> dict[str, Callable[[], str]]:
@@ -169,12 +172,11 @@ def _homes(folders: caches.Caches, flags: Command) -> dict[str, Callable[[], str
 
 
 def _start(name: str, home: str, flags: Command) -> Line | process.Failure:
-    python = sys.executable
-    if name == PEER:
-        python = process.peer_python(flags.peer_python)
     work = dataclasses.replace(WORK, cache_home=home, launched=time.time())
-    deadline = flags.deadline_seconds
-    return process.run(name, dataclasses.asdict(work), deadline, python)
+    pythons = {"peers": flags.peer_python}
+    return process.run_contender(
+        name, dataclasses.asdict(work), flags.deadline_seconds, pythons
+    )
 
 
 if __name__ == "__main__":

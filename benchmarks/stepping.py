@@ -42,6 +42,11 @@ class Stepping:
     seconds: float = 10.0
     blocks: int | None = None
 
+    @property
+    def least_seconds(self) -> float:
+        """To go on for after ``blocks``: none, they are what is measured."""
+        return 0.0
+
     def constructor(self) -> Callable[[], gymnasium.Env]:
         """Makes one environment."""
         return functools.partial(make, self.env, self.env_kwargs)

@@ -9,14 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import (
-    command,
-    endurance,
-    results,
-    scaling,
-    startup,
-    tables_learning,
-)
+from benchmarks import command, endurance, results, scaling, startup, tables_learning
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
@@ -200,7 +193,8 @@ def _run_of(name: str, found: Sequence[Line]) -> str:
     first = ran[0]
     what = (
         f"{first['unit']}, {first['pairs']} pairs of {first['config']['steps']:,} "
-        f"env steps, ours with {first['subject_own']['workers']} workers"
+        f"env steps and {first['config']['seconds']:g} s at least, ours with "
+        f"{first['subject_own']['workers']} workers"
     )
     differing = {
         contender: ", ".join(keys)

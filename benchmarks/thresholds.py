@@ -26,6 +26,8 @@ class Learning:
       episodes: of an evaluation.
       seed: of everything, and of the evaluations' episodes.
       seconds: to train for after the first iteration, instead of ``steps``.
+      deadline: seconds from the launch, evaluations included, after which it ends with
+        its iteration; what it has not reached by then takes longer.
       settings: of the peer: ``threads`` of PyTorch, ``vectorisation``.
       cache_home: folder for what ours keeps between processes; "" for the user's.
       launched: ``time.time()`` when the process was launched.
@@ -39,6 +41,7 @@ class Learning:
     episodes: int
     seed: int = 1
     seconds: float | None = None
+    deadline: float | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     cache_home: str = ""
     launched: float = 0.0
@@ -61,7 +64,8 @@ class Task(NamedTuple):
       work: of every contender, but for what follows.
       steps: each contender's own budget.
       goal: how many times sooner ours shall be.
-      deadline: seconds for one run, evaluations included.
+      deadline: seconds for one run, evaluations included; it then counts as one that
+        has not reached the threshold by the time its clock had.
       vectorisations: of the peer that may be its fastest.
     """
 

@@ -26,8 +26,11 @@ class Command:
     row: tuple[str, ...] = option((), "which comparisons, all if none is named")
     pairs: int = option(5, "rounds, each with a seed, in which everyone runs", least=1)
     steps: int | None = option(None, "of each run; its row's if none", least=1)
+    seconds: float = option(
+        10.0, "that are timed at least; the run goes on for them", least=0
+    )
     probe_seconds: float = option(
-        4.0, "given to each setting of a peer, of which the best plays", above=0
+        4.0, "given twice to each setting of a peer; the best plays", above=0
     )
     num_workers: int | None = option(None, "ours; one per core if none", least=1)
     contender: str = option("", "run this one once, print its result, record nothing")
@@ -45,10 +48,14 @@ def main(argv: Sequence[str]) -> int:
     known = rows.contenders(rows.TRAINING)
     if flags.contender and flags.contender not in known:
         raise UserError(unknown("contender", flags.contender, known))
-    path, failed = pathlib.Path(flags.results), False
-    for name, row in rows.select(flags.row, rows.TRAINING).items():
+    path = pathlib.Path(flags.results)
+
+    def play(name: str, row: rows.Row) -> bool:
         row = row._replace(work=_work(row.work, flags))
-        failed |= (_look if flags.contender else _play)(name, row, flags, path)
+        return (_look if flags.contender else _play)(name, row, flags, path)
+
+    selected = rows.select(flags.row, rows.TRAINING)
+    failed = duel.each(selected, play, command.report)
     if not flags.contender:
         print(table.training(results.read(path)))
     return 1 if failed else 0
@@ -91,12 +98,16 @@ def _work(work: Training, flags: Command) -> Training:
         num_workers=min(flags.num_workers or machine.cores(), work.num_envs),
     )
     # The first iteration warms up.
-    return dataclasses.replace(work, blocks=max(1, work.iterations - 1))
+    blocks = max(1, work.iterations - 1)
+    return dataclasses.replace(work, blocks=blocks, seconds=flags.seconds)
 
 
 def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     """Play a row and keep its lines; whether a contender failed."""
-    command.report(f"== {name}: {flags.pairs} pairs of {row.work.steps:,} env steps")
+    command.report(
+        f"== {name}: {flags.pairs} pairs of {row.work.steps:,} env steps, and of "
+        f"{flags.seconds:g} s at least"
+    )
     run = results.context()
     short = dataclasses.replace(row.work, seconds=flags.probe_seconds, blocks=None)
     probed = duel.probe(
@@ -126,16 +137,10 @@ def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
 
 
 def _run(name: str, work: Training, flags: Command) -> dict | process.Failure:
-    interpreter = CONTENDERS[name].interpreter
-    wanted = {"peers": flags.peer_python, "tf_agents": flags.tf_agents_python}
-    python = process.python_of(interpreter, wanted.get(interpreter, ""))
-    if python is None and interpreter == "peers":
-        python = sys.executable
-    if python is None:
-        why = f"has no interpreter: pass --{interpreter}_python, or make it first"
-        return process.Failure(name, why, "(benchmarks.make_environments makes it)")
-    work_of_it = dataclasses.asdict(work)
-    return process.run(name, work_of_it, flags.deadline_seconds, python)
+    pythons = {"peers": flags.peer_python, "tf_agents": flags.tf_agents_python}
+    return process.run_contender(
+        name, dataclasses.asdict(work), flags.deadline_seconds, pythons
+    )
 
 
 if __name__ == "__main__":

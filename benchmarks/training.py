@@ -38,8 +38,10 @@ class Training:
       env_kwargs: arguments of every environment.
       num_workers: processes, for contenders that can choose; others tell their own.
       seed: of everything.
-      seconds: to measure for where ``blocks`` is None.
-      blocks: iterations to measure exactly, instead of ``seconds``.
+      compare_returns: whether runs are long enough for their returns to say something.
+      seconds: to measure for, at least.
+      blocks: iterations to measure, at least; returns are those of a run that ends
+        with them. None for as many as ``seconds`` have.
     """
 
     env: str
@@ -61,11 +63,17 @@ class Training:
     env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     num_workers: int = 1
     seed: int = 1
+    compare_returns: bool = True
     seconds: float = 10.0
     blocks: int | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "hidden", tuple(self.hidden))  # JSON made it a list
+
+    @property
+    def least_seconds(self) -> float:
+        """To go on for after ``blocks``, so that fast contenders are timed as well."""
+        return self.seconds
 
     @property
     def batch(self) -> int:
@@ -112,6 +120,7 @@ class Training:
                 "samples_a_gradient_step": samples,
                 "parameters": parameters,
                 "advantages": "standardised by minibatch",
+                "precision": "float32",
                 "counted": "transitions collected; restart rows are not",
                 "versions": versions("gymnasium", "numpy", *_made_of(env)),
             }

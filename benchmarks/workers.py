@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks import command, process, ratios, results, table
-from benchmarks.costs import Costs
+from benchmarks.inside.costs import Costs
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 
 
 class Cost(NamedTuple):
-    """A figure of ``benchmarks.costs``: in tables, its unit, and the most it may be."""
+    """A figure of ``inside.costs``: in tables, its unit, and the most it may be."""
 
     title: str
     unit: str
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     run, work, found = results.context(), dataclasses.asdict(Costs()), []
     for number in range(flags.repeats):
         result = process.run(
-            "costs", work, flags.deadline_seconds, package="benchmarks"
+            "costs", work, flags.deadline_seconds, package="benchmarks.inside"
         )
         if isinstance(result, process.Failure):
             command.report(f"failed: {result}")
@@ -66,7 +66,7 @@ def lines(found: Sequence[dict[str, float]], work: dict) -> list[dict]:
     """One for each figure, with its median.
 
     Args:
-      found: results of ``benchmarks.costs``.
+      found: results of ``benchmarks.inside.costs``.
       work: that gave them.
     """
     made = []

@@ -1,11 +1,14 @@
-"""The contenders: one file each, and here what each of them is.
+"""The contenders: what each of them is, where it is, and how it is set.
 
 A setting of a peer is a contender of its own; tables show a peer's best one.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from benchmarks import machine
 
 
 class Contender(NamedTuple):
@@ -15,6 +18,8 @@ class Contender(NamedTuple):
       peer: whose it is; the best of a peer's contenders stands for it.
       kind: of the peer's vectorisation, or another name for a group of settings.
       setting: what tells it from the others of its kind.
+      module: of this package, that is run.
+      options: keyword arguments of the module's ``start``.
       interpreter: that it runs in: "ours" is the one of the command, "peers" and
         "tf_agents" may be others (``benchmarks.make_environments`` makes them).
     """
@@ -22,47 +27,133 @@ class Contender(NamedTuple):
     peer: str
     kind: str
     setting: str = ""
+    module: str = ""
+    options: Mapping[str, Any] = {}
     interpreter: str = "ours"
 
 
 OURS, GYMNASIUM, SB3 = "tfagents_batch", "Gymnasium", "Stable-Baselines3"
 LIMIT = "limit"  # what the environments themselves allow
-NATIVE, PORTABLE = "native route", "portable route"
 ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
-PPO = "PPO"
 SBX, TF_AGENTS, ENVPOOL = "SBX", "TF-Agents", "EnvPool and Stable-Baselines3"
 LOOP, JAX = "loop in CleanRL's style", "JAX loop"  # written for these benchmarks
 ONE, ALL = "1 thread", "a thread per core"
 
+CORES = machine.cores()
+# Threads of a peer's library: the end of a contender's name, setting, number.
+_THREADS = (("", ONE, 1), ("_cores", ALL, CORES))
+# Compile modes of ours, in the same way.
+_MODES = (("", "auto"), ("_update", "update"), ("_off", "off"))
+
+
+def _stepping() -> dict[str, Contender]:
+    """Who steps environments, and does nothing else."""
+    native, portable = "native route", "portable route"
+
+    def gymnasium(kind: str, setting: str = "", **options: Any) -> Contender:
+        options["processes"] = kind == ASYNC
+        return Contender(GYMNASIUM, kind, setting, "gymnasium_vector", options)
+
+    def sb3(kind: str, setting: str, vectorisation: str) -> Contender:
+        options = {"vectorisation": vectorisation}
+        return Contender(SB3, kind, setting, "sb3_vector", options, "peers")
+
+    return {
+        "native": Contender(
+            OURS, native, "in a compiled loop", "ours", {"route": "native"}
+        ),
+        "portable": Contender(
+            OURS, portable, "in a graph's loop", "ours", {"route": "portable"}
+        ),
+        "gymnasium_async": gymnasium(ASYNC, "shared memory"),
+        "gymnasium_async_limited": gymnasium(
+            ASYNC, "shared memory, max_concurrency = cores", max_concurrency=CORES
+        ),
+        "gymnasium_sync": gymnasium(SYNC),
+        "sb3_forkserver": sb3(SUBPROC, "forkserver", "forkserver"),
+        "sb3_spawn": sb3(SUBPROC, "spawn", "spawn"),
+        "sb3_dummy": sb3(DUMMY, "", "dummy"),
+        "bare": Contender(LIMIT, "bare environments", "a process per core", "bare"),
+    }
+
+
+def _ours() -> dict[str, Contender]:
+    """Ours, training: compile modes, and those with convolutions in bfloat16."""
+    found = {}
+    for name, precision in (("", "float32"), ("_bfloat16", "mixed_bfloat16")):
+        for end, mode in _MODES:
+            setting = f"compile={mode}{', bfloat16' if name else ''}"
+            options = {"compile": mode, "precision": precision}
+            found[f"ppo_ours{name}{end}"] = Contender(
+                OURS, "PPO", setting, "ppo_ours", options
+            )
+    return found
+
+
+def _training_peers() -> dict[str, Contender]:
+    """Everybody else who trains: vectorisations times numbers of threads."""
+
+    def peer(
+        whose: str, kind: str, setting: str, module: str, **options: Any
+    ) -> Contender:
+        return Contender(whose, kind, setting, module, options, "peers")
+
+    found = {}
+    for end, setting, threads in _THREADS:
+        only = {"threads": threads}
+
+        for name, kind, how in (
+            ("ppo_sb3", DUMMY, "dummy"),
+            ("ppo_sb3_subproc", SUBPROC, "forkserver"),
+        ):
+            found[name + end] = peer(
+                SB3, kind, setting, "ppo_sb3", vectorisation=how, **only
+            )
+        found[f"ppo_sbx{end}"] = peer(SBX, DUMMY, setting, "ppo_sbx", **only)
+        for count in (1, 2):
+            name = "ppo_envpool_sb3" if count == 1 else f"ppo_envpool{count}_sb3"
+            found[name + end] = peer(
+                ENVPOOL,
+                f"{count} environment thread{'s' if count > 1 else ''}",
+                setting,
+                "ppo_envpool_sb3",
+                env_threads=count,
+                **only,
+            )
+        for name, kind in (("ppo_cleanrl", SYNC), ("ppo_cleanrl_async", ASYNC)):
+            found[name + end] = peer(
+                LOOP, kind, setting, "ppo_cleanrl", processes=kind == ASYNC, **only
+            )
+        found[f"ppo_jax{end}"] = peer(
+            JAX, "in-graph CartPole", setting, "ppo_jax", **only
+        )
+    for name, kind, processes in (
+        ("ppo_tf_agents", "one process", False),
+        ("ppo_tf_agents_parallel", "a process per environment", True),
+    ):
+        for end, setting, count in (
+            ("", "threads as it chooses", None),
+            ("_one", ONE, 1),
+        ):
+            options = {"processes": processes, "threads": count}
+            found[name + end] = Contender(
+                TF_AGENTS, kind, setting, "ppo_tf_agents", options, "tf_agents"
+            )
+    return found
+
+
 CONTENDERS = {
-    "native": Contender(OURS, NATIVE, "in a compiled loop"),
-    "portable": Contender(OURS, PORTABLE, "in a graph's loop"),
-    "gymnasium_async": Contender(GYMNASIUM, ASYNC, "shared memory"),
-    "gymnasium_async_limited": Contender(
-        GYMNASIUM, ASYNC, "shared memory, max_concurrency = cores"
+    **_stepping(),
+    **_ours(),
+    **_training_peers(),
+    "learn_ours": Contender(OURS, "preset", module="learn_ours"),
+    "learn_sb3": Contender(
+        SB3, "preset of rl-baselines3-zoo", module="learn_sb3", interpreter="peers"
     ),
-    "gymnasium_sync": Contender(GYMNASIUM, SYNC),
-    "sb3_forkserver": Contender(SB3, SUBPROC, "forkserver", interpreter="peers"),
-    "sb3_spawn": Contender(SB3, SUBPROC, "spawn", interpreter="peers"),
-    "sb3_dummy": Contender(SB3, DUMMY, interpreter="peers"),
-    "bare": Contender(LIMIT, "bare environments", "a process per core"),
-    "ppo_ours": Contender(OURS, PPO, "compile=auto"),
-    "ppo_ours_update": Contender(OURS, PPO, "compile=update"),
-    "ppo_sb3": Contender(SB3, DUMMY, ONE, interpreter="peers"),
-    "ppo_sb3_cores": Contender(SB3, DUMMY, ALL, interpreter="peers"),
-    "ppo_sb3_subproc": Contender(SB3, SUBPROC, ONE, interpreter="peers"),
-    "ppo_sb3_subproc_cores": Contender(SB3, SUBPROC, ALL, interpreter="peers"),
-    "ppo_sbx": Contender(SBX, DUMMY, ONE, interpreter="peers"),
-    "ppo_sbx_cores": Contender(SBX, DUMMY, ALL, interpreter="peers"),
-    "ppo_envpool_sb3": Contender(ENVPOOL, PPO, ONE, interpreter="peers"),
-    "ppo_cleanrl": Contender(LOOP, SYNC, ONE, interpreter="peers"),
-    "ppo_jax": Contender(JAX, "in-graph CartPole", ONE, interpreter="peers"),
-    "ppo_jax_cores": Contender(JAX, "in-graph CartPole", ALL, interpreter="peers"),
-    "ppo_tf_agents": Contender(TF_AGENTS, PPO, "one process", interpreter="tf_agents"),
-    "ppo_tf_agents_parallel": Contender(
-        TF_AGENTS, PPO, "a process per environment", interpreter="tf_agents"
-    ),
-    "learn_ours": Contender(OURS, "preset"),
-    "learn_sb3": Contender(SB3, "preset of rl-baselines3-zoo", interpreter="peers"),
 }
+
+
+def settings(module: str) -> tuple[str, ...]:
+    """Names of the contenders that are one module's."""
+    return tuple(name for name, x in CONTENDERS.items() if x.module == module)

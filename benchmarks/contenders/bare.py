@@ -11,7 +11,8 @@ import json
 import subprocess
 import sys
 
-from benchmarks import machine, session
+from benchmarks import machine
+from benchmarks.inside import session
 from benchmarks.stepping import Stepping
 
 

@@ -1,6 +1,6 @@
 """Ours, until a threshold: what the train command does with a preset."""
 
-from benchmarks import hooked, learner
+from benchmarks.inside import hooked, learner
 from benchmarks.stepping import versions
 
 

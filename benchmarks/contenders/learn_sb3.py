@@ -7,10 +7,9 @@ for v4. What the zoo does besides (its evaluations, its files) is left out.
 from __future__ import annotations
 
 import functools
-import multiprocessing
 from typing import Any, NamedTuple
 
-from benchmarks import learner
+from benchmarks.inside import learner, vectorised
 from benchmarks.stepping import make, versions
 
 
@@ -158,24 +157,11 @@ def train(work, watch):
 def _environments(env: str, preset: Preset, vectorisation: str):
     from stable_baselines3.common import vec_env
 
-    constructors = [functools.partial(_monitored, env)] * preset.num_envs
-    if vectorisation == "dummy":
-        envs = vec_env.DummyVecEnv(constructors)
-    else:
-        if vectorisation == "forkserver":
-            # Or every one of the processes would import PyTorch by itself.
-            preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
-            multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
-        envs = vec_env.SubprocVecEnv(constructors, start_method=vectorisation)
+    constructor = functools.partial(make, env, {})
+    envs = vectorised.make(constructor, preset.num_envs, vectorisation, monitor=True)
     if preset.normalize:  # with its discount, as the zoo does
         envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
     return envs
-
-
-def _monitored(env: str):
-    from stable_baselines3.common.monitor import Monitor
-
-    return Monitor(make(env, {}))
 
 
 def _network(preset: Preset) -> dict[str, Any] | None:

@@ -1,14 +1,14 @@
-"""PPO as a plain PyTorch loop in CleanRL's style, SyncVectorEnv, one thread."""
+"""PPO as a plain PyTorch loop in CleanRL's style."""
 
 from typing import Any
 
-from benchmarks import session
+from benchmarks.inside import session
 from benchmarks.stepping import versions
 from benchmarks.training import Training, last_mean
 
 
 def load():
-    import benchmarks.torch_ppo  # noqa: F401
+    import benchmarks.inside.torch_ppo  # noqa: F401
 
 
 class Plain:
@@ -16,7 +16,7 @@ class Plain:
 
     Args:
       work: what to train on.
-      processes: one for each environment, by AsyncVectorEnv; else none.
+      processes: one for each environment, by AsyncVectorEnv; else SyncVectorEnv.
       threads: of PyTorch.
     """
 
@@ -26,7 +26,7 @@ class Plain:
         import torch
         from gymnasium import vector
 
-        from benchmarks import torch_ppo
+        from benchmarks.inside import torch_ppo
 
         if work.network != "mlp":
             raise ValueError(f"network {work.network!r}; this loop has 'mlp' only")
@@ -43,7 +43,7 @@ class Plain:
             "workers": work.num_envs if processes else 0,
             "autoreset": "same step",
             "threads": threads,
-            "code": "benchmarks/torch_ppo.py, in CleanRL's style",
+            "code": "benchmarks/inside/torch_ppo.py, in CleanRL's style",
         }
         self.versions = versions("torch")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import baselines, session
+from benchmarks.inside import baselines, session
 from benchmarks.stepping import versions
 from benchmarks.training import Training
 
@@ -20,18 +20,18 @@ def load():
     import stable_baselines3  # noqa: F401
 
 
-def start(work: Training, threads: int = 1) -> baselines.Learning:
+def start(work: Training, env_threads: int = 1, threads: int = 1) -> baselines.Learning:
     import envpool
     import stable_baselines3
     import torch
     from stable_baselines3.common.vec_env import VecMonitor
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     pool = envpool.make(
         work.env,
         env_type="gymnasium",
         num_envs=work.num_envs,
-        num_threads=threads,
+        num_threads=env_threads,
         seed=work.seed,
         **work.env_kwargs,
     )
@@ -41,25 +41,18 @@ def start(work: Training, threads: int = 1) -> baselines.Learning:
         device="cpu",
         **baselines.hyperparameters(work),
     )
-    policy = model.policy
-
-    def gradient_steps() -> int:
-        return int(next(iter(policy.optimizer.state.values()))["step"])
-
     environment = {
         "id": f"{work.env} of EnvPool",
         "kwargs": work.env_kwargs,
         "time_limit": pool.spec.config.max_episode_steps,
     }
-    return baselines.Learning(
+    return baselines.of_torch(
         work,
         model,
-        lambda: sum(weight.numel() for weight in policy.parameters()),
-        gradient_steps,
         {
             "workers": 0,
-            "environment threads": threads,
-            "threads": 1,
+            "environment threads": env_threads,
+            "threads": threads,
             "autoreset": "next step, turned into same step",
             "wrapper": "VecMonitor",
         },

@@ -1,15 +1,14 @@
-"""PPO and CartPole as one JAX program, our reference of that way; one thread."""
+"""PPO and CartPole as one JAX program, our reference of that way."""
 
 from typing import Any
 
-from benchmarks import jax_threads, session
+from benchmarks.inside import jax_threads, session
 from benchmarks.stepping import versions
 from benchmarks.training import Training, last_mean
 
 
 def load():
-    jax_threads.one()
-    import benchmarks.jax_ppo  # noqa: F401
+    import benchmarks.inside.jax_ppo  # noqa: F401
 
 
 class Whole:
@@ -17,13 +16,13 @@ class Whole:
 
     Args:
       work: what to train on.
-      threads: of JAX, as ``load`` left it.
+      threads: of JAX, as ``jax_threads`` left it.
     """
 
     unit = "env steps"
 
     def __init__(self, work: Training, threads: int = 1):
-        from benchmarks import jax_ppo
+        from benchmarks.inside import jax_ppo
 
         self._work = work
         self._reference = jax_ppo.Reference(work)
@@ -68,4 +67,4 @@ class Whole:
 
 
 if __name__ == "__main__":
-    session.main(load, Whole, Training)
+    session.main(load, Whole, Training, jax_threads.choose)

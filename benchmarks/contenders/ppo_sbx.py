@@ -1,24 +1,20 @@
-"""SBX's PPO: Stable-Baselines3's loop around updates in JAX; one thread."""
+"""SBX's PPO: Stable-Baselines3's loop around updates in JAX."""
 
-from benchmarks import baselines, jax_threads, session
+from benchmarks.inside import baselines, jax_threads, session, vectorised
 from benchmarks.stepping import versions
 from benchmarks.training import Training
 
 
 def load():
-    jax_threads.one()
     import sbx  # noqa: F401
 
 
 def start(work, threads=1):
     import jax
     import sbx
-    from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv
 
-    make = work.constructor()
-    envs = DummyVecEnv([lambda: Monitor(make())] * work.num_envs)
     settings = baselines.hyperparameters(work)
+    envs = vectorised.make(work.constructor(), work.num_envs, "dummy", monitor=True)
     model = sbx.PPO("MlpPolicy", envs, device="cpu", **settings)
     policy = model.policy
 
@@ -44,4 +40,4 @@ def start(work, threads=1):
 
 
 if __name__ == "__main__":
-    session.main(load, start, Training)
+    session.main(load, start, Training, jax_threads.choose)

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks import session
+from benchmarks.inside import session
 from benchmarks.stepping import versions
 from benchmarks.training import Training, last_mean
 
@@ -40,17 +40,23 @@ class Agent:
     Args:
       work: what to train on.
       processes: a process for each environment; else one thread steps them in turn.
+      threads: of TensorFlow's pools; as it chooses if None.
     """
 
     unit = "env steps"
     differs = DIFFERS
 
-    def __init__(self, work: Training, processes: bool = False):
+    def __init__(
+        self, work: Training, processes: bool = False, threads: int | None = None
+    ):
         import tensorflow as tf
         from tf_agents.drivers import dynamic_step_driver
         from tf_agents.environments import tf_py_environment
         from tf_agents.replay_buffers import tf_uniform_replay_buffer
 
+        if threads is not None:  # before TensorFlow makes its pools
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
         self._work = work
         self._env = tf_py_environment.TFPyEnvironment(_batched(work, processes))
@@ -72,6 +78,7 @@ class Agent:
         self._samples = 0
         self.own = {
             "workers": work.num_envs if processes else 0,
+            "threads": threads or "TensorFlow's default",
             "autoreset": "next step; restart rows are masked",
             "cut off": "the value after a time limit is taken to be 0",
             "driver": "DynamicStepDriver, TFUniformReplayBuffer",
@@ -135,10 +142,6 @@ def finished(
         found += sums[over].tolist()
         sums[over] = 0.0
     return found
-
-
-def start(work: Training, processes: bool = False) -> Agent:
-    return Agent(work, processes)
 
 
 def _agent(work: Training, env: Any) -> Any:
@@ -260,4 +263,4 @@ def adapted(env: gymnasium.Env, seed: int) -> Any:
 
 
 if __name__ == "__main__":
-    session.main(load, start, Training)
+    session.main(load, Agent, Training)

@@ -2,14 +2,14 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 from benchmarks import process, rows
 from benchmarks.contenders import CONTENDERS, SB3
 
-PEERS = process.peer_python(os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", ""))
+PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
+PEERS = process.python_of("peers", PYTHONS)
 STEPPING = rows.contenders(rows.ENVIRONMENTS)
 LENGTH, ENVS, BLOCK, BLOCKS = 3, 4, 10, 2
 
@@ -19,13 +19,12 @@ def marked(name):
     return pytest.param(name, marks=marks)
 
 
-def python_of(name):
+def require(name):
     if CONTENDERS[name].interpreter == "ours":
-        return sys.executable
+        return
     code = "import stable_baselines3"
     if subprocess.run([PEERS, "-c", code], capture_output=True, timeout=120).returncode:
         pytest.skip(f"{PEERS} has no Stable-Baselines3 (benchmarks.make_environments)")
-    return PEERS
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in STEPPING])
@@ -41,7 +40,8 @@ def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
         "block": BLOCK,
         "blocks": BLOCKS,
     }
-    result = process.run(name, work, 200, python_of(name))
+    require(name)
+    result = process.run_contender(name, work, 200, PYTHONS)
     assert not isinstance(result, process.Failure), str(result)
     count = result["count"]
     assert sum(count.values()) == tally.stat().st_size

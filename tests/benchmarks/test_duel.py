@@ -1,7 +1,8 @@
 import pytest
 
-from benchmarks import duel, session
+from benchmarks import duel
 from benchmarks.contenders import Contender
+from benchmarks.inside import session
 from benchmarks.process import Failure
 from benchmarks.rows import Row
 from benchmarks.stepping import Stepping
@@ -125,6 +126,8 @@ def probe(values, row=ROW, contenders=CONTENDERS):
     def run(name):
         ran.append(name)
         value = values[name]
+        if isinstance(value, list):
+            value = value.pop(0)
         return value if isinstance(value, Failure) else result(value)
 
     return ran, duel.probe(row, run, contenders, lambda text: None)
@@ -132,9 +135,23 @@ def probe(values, row=ROW, contenders=CONTENDERS):
 
 def test_of_a_peers_settings_the_fastest_plays():
     ran, probed = probe({"slow": 1, "fast": 2})
-    assert ran == ["slow", "fast"]  # who has one setting is not looked at
+    # Who has one setting is not looked at; the others are, twice.
+    assert ran == ["slow", "fast", "fast", "slow"]
     assert probed.row.rivals == ("fast",)
     assert probed.values == {"slow": 1, "fast": 2}
+
+
+def test_the_better_of_a_settings_probes_counts():
+    _, probed = probe({"slow": [4, 1], "fast": [2, 3]})
+    assert probed.values == {"slow": 4, "fast": 3}
+    assert probed.row.rivals == ("slow",)
+
+
+def test_a_setting_that_fails_once_does_not_play():
+    failure = Failure("fast", "ended with status 1", "why")
+    _, probed = probe({"slow": 1, "fast": [9, failure]})
+    assert probed.row.rivals == ("slow",)
+    assert probed.values == {"slow": 1}
 
 
 def test_a_setting_that_fails_its_probe_does_not_play():
@@ -176,6 +193,12 @@ def test_one_round_or_a_run_without_episodes_says_nothing_about_parity():
     assert duel.parity(returned(1.0), returned(1.0))["parity"] is None
     found = duel.parity(returned(1.0, 2.0), returned(None, 2.0))
     assert found["parity"] is None and "rival_return" not in found
+
+
+def test_returns_that_say_nothing_are_kept_and_not_compared():
+    found = duel.parity(returned(1.0, 2.0), returned(1.0, 2.0), compare=False)
+    assert found["subject_returns"] == [1.0, 2.0]
+    assert found["parity"] is None and "subject_return" not in found
 
 
 def test_work_that_learns_nothing_has_no_returns():

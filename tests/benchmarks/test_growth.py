@@ -1,12 +1,13 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks import endurance, scaling, startup
-from benchmarks.enduring import Enduring
+from benchmarks.inside.enduring import Enduring
+from benchmarks.inside.scaled import Scaled
 from benchmarks.process import Failure
-from benchmarks.scaled import Scaled
 from tests.benchmarks.learning_lines import RUN
 
 STEPS = [50_000 * i for i in range(1, 21)]
@@ -28,10 +29,19 @@ def test_a_slope_is_per_million_steps():
 
 
 @pytest.mark.parametrize(
-    ("slope", "verdict"), [(0, "level"), (30, "grows"), (-30, "falls"), (0.5, "level")]
+    ("slope", "verdict"),
+    [(0, "level"), (30, "grows"), (-30, "falls"), (0.5, "level"), (-0.5, "level")],
 )
 def test_growth_is_told_from_noise(slope, verdict):
     assert endurance.trend(points(noisy(slope)), "learner_rss_mib").verdict == verdict
+
+
+def test_a_leak_in_much_noise_is_not_called_level():
+    noise = np.random.default_rng(0).normal(0, 10, len(STEPS))
+    values = [100 + 5 * s / 1e6 + x for s, x in zip(STEPS, noise, strict=True)]
+    found = endurance.trend(points(values), "learner_rss_mib")
+    assert found.low <= 0 <= found.high
+    assert found.verdict == "unclear"
 
 
 def test_neither_the_first_point_nor_an_odd_one_makes_a_slope():
@@ -127,6 +137,35 @@ def test_starts_are_medians_with_their_goals():
     assert "| 4.00 (3.00 to 9.00) | 1.00 | 0.50 | 2.50 | 2,048 | at most 12 |" in text
     assert lines[0]["config"]["preset"] == "cartpole"
     assert not {"cache_home", "launched"} & {*lines[0]["config"]}
+
+
+def test_the_starts_that_goals_are_for_have_a_name(monkeypatch, tmp_path):
+    asked = []
+
+    class Folders:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def cold(self):
+            return "cold"
+
+        empty = None
+
+        def warm(self, name, fill):
+            return "warm"
+
+    def start(name, home, flags):
+        asked.append(home)
+        return started(3.0)
+
+    monkeypatch.setattr(startup.caches, "Caches", Folders)
+    monkeypatch.setattr(startup, "_start", start)
+    path = tmp_path / "startup.jsonl"
+    assert startup.main(["--row=PF-10", "--repeats=2", f"--results={path}"]) == 0
+    assert asked == ["cold", "warm", "warm", "cold"]
 
 
 def test_a_start_that_fails_is_shown():

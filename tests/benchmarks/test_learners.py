@@ -9,16 +9,17 @@ import time
 import pytest
 
 from benchmarks import process
-from benchmarks.enduring import Enduring
-from benchmarks.scaled import Scaled
+from benchmarks.inside.enduring import Enduring
+from benchmarks.inside.scaled import Scaled
 from benchmarks.thresholds import OURS, PEER, Learning
 
-PEERS = process.peer_python(os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", ""))
+PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
+PEERS = process.python_of("peers", PYTHONS)
 SECONDS = 250
 PHASES = {"import", "construction", "first_iteration", "training"}
 
 
-def run(name, work, python=sys.executable, package="benchmarks"):
+def run(name, work, python=sys.executable, package="benchmarks.inside"):
     result = process.run(name, dataclasses.asdict(work), SECONDS, python, package)
     assert not isinstance(result, process.Failure), str(result)
     return result

@@ -67,6 +67,11 @@ def test_each_side_has_its_own_budget(tmp_path):
     assert {x["contender"]: x["config"]["steps"] for x in found} == budgets
 
 
+def test_a_run_knows_its_deadline_so_that_it_ends_as_a_lower_bound(tmp_path):
+    ran, _, _ = play(tmp_path, answer, rounds=1)
+    assert {work.deadline for _, work in ran} == {TASKS["cartpole-475"].deadline}
+
+
 def test_nothing_of_this_machine_is_recorded(tmp_path):
     _, found, _ = play(tmp_path, answer, rounds=1)
     assert not {"cache_home", "launched"} & {*found[0]["config"]}

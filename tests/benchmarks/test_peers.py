@@ -4,8 +4,8 @@ import envpool
 import numpy as np
 import pytest
 
-from benchmarks import baselines
 from benchmarks.contenders import ppo_envpool_sb3, ppo_tf_agents
+from benchmarks.inside import baselines
 from benchmarks.training import Training
 
 WORK = Training("CartPole-v1", 4, 8, 2, 16, 64, learning_rate=1e-3, hidden=(5, 6))

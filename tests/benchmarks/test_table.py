@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from benchmarks import costs, make_environments, results, table, workers
+from benchmarks import make_environments, results, table, workers
+from benchmarks.inside import costs
 from tfagents_batch.errors import UserError
 
 OLD = {
@@ -77,7 +78,7 @@ def trained(**changes):
     return {
         **line("DummyVecEnv", "1 thread", 10_000.0, goal=10),
         "subject_setting": "compile=auto",
-        "config": {"steps": 60_000},
+        "config": {"steps": 60_000, "seconds": 10.0},
         "subject_return": mean,
         "rival_return": alone,
         "parity": None,
@@ -100,7 +101,9 @@ def test_training_shows_returns_beside_speed(tmp_path):
     assert rows[3].endswith("| 200 (150 to 250) | 90 | * |")
     assert "failed: x ended with status 1" in rows[4]
     assert {row.count("|") for row in rows[:5]} == {10}
-    assert rows[-1].startswith("`two`: env steps/s, 5 pairs of 60,000 env steps")
+    assert rows[-1].startswith(
+        "`two`: env steps/s, 5 pairs of 60,000 env steps and 10 s"
+    )
     assert "does other work (rival: samples)" in rows[-1]
 
 

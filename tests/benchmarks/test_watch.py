@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from benchmarks import clock, greedy, watch
+from benchmarks.inside import clock, greedy, watch
 from benchmarks.thresholds import Learning
 
 WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3)
@@ -51,6 +51,27 @@ def test_the_clock_runs_from_the_launch_and_stands_still_in_a_pause(time):
         time.now += 7
     time.now += 2
     assert running.seconds() == 12
+
+
+def test_pauses_count_on_the_wall(time):
+    running = clock.Clock(launched=90.0)
+    with running.pause():
+        time.now += 7
+    assert running.with_pauses() == 17
+
+
+def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, evaluated):
+    work = dataclasses.replace(WORK, deadline=100.0)
+    watched = watch.Watch(work, clock.Clock(launched=90.0))
+    evaluated += [20.0, 30.0]
+    time.now += 30
+    assert not watched.iteration(100, None)  # at 40 s; the evaluation takes 50 more
+    time.now += 10
+    assert watched.iteration(150, None)  # at 100 s on the wall
+    found = watched.result()
+    assert not found["reached"]
+    assert found["seconds"] == 50  # of its clock: the time to the threshold is longer
+    assert found["curve"][-1][0] == 150
 
 
 def test_a_pause_that_is_left_by_an_exception_counts_for_nothing_too(time):

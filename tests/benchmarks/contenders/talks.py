@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from benchmarks import session
+from benchmarks.inside import session
 
 with session.result_line() as result:
     print("noise")

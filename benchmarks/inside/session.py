@@ -1,12 +1,13 @@
 """What runs in a contender's process: phases on a clock, one JSON line at the end.
 
-A contender is a module that ends in ``session.main(load, start)``. It is run as
-``python -m benchmarks.contenders.<name> --work=<json>``.
+A contender's module ends in ``session.main(load, start)``. It is run as
+``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -45,7 +46,7 @@ class Session(Protocol):
     One that trains has more, and may have ``differs``:
 
       returns: mean return of the last episodes, None if none ended.
-      differs: ``{key of same: why}`` where it cannot do the same work; printed.
+      differs: ``{key of same: why}`` where it does not do the same work; printed.
     """
 
     unit: str
@@ -88,8 +89,9 @@ def repeat(
 
 def main(
     load: Callable[[], None],
-    start: Callable[[Any], Session],
+    start: Callable[..., Session],
     work_type: Callable[..., Any] = Stepping,
+    prepare: Callable[..., None] | None = None,
 ) -> None:
     """Run a contender and print its result as one line of JSON.
 
@@ -97,11 +99,22 @@ def main(
 
     Args:
       load: imports what is heavy, so that the clock sees it apart.
-      start: constructs the session of a work.
+      start: constructs the session of a work; called with the contender's options.
       work_type: of the work, made from the ``--work`` flag's JSON object.
+      prepare: what is to be done before ``load``; called with the options too.
     """
     with result_line() as result:
-        result.update(run(load, start, work_type(**work_flag(sys.argv[1:]))))
+        flags = json_flags(sys.argv[1:], "work", "options")
+        options = flags.get("options", {})
+        if prepare is not None:
+            prepare(**options)
+        result.update(
+            run(
+                load,
+                functools.partial(start, **options),
+                work_type(**flags["work"]),
+            )
+        )
 
 
 def run(
@@ -111,7 +124,7 @@ def run(
 
     Args:
       load, start: of the contender.
-      work: with ``seconds`` and ``blocks``.
+      work: with ``seconds``, ``blocks`` and ``least_seconds``.
     """
     phases: dict[str, float] = {}
     with _clocked(phases, "import"):
@@ -123,6 +136,10 @@ def run(
             compiled = session.compile()
         warm = session.measure(0.0, 1)
         steady = session.measure(work.seconds, work.blocks)
+        # Before it goes on for the clock alone: all contenders have trained as long.
+        more = {key: getattr(session, key) for key in _MORE if hasattr(session, key)}
+        if (rest := work.least_seconds - steady.seconds) > 0:
+            steady = _joined(steady, session.measure(rest, None))
     finally:
         with _clocked(phases, "close"):
             session.close()
@@ -135,7 +152,7 @@ def run(
         "same": session.same,
         "own": session.own,
         "versions": session.versions,
-        **{key: getattr(session, key) for key in _MORE if hasattr(session, key)},
+        **more,
     }
 
 
@@ -156,10 +173,33 @@ def result_line() -> Iterator[dict[str, Any]]:
 
 
 def work_flag(arguments: list[str]) -> dict[str, Any]:
-    """The object of ``--work=<json>``, the only flag there is."""
-    if len(arguments) != 1 or not arguments[0].startswith("--work="):
-        sys.exit(f"expected --work=<json object> and nothing else, got {arguments}")
-    return json.loads(arguments[0].removeprefix("--work="))
+    """The object of ``--work=<json>``, where that is the only flag there is."""
+    return json_flags(arguments, "work")["work"]
+
+
+def json_flags(arguments: list[str], first: str, *others: str) -> dict[str, Any]:
+    """The objects of ``--name=<json>`` flags, by name.
+
+    Args:
+      arguments: of the command line.
+      first: a flag that must be there.
+      others: flags that may be there.
+    """
+    found = {}
+    for argument in arguments:
+        name, equals, text = argument.removeprefix("--").partition("=")
+        if not equals or name not in (first, *others):
+            sys.exit(f"expected --{first}=<json object>, got {argument}")
+        found[name] = json.loads(text)
+    if first not in found:
+        sys.exit(f"expected --{first}=<json object>, got {arguments}")
+    return found
+
+
+def _joined(first: Measured, second: Measured) -> Measured:
+    """Work that was done in two parts by one process."""
+    count, seconds = first.count + second.count, first.seconds + second.seconds
+    return Measured(count, seconds, count / seconds)
 
 
 @contextlib.contextmanager

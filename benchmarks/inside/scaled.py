@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import hooked, memory, session
+from benchmarks.inside import hooked, memory, session
 from benchmarks.stepping import versions
 
 
@@ -51,6 +51,7 @@ def measure(work: Scaled) -> dict[str, Any]:
         num_workers=work.num_workers,
         rollout_length=work.rollout_length,
         eval_every=0,
+        compile_cache=False,  # the user's, which would make first iterations differ
         settings=settings,
     )
     with Experiment(config) as experiment:

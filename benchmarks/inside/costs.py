@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from benchmarks import graph, session
+from benchmarks.inside import graph, session
 
 MIB = 2**20
 _PATIENCE_SECONDS = 30.0

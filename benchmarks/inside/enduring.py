@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks import hooked, memory, session
+from benchmarks.inside import hooked, memory, session
 from benchmarks.stepping import versions
 
 

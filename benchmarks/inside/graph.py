@@ -1,11 +1,11 @@
-"""Our environments in a ``tf.while_loop``: both of our contenders."""
+"""Our environments in a ``tf.while_loop``."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from benchmarks import session
+from benchmarks.inside import session
 from benchmarks.stepping import Stepping, versions
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.clock import Clock
-from benchmarks.greedy import Act, Games
+from benchmarks.inside.clock import Clock
+from benchmarks.inside.greedy import Act, Games
 from benchmarks.stepping import describe, make, versions
 from benchmarks.thresholds import Learning
 
@@ -30,7 +30,7 @@ class Watch:
 
     def phase(self, name: str) -> None:
         """A phase is over; its seconds are those since the one before."""
-        self.phases[name] = self._clock.seconds() - sum(self.phases.values())
+        self._ended(name, self._clock.seconds())
 
     def iteration(self, steps: int, act: Act) -> bool:
         """An iteration is over, its update too; true if the run shall end.
@@ -40,13 +40,14 @@ class Watch:
           act: greedy actions, see ``Games.returns``.
         """
         work, before, self._steps = self._work, self._steps, steps
-        if self._first is None:
-            self.phase("first_iteration")
-            self._first = (steps, self._clock.seconds())
         self._end = self._clock.seconds()
+        if self._first is None:
+            self._ended("first_iteration", self._end)
+            self._first = (steps, self._end)
         if work.seconds is not None:
             return self._end - self._first[1] >= work.seconds
-        spent = steps >= work.steps
+        late = work.deadline is not None and self._clock.with_pauses() >= work.deadline
+        spent = steps >= work.steps or late
         every = work.eval_every
         if every and (spent or steps // every > before // every):
             self._reached = self._evaluate(act) >= work.threshold
@@ -79,6 +80,9 @@ class Watch:
         """Close the evaluation's environments."""
         if self._games:
             self._games.close()
+
+    def _ended(self, name: str, now: float) -> None:
+        self.phases[name] = now - sum(self.phases.values())
 
     def _evaluate(self, act: Act) -> float:
         with self._clock.pause():

@@ -16,11 +16,16 @@ class Clock:
     """
 
     def __init__(self, launched: float):
-        self._zero = time.perf_counter() - (time.time() - launched)
+        self._launched = time.perf_counter() - (time.time() - launched)
+        self._zero = self._launched
 
     def seconds(self) -> float:
         """Seconds so far."""
         return time.perf_counter() - self._zero
+
+    def with_pauses(self) -> float:
+        """Seconds so far, as on the wall."""
+        return time.perf_counter() - self._launched
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import session
+from benchmarks.inside import session
 from benchmarks.stepping import Stepping, versions
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import session
+from benchmarks.inside import session
 from benchmarks.training import Training, last_mean
 
 
@@ -102,12 +102,45 @@ class Learning:
             buffer.get = get
 
 
-def hyperparameters(work: Training) -> dict[str, Any]:
-    """Arguments of PPO that SB3 and SBX share."""
-    if work.network != "mlp":
-        raise ValueError(f"network {work.network!r}; this contender has 'mlp' only")
-    towers = {"pi": list(work.hidden), "vf": list(work.hidden)}
-    adam = {"eps": work.adam_epsilon}
+def of_torch(
+    work: Training,
+    model: Any,
+    own: Mapping[str, Any],
+    versions: Mapping[str, str],
+    **more: Any,
+) -> Learning:
+    """``Learning`` of an algorithm whose policy is PyTorch's, with one Adam.
+
+    Args:
+      work, model, own, versions: as ``Learning`` takes them.
+      **more: what else it takes.
+    """
+    policy = model.policy
+    return Learning(
+        work,
+        model,
+        lambda: sum(weight.numel() for weight in policy.parameters()),
+        lambda: int(next(iter(policy.optimizer.state.values()))["step"]),
+        own,
+        versions,
+        **more,
+    )
+
+
+def hyperparameters(
+    work: Training, networks: Sequence[str] = ("mlp",)
+) -> dict[str, Any]:
+    """Arguments of PPO that SB3 and SBX share.
+
+    Args:
+      work: what to train on.
+      networks: that the contender has.
+    """
+    if work.network not in networks:
+        raise ValueError(f"network {work.network!r}; this contender has {networks}")
+    policy: dict[str, Any] = {"optimizer_kwargs": {"eps": work.adam_epsilon}}
+    if work.network == "mlp":
+        policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}
     return {
         "learning_rate": work.learning_rate,
         "n_steps": work.rollout_length,
@@ -120,6 +153,6 @@ def hyperparameters(work: Training) -> dict[str, Any]:
         "ent_coef": work.entropy_scale,
         "vf_coef": work.value_scale,
         "max_grad_norm": work.gradient_norm,
-        "policy_kwargs": {"net_arch": towers, "optimizer_kwargs": adam},
+        "policy_kwargs": policy,
         "seed": work.seed,
     }

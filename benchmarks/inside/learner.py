@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import session
-from benchmarks.clock import Clock
+from benchmarks.inside import session
+from benchmarks.inside.clock import Clock
+from benchmarks.inside.watch import Watch
 from benchmarks.thresholds import Learning
-from benchmarks.watch import Watch
 
 
 def main(

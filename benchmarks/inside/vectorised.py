@@ -1,0 +1,44 @@
+"""Stable-Baselines3's ``VecEnv``, made the same way for every contender."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+
+def make(
+    constructor: Callable[[], gymnasium.Env],
+    count: int,
+    vectorisation: str,
+    monitor: bool = False,
+) -> Any:
+    """A batch of environments.
+
+    Args:
+      constructor: of one.
+      count: of them.
+      vectorisation: "dummy" for one process, or how a process is started for each
+        environment: "forkserver" or "spawn".
+      monitor: wrap each, as ``make_vec_env`` does, in what reports returns.
+    """
+    from stable_baselines3.common import vec_env
+
+    if monitor:
+        constructor = functools.partial(_monitored, constructor)
+    if vectorisation == "dummy":
+        return vec_env.DummyVecEnv([constructor] * count)
+    if vectorisation == "forkserver":
+        # Or every one of the processes would import PyTorch by itself.
+        preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
+        multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
+    return vec_env.SubprocVecEnv([constructor] * count, start_method=vectorisation)
+
+
+def _monitored(constructor: Callable[[], gymnasium.Env]) -> Any:
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(constructor())
