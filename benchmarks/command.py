@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from benchmarks.process import Failure
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts.app import EXIT_INTERRUPTED, EXIT_USAGE
 
@@ -26,6 +29,15 @@ def run(main: Callable[[Sequence[str]], int]) -> int:
 def report(text: str) -> None:
     """A line of progress, beside the table on stdout."""
     print(text, file=sys.stderr, flush=True)
+
+
+def look(row: str, contender: str, result: dict[str, Any] | Failure) -> bool:
+    """Print one contender's result; whether it failed."""
+    if isinstance(result, Failure):
+        report(str(result))
+        return True
+    print(json.dumps({"row": row, "contender": contender, **result}))
+    return False
 
 
 def _interrupt(number, frame) -> None:

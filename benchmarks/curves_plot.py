@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks import results
 from benchmarks.thresholds import OURS, PEER
 from tfagents_batch.errors import UserError
+from tfagents_batch.training.figure import panels
 
 _POINTS = 400
 _LOOKS = {OURS: ("ours", "tab:blue"), PEER: ("Stable-Baselines3", "tab:orange")}
@@ -56,23 +57,9 @@ def draw(lines: Sequence[dict[str, Any]], out: str) -> None:
     }
     if not found:
         raise UserError("there are no learning curves; run benchmarks.learning first")
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError(
-            'plots need matplotlib: pip install "tfagents_batch[plot]"'
-        ) from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        1, len(found), figsize=(5 * len(found), 3.5), squeeze=False
-    )
-    for axis, each in zip(axes[0], found.values(), strict=True):
-        _panel(axis, each)
-    figure.tight_layout()
-    figure.savefig(out, dpi=120)
-    pyplot.close(figure)
+    with panels(1, len(found), (5 * len(found), 3.5), out) as axes:
+        for axis, each in zip(axes[0], found.values(), strict=True):
+            _panel(axis, each)
 
 
 def _panel(axis: Any, lines: Sequence[dict[str, Any]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -43,7 +42,10 @@ def main(argv: Sequence[str]) -> int:
         workers = min(flags.num_workers or machine.cores(), row.work.num_envs)
         changes = {"seconds": flags.seconds, "num_workers": workers}
         row = row._replace(work=dataclasses.replace(row.work, **changes))
-        return (_look if flags.contender else _play)(name, row, flags, path)
+        if flags.contender:
+            result = _run(flags.contender, row, flags)
+            return command.look(name, flags.contender, result)
+        return _play(name, row, flags, path)
 
     selected = rows.select(flags.row, rows.ENVIRONMENTS)
     failed = duel.each(selected, play, command.report)
@@ -61,16 +63,6 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     )
     results.append(path, run, duel.lines(name, row, played, CONTENDERS))
     return bool(played.failures)
-
-
-def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
-    """Print one contender's result; whether it failed."""
-    result = _run(flags.contender, row, flags)
-    if isinstance(result, process.Failure):
-        command.report(str(result))
-        return True
-    print(json.dumps({"row": name, "contender": flags.contender, **result}))
-    return False
 
 
 def _run(name: str, row: rows.Row, flags: Command) -> dict | process.Failure:

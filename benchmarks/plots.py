@@ -12,6 +12,7 @@ from benchmarks import command, machine, results, throughput
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
+from tfagents_batch.training.figure import panels
 
 _COLUMNS = 3
 _OURS, _THEIRS = "tab:blue", "tab:gray"
@@ -67,37 +68,27 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> Non
       found: see ``bars``; at least one row.
       out: path of the PNG.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError(
-            'plots need matplotlib: pip install "tfagents_batch[plot]"'
-        ) from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker
-
     columns = min(_COLUMNS, len(found))
     lines = -(-len(found) // columns)
     most = max(len(panel) for panel in found.values())
     size = (6 * columns, lines * (1 + 0.35 * most))
-    figure, axes = pyplot.subplots(lines, columns, figsize=size, squeeze=False)
-    for axis in axes.flat[len(found) :]:
-        axis.set_visible(False)
-    for axis, (title, panel) in zip(axes.flat, found.items(), strict=False):
-        values, ours = zip(*panel.values(), strict=True)
-        colors = [_OURS if each else _THEIRS for each in ours]
-        drawn = axis.barh(list(panel), values, color=colors)
-        axis.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=3)
-        axis.invert_yaxis()
-        axis.margins(x=0.25)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("env steps a second")
-        axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
     pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=120)
-    pyplot.close(figure)
+    with panels(lines, columns, size, out) as axes:
+        from matplotlib import ticker
+
+        for axis in axes.flat[len(found) :]:
+            axis.set_visible(False)
+        for axis, (title, panel) in zip(axes.flat, found.items(), strict=False):
+            values, ours = zip(*panel.values(), strict=True)
+            colors = [_OURS if each else _THEIRS for each in ours]
+            drawn = axis.barh(list(panel), values, color=colors)
+            axis.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=3)
+            axis.invert_yaxis()
+            axis.margins(x=0.25)
+            axis.set_title(title, fontsize=10)
+            axis.set_xlabel("env steps a second")
+            axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            axis.spines[["top", "right"]].set_visible(False)
 
 
 def _label(line: dict[str, Any]) -> str:

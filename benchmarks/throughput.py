@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -52,7 +51,10 @@ def main(argv: Sequence[str]) -> int:
 
     def play(name: str, row: rows.Row) -> bool:
         row = row._replace(work=_work(row.work, flags))
-        return (_look if flags.contender else _play)(name, row, flags, path)
+        if flags.contender:
+            result = _run(flags.contender, row.work, flags)
+            return command.look(name, flags.contender, result)
+        return _play(name, row, flags, path)
 
     selected = rows.select(flags.row, rows.TRAINING)
     failed = duel.each(selected, play, command.report)
@@ -124,16 +126,6 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     )
     results.append(path, run, lines(name, row, probed, played, seeds))
     return bool(played.failures)
-
-
-def _look(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
-    """Print one contender's result; whether it failed."""
-    result = _run(flags.contender, row.work, flags)
-    if isinstance(result, process.Failure):
-        command.report(str(result))
-        return True
-    print(json.dumps({"row": name, "contender": flags.contender, **result}))
-    return False
 
 
 def _run(name: str, work: Training, flags: Command) -> dict | process.Failure:

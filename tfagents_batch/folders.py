@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+
+
+def cache() -> pathlib.Path:
+    """This package's part of the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return pathlib.Path(root).expanduser() / "tfagents_batch"
 
 
 def make_private(folder: pathlib.Path) -> None:

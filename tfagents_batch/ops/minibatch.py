@@ -61,7 +61,7 @@ def loop(
     position = minibatch + count * tf.range(width)
     taken = position < valid
     position = tf.minimum(position, tf.maximum(valid - 1, 0))
-    valid_rows = tf.minimum(permutation.true_first(mask), size - 1)
+    valid_rows = permutation.true_first(mask)
 
     def epoch(index, carry):
         order = permutation.random_order(size, valid, seeds.fold(key, index))

@@ -52,38 +52,32 @@ def draw(bands: dict, metric: str, thresholds: Sequence[float], out: str) -> Non
       thresholds: one for each panel, or none.
       out: path of the PNG.
     """
-    from tfagents_batch.errors import UserError
+    from tfagents_batch.training.figure import panels
 
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError(
-            'plots need matplotlib: pip install "tfagents_batch[plot]"'
-        ) from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker
+    with panels(1, len(bands), (5 * len(bands), 3.5), out) as axes:
+        from matplotlib import ticker
 
-    figure, axes = pyplot.subplots(
-        1, len(bands), figsize=(5 * len(bands), 3.5), squeeze=False
-    )
-    for index, (axis, (name, (lines, band))) in enumerate(
-        zip(axes[0], bands.items(), strict=True)
-    ):
-        for line in lines:
-            axis.plot(line.step, line.value, color="tab:blue", alpha=0.25, linewidth=1)
-        axis.plot(band.step, band.mean, color="tab:blue", linewidth=2)
-        axis.fill_between(band.step, band.low, band.high, color="tab:blue", alpha=0.2)
-        if thresholds:
-            axis.axhline(thresholds[index], color="black", linestyle="--", linewidth=1)
-        runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
-        axis.set_title(f"{name} ({runs})", fontsize=10)
-        axis.set_xlabel("environment steps")
-        axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-        axis.set_ylabel(metric)
-        axis.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(out, dpi=120)
-    pyplot.close(figure)
+        for index, (axis, (name, (lines, band))) in enumerate(
+            zip(axes[0], bands.items(), strict=True)
+        ):
+            for line in lines:
+                axis.plot(
+                    line.step, line.value, color="tab:blue", alpha=0.25, linewidth=1
+                )
+            axis.plot(band.step, band.mean, color="tab:blue", linewidth=2)
+            axis.fill_between(
+                band.step, band.low, band.high, color="tab:blue", alpha=0.2
+            )
+            if thresholds:
+                axis.axhline(
+                    thresholds[index], color="black", linestyle="--", linewidth=1
+                )
+            runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
+            axis.set_title(f"{name} ({runs})", fontsize=10)
+            axis.set_xlabel("environment steps")
+            axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            axis.set_ylabel(metric)
+            axis.grid(alpha=0.3)
 
 
 if __name__ == "__main__":

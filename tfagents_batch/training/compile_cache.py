@@ -189,8 +189,7 @@ def publish() -> int:
 
 def root() -> pathlib.Path:
     """Folder of the store."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(cache).expanduser() / "tfagents_batch" / "xla"
+    return folders.cache() / "xla"
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:

@@ -84,11 +84,9 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
 def _path() -> pathlib.Path:
     import tensorflow as tf
 
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     parts = [_SOURCE.read_text(), *_flags()]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    folder = f"{tf.__version__}-{digest}"
-    return pathlib.Path(cache).expanduser() / "tfagents_batch" / folder / "hub.so"
+    return folders.cache() / f"{tf.__version__}-{digest}" / "hub.so"
 
 
 def _flags() -> list[str]:

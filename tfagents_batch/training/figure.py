@@ -1,0 +1,44 @@
+"""Pictures of several panels, drawn where there is no screen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tfagents_batch.errors import UserError
+
+
+@contextlib.contextmanager
+def panels(
+    rows: int, columns: int, size: tuple[float, float], out: str
+) -> Iterator[Any]:
+    """Axes to draw on; written when they are left.
+
+    Args:
+      rows, columns: of panels.
+      size: of the whole, inches.
+      out: path of the PNG.
+
+    Yields:
+      matplotlib axes ``[rows, columns]``.
+
+    Raises:
+      UserError: if matplotlib is missing.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(
+            'plots need matplotlib: pip install "tfagents_batch[plot]"'
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+    try:
+        yield axes
+        figure.tight_layout()
+        figure.savefig(out, dpi=120)
+    finally:
+        pyplot.close(figure)
