@@ -48,6 +48,20 @@ def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_worker
     np.testing.assert_array_equal(found, expected)
 
 
+def test_a_group_is_named_by_a_number_in_a_program_without_autograph(make_process_env):
+    env = make_process_env(counting(), 2, groups=2)
+
+    @tfb.function(autograph=False)
+    def run():
+        state, _ = env.init(1)
+        state = env.send(state, tf.zeros([2], tf.int32), 1)
+        state, groups, step = env.receive(state, 1)
+        return groups, step.reward, env.ok(state)
+
+    groups, reward, ok = run()
+    assert bool(ok) and groups.numpy().tolist() == [1] and reward.shape == (2,)
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_program_acts_for_one_group_while_the_other_is_at_work(
     make_process_env, route, jit

@@ -162,7 +162,7 @@ class ProcessEnv:
           int32 token.
         """
         groups = _groups(groups)
-        rows = len(groups) * self._group_rows
+        rows = groups.shape[0] * self._group_rows
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
         inputs = [state, groups, *flat]
         if self._native is not None:
@@ -194,7 +194,7 @@ class ProcessEnv:
         inputs = [tf.convert_to_tensor(state, tf.int32)]
         if groups is not None:
             inputs.append(_groups(groups))
-            count = len(inputs[1])
+            count = inputs[1].shape[0]
         if not 1 <= count <= self.num_groups:
             raise UserError(
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
