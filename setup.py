@@ -17,7 +17,7 @@ EXTRAS = {
     "box2d": ["gymnasium[box2d]"],
     "envpool": ["envpool>=1.2"],
     "dm": ["dm-env>=1.6"],
-    "video": ["moviepy>=2.1", "pygame>=2.1.3"],
+    "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
     "plot": ["matplotlib>=3.8"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
@@ -38,6 +38,7 @@ EXTRAS = {
 }
 TOOLS = [
     "hypothesis>=6.100",
+    "minatar>=1.0.15",  # the oracle of our games
     "psutil>=5.9",
     "pytest>=8",
     "pytest-timeout>=2.3",

@@ -27,6 +27,7 @@ Line = dict[str, Any]
 class Command:
     """Of this benchmark."""
 
+    env: str = option("CartPole-v1", "environment name")
     num_envs: tuple[int, ...] = option((1, 8, 32, 128, 256), "batch sizes", least=1)
     repeats: int = option(3, "fresh processes for each figure", least=1)
     seconds: float = option(5.0, "measured in each", above=0)
@@ -73,8 +74,8 @@ def line(works: dict[str, Scaled], found: dict[str, list[Line]]) -> Line:
       works: of training and of acting.
       found: their results.
     """
-    size = works["training"].num_envs
-    made = {"row": f"envs-{size}", "num_envs": size}
+    env, size = works["training"].env, works["training"].num_envs
+    made = {"row": f"{env}-{size}", "num_envs": size}
     for kind, ran in found.items():
         made[kind] = {
             "config": dataclasses.asdict(works[kind]),
@@ -92,17 +93,19 @@ def markdown(lines: Sequence[Line]) -> str:
       lines: of ``scaling.jsonl``.
     """
     rows = [
-        "| environments | training, env steps/s | µs a step | s an iteration "
+        "| environment | number | training, env steps/s | µs a step | s an iteration "
         "| policy alone, env steps/s | learner, MiB | workers, MiB |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     origins = []
     newest = [found[-1] for found in results.newest(lines).values()]
-    for each in sorted(newest, key=lambda line: line["num_envs"]):
+    newest.sort(key=lambda line: (line["training"]["config"]["env"], line["num_envs"]))
+    for each in newest:
         training, acting = each["training"], each["acting"]
         rate = training["env_steps_per_second"]
         rows.append(
-            f"| {each['num_envs']} | {rate:,.0f} | {1e6 / rate:.1f} "
+            f"| {training['config']['env']} | {each['num_envs']} | {rate:,.0f} "
+            f"| {1e6 / rate:.1f} "
             f"| {training['iteration_seconds']:.4f} "
             f"| {acting['env_steps_per_second']:,.0f} "
             f"| {training['learner_rss_mib']:.0f} | {training['workers_rss_mib']:.0f} |"
@@ -120,7 +123,11 @@ def markdown(lines: Sequence[Line]) -> str:
 
 def _work(size: int, kind: str, flags: Command) -> Scaled:
     return Scaled(
-        size, WORKS[kind], seconds=flags.seconds, num_workers=flags.num_workers
+        size,
+        WORKS[kind],
+        flags.env,
+        seconds=flags.seconds,
+        num_workers=flags.num_workers,
     )
 
 

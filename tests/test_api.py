@@ -84,6 +84,20 @@ def test_a_run_is_resumed_from_its_newest_checkpoint(tmp_path):
     assert "resumed" in kinds
 
 
+def test_a_resumed_run_of_environments_in_tensorflow_is_the_run_itself(tmp_path):
+    """Checkpoints hold the environments too, so an interruption leaves no trace."""
+    options = {**SMALL, "num_workers": None, "steps": 600}
+    options["settings"] = {**SMALL["settings"], "learning_rate": 1e-3}
+    name = "tf/CartPole-v1"
+    whole = tfb.train(env=name, logdir=tmp_path / "whole", **options)
+    half = tfb.train(env=name, logdir=tmp_path / "half", **{**options, "steps": 300})
+    again = tfb.train(resume=half.logdir, steps=600)
+    assert again.step == whole.step
+    assert of_the_seed(again) == of_the_seed(whole)
+    played = [tfb.evaluate(each.logdir, episodes=4).returns for each in (whole, again)]
+    np.testing.assert_array_equal(*played)
+
+
 def test_a_finished_run_that_is_resumed_ends_at_once(tmp_path):
     run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
     again = tfb.train(resume=run.logdir)

@@ -68,6 +68,13 @@ def test_the_python_of_the_page_on_groups_runs(tmp_path):
     run(code, tmp_path)
 
 
+def test_the_python_of_the_page_on_tensor_environments_runs(tmp_path):
+    code = "".join(python_blocks("docs/concepts/tensor_environments.md"))
+    small = code.replace("steps=200_000", "steps=5000, eval_every=0")
+    assert small != code
+    run(small, tmp_path)
+
+
 def run(code, folder):
     (folder / "page.py").write_text(code)
     done = subprocess.run(

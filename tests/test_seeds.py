@@ -11,6 +11,9 @@ DRAWS = {
     "normal": lambda key: seeds.normal([1000], key),
     "words": lambda key: seeds.words([1000], key),
     "fold": lambda key: seeds.normal([10], seeds.fold(key, tf.constant(3))),
+    "split": lambda key: tf.stack(seeds.split(key, 3)),
+    "integers": lambda key: seeds.integers([1000], key, 7),
+    "bernoulli": lambda key: seeds.bernoulli([1000], key, 0.3),
 }
 
 
@@ -25,6 +28,61 @@ def test_compiled_graph_and_eager_draws_agree(draw):
         found = tf.function(program, jit_compile=jit_compile)(seed)
         tolerance = 1e-5 if draw in ("normal", "fold") else 0
         np.testing.assert_allclose(found, eager, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_many_keys_at_once_draw_what_each_draws(draw):
+    """In one go: the fallback, one after the other, would be an error here."""
+    keys = [seeds.key(seed, "test") for seed in range(5)]
+    found = tf.vectorized_map(DRAWS[draw], tf.stack(keys), fallback_to_while_loop=False)
+    for row, key in zip(found, keys, strict=True):
+        if draw in ("normal", "fold"):
+            np.testing.assert_allclose(row, DRAWS[draw](key), 1e-5, 1e-5)
+        else:
+            np.testing.assert_array_equal(row, DRAWS[draw](key))
+
+
+@pytest.mark.parametrize(
+    "key, counter, expected",
+    [
+        # Known answers that come with Random123, the authors' implementation.
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        (
+            (0x13198A2E, 0x03707344),
+            (0x243F6A88, 0x85A308D3),
+            (0xC4923A9C, 0x483DF7A0),
+        ),
+    ],
+)
+def test_words_are_those_of_threefry(key, counter, expected):
+    key, counter = (tf.constant(pair, tf.uint32) for pair in (key, counter))
+    found = seeds.threefry(tf.unstack(key), tf.unstack(counter))
+    assert tuple(int(word) for word in found) == expected
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (5, 2)])
+def test_a_longer_draw_begins_with_the_shorter_one(shape):
+    key = seeds.key(7, "test")
+    found = seeds.words(shape, key)
+    assert found.shape == shape
+    flat = found.numpy().ravel()
+    np.testing.assert_array_equal(flat, seeds.words([20], key)[: flat.size])
+
+
+def test_integers_and_chances_are_as_often_as_they_should_be():
+    count = 100_000
+    faces = np.bincount(seeds.integers([count], seeds.key(1, "test"), 6), minlength=6)
+    assert len(faces) == 6
+    sigma = np.sqrt(count / 6 * 5 / 6)
+    assert np.abs(faces - count / 6).max() < 5 * sigma
+    hits = seeds.bernoulli([count], seeds.key(2, "test"), 0.2).numpy().sum()
+    assert abs(hits - 0.2 * count) < 5 * np.sqrt(count * 0.2 * 0.8)
+
+
+def test_uniform_numbers_stay_within_their_bounds():
+    found = seeds.uniform([100_000], seeds.key(1, "test"), -3.0, 5.0).numpy()
+    assert -3 <= found.min() < -2.99 and 4.99 < found.max() < 5
 
 
 def test_a_seed_is_a_number_or_a_tensor():

@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
+    "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
     "check_env": "tfagents_batch.envs.checking.check",
     "function": "tfagents_batch.envs.function",

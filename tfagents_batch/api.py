@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS
+from tfagents_batch.envs.make import tensor_env
 from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.errors import (
     EnvError,
@@ -27,6 +28,7 @@ from tfagents_batch.interfaces import Env
 from tfagents_batch.training import checkpoint, runs, threads
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import profile as profiling
+from tfagents_batch.training import visualize as filming
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import Config, Experiment
@@ -144,23 +146,75 @@ def evaluate(
     Raises:
       UserError: for anything that cannot be used; a run without checkpoint too.
     """
-    run = runs.open_run(logdir)
-    saved, user = _from_text(run.config_text)
-    _need(user, env, network, saved)
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
+    run, saved = _trained(logdir, env, env_kwargs, network)
     batch = evaluation.batch_size(episodes, saved.num_envs)
-    changes: dict[str, Any] = {"num_envs": batch, "seed": seed, "eval_every": 0}
-    changes["overlap"] = False
-    if isinstance(env, str) and env != saved.env:
-        changes |= {"env": env, "env_kwargs": {}}
-    if env_kwargs is not None:
-        changes["env_kwargs"] = env_kwargs
-    saved = dataclasses.replace(saved, **changes)
+    saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         evaluator = evaluation.Evaluator(experiment.env, experiment.algorithm, episodes)
         return evaluator(seed)
+
+
+def visualize(
+    logdir: str | os.PathLike,
+    outdir: str | os.PathLike = "videos",
+    num_episodes: int = 5,
+    *,
+    checkpoint: str | int = "newest",
+    env: str | Callable | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    network: keras.Model | Callable | None = None,
+    seed: int = 0,
+) -> list[filming.Episode]:
+    """Play a trained agent greedily and film it (extra ``video``).
+
+    Args:
+      logdir: the run's folder, wherever it was moved to.
+      outdir: folder of the videos, one an episode with its return in the name.
+      num_episodes: exactly as many are played.
+      checkpoint, env, env_kwargs, network, seed: as of ``evaluate``. The environment
+        is asked for pictures: ``render_mode="rgb_array"``.
+
+    Returns:
+      Path, return and length of every episode.
+
+    Raises:
+      UserError: for anything that cannot be used, or cannot be seen.
+    """
+    if num_episodes < 1:
+        raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
+    run, saved = _trained(logdir, env, env_kwargs, network)
+    saved = dataclasses.replace(saved, num_envs=1, seed=seed)
+    played = saved.env if env is None else env
+    camera = None
+    if tensor_env(played, saved.env_kwargs) is None:
+        camera = filming.Camera(played, saved.env_kwargs)
+        saved = dataclasses.replace(saved, num_workers=0, envs_per_worker=None)
+        saved = dataclasses.replace(saved, env_kwargs={})
+    with Experiment(saved, camera or _object(env), network=network) as experiment:
+        load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
+        env, actor = experiment.env, experiment.algorithm
+        return filming.film(env, actor, camera, outdir, num_episodes, seed)
+
+
+def _trained(
+    logdir: str | os.PathLike,
+    env: Any,
+    env_kwargs: dict[str, Any] | None,
+    network: Any,
+) -> tuple[runs.Run, Config]:
+    """A run, and its config for playing, perhaps somewhere else."""
+    run = runs.open_run(logdir)
+    saved, user = _from_text(run.config_text)
+    _need(user, env, network, saved)
+    changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
+    if isinstance(env, str) and env != saved.env:
+        changes |= {"env": env, "env_kwargs": {}}
+    if env_kwargs is not None:
+        changes["env_kwargs"] = env_kwargs
+    return run, dataclasses.replace(saved, **changes)
 
 
 def resolve(
@@ -272,7 +326,7 @@ def _run(
                 )
 
         def save(step: int, state: dict, metadata: dict) -> bool:
-            variables = experiment.named_variables()
+            variables = experiment.named_variables() | experiment.run_variables()
             try:
                 checkpoint.save(folder, step, variables, state, metadata=metadata)
             except SaveError as error:  # a full disk ends no training
@@ -294,8 +348,13 @@ def _run(
                     f"s; {event['lost_steps']} steps are lost"
                 )
 
+        def restore() -> None:
+            variables = experiment.run_variables()
+            if state and variables:
+                checkpoint.load_run_only(folder, start, variables)
+
         write, progress = logger.write, console.update
-        loop = Loop(experiment, interrupts, write, save, progress, tell, state)
+        loop = Loop(experiment, interrupts, write, save, progress, tell, state, restore)
         try:
             finished = loop.run()
         except (EnvError, TrainingError, UserError, SaveError) as error:

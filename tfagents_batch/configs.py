@@ -78,9 +78,68 @@ def halfcheetah() -> Config:
     )
 
 
+# ---- environments written in TensorFlow
+
+
+def tf_cartpole() -> Config:
+    """CartPole-v1 in the graph, solved at a mean return of 475."""
+    return Config(
+        env="tf/CartPole-v1",
+        steps=200_000,
+        num_envs=16,
+        rollout_length=128,
+        settings=ppo.Config(
+            learning_rate=Linear(1e-3, 0.0),
+            gae_lambda=0.98,
+            epochs=10,
+            minibatch_size=128,
+        ),
+    )
+
+
+def tf_pendulum() -> Config:
+    """Pendulum-v1 in the graph, a mean return of -200 or better."""
+    return Config(
+        env="tf/Pendulum-v1",
+        steps=300_000,
+        num_envs=16,
+        rollout_length=128,
+        settings=ppo.Config(
+            gamma=0.95,
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=10,
+            minibatch_size=64,
+        ),
+    )
+
+
+def _minatar(game: str, steps: int) -> Config:
+    return Config(
+        env=f"tf/MinAtar/{game}-v1",
+        steps=steps,
+        num_envs=64,
+        rollout_length=64,
+        settings=ppo.Config(
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=4,
+            minibatch_size=512,
+            entropy_scale=Constant(0.01),
+            normalize_observation=False,
+        ),
+    )
+
+
+def tf_breakout() -> Config:
+    """MinAtar's Breakout in the graph."""
+    return _minatar("Breakout", 2_000_000)
+
+
 PRESETS = {
     "cartpole": cartpole,
     "pendulum": pendulum,
     "lunarlander": lunarlander,
     "halfcheetah": halfcheetah,
+    "tf/cartpole": tf_cartpole,
+    "tf/pendulum": tf_pendulum,
+    "tf/breakout-minatar": tf_breakout,
 }

@@ -23,8 +23,10 @@ class Env(Protocol):
     A state is used once: process-backed environments keep theirs behind an int32
     token that orders the calls, and a stale token is refused.
 
-    Optional are an attribute ``compilable`` (bool, false without it: may ``init`` and
-    ``step`` run under XLA?) and the members of ``ManagedEnv``, each on its own: without
+    Optional are the attributes ``compilable`` (bool, false without it: may ``init`` and
+    ``step`` run under XLA?) and ``resumable`` (bool, false without it: is its state
+    tensors that say all, so that a checkpoint goes on where it stopped?), and the
+    members of ``ManagedEnv``, each on its own: without
     ``check`` there is nothing to raise, without ``stop`` a program runs to its end,
     without ``metrics`` there are no counters.
     """

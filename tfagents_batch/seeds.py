@@ -1,19 +1,25 @@
 """Stateless randomness: every draw is keyed by (run seed, global step, purpose).
 
 ``iteration_seed`` folds the first two on the host, ``key`` folds the purpose in the
-graph. Draws are integers with ``alg=ALGORITHM``: only so compiled and uncompiled
-programs agree, and stateful random ops would ignore the seed under XLA.
+graph. Draws are made of the words of a counter-based generator, Threefry-2x32 with 20
+rounds (Salmon et al., 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"), written in
+elementwise integer ops. So eager code, graphs and XLA see the same words, which
+TensorFlow's own floats are not; and keys may have leading axes under
+``tf.vectorized_map``, which TensorFlow's stateless ops do one after the other.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-ALGORITHM = "philox"
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_ROUNDS = 20
+_PARITY = 0x1BD11BDA
 
 
 def iteration_seed(run_seed: int, step: int, stream: str = "train") -> int:
@@ -36,34 +42,78 @@ def key(seed: int | tf.Tensor, purpose: str) -> tf.Tensor:
 
 
 def fold(key: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-    """int32 ``[2]`` key of draw number ``index`` (int32 scalar) of a stream.
-
-    (``tf.random.fold_in`` gives other keys under XLA, even with philox: measured.)
-    """
-    golden = tf.constant(
-        0x9E3779B1 - 2**32, tf.int32
-    )  # odd: distinct for 2**32 indices
-    return key + tf.stack([tf.cast(index, tf.int32) * golden, 0])
+    """int32 ``[..., 2]`` key of draw number ``index`` (int32 ``[...]``) of a stream."""
+    golden = np.int32(0x9E3779B1 - 2**32)  # odd: distinct for 2**32 indices
+    step = tf.cast(index, tf.int32) * golden
+    return key + tf.stack([step, tf.zeros_like(step)], -1)
 
 
-def uniform(shape, key: tf.Tensor) -> tf.Tensor:
-    """f32 ``shape`` in [0, 1), multiples of 2^-23."""
-    bits = tf.bitwise.right_shift(words(shape, key), 9)
-    return tf.cast(bits, tf.float32) * 2.0**-23
+def split(key: tf.Tensor, count: int = 2) -> list[tf.Tensor]:
+    """``count`` int32 ``[2]`` keys of independent streams."""
+    return tf.unstack(tf.cast(words([count, 2], key), tf.int32))
 
 
-def normal(shape, key: tf.Tensor) -> tf.Tensor:
+def uniform(
+    shape: Sequence[int], key: tf.Tensor, low: float = 0.0, high: float = 1.0
+) -> tf.Tensor:
+    """f32 ``shape`` in [low, high): one of 2^23 even steps."""
+    bits = tf.bitwise.right_shift(words(shape, key), np.uint32(9))
+    x = tf.cast(bits, tf.float32) * 2.0**-23
+    return x if (low, high) == (0.0, 1.0) else low + (high - low) * x
+
+
+def integers(shape: Sequence[int], key: tf.Tensor, high: int | tf.Tensor) -> tf.Tensor:
+    """int32 ``shape`` in [0, high), for ``high`` far below 2^23."""
+    scaled = uniform(shape, key) * tf.cast(high, tf.float32)
+    return tf.minimum(tf.cast(scaled, tf.int32), high - 1)  # products may round up
+
+
+def bernoulli(
+    shape: Sequence[int], key: tf.Tensor, probability: float | tf.Tensor
+) -> tf.Tensor:
+    """bool ``shape``, true with a probability."""
+    return uniform(shape, key) < probability
+
+
+def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     """f32 ``shape``, standard normal: the inverse of its CDF at 2^24 even steps."""
-    bits = tf.cast(tf.bitwise.right_shift(words(shape, key), 8), tf.int32)
+    bits = tf.cast(tf.bitwise.right_shift(words(shape, key), np.uint32(8)), tf.int32)
     middle = 2 * bits + 1 - 2**24  # odd, exact in f32, as often below 0 as above
     x = tf.cast(middle, tf.float32) * 2.0**-24
     # The lower half only: some kernels of erfinv lose all digits near 1.
     return -math.sqrt(2) * tf.sign(x) * tf.math.erfinv(-tf.abs(x))
 
 
-def words(shape, key: tf.Tensor) -> tf.Tensor:
-    """uint32 ``shape``. From these floats are made above, not by TensorFlow: XLA
-    takes other bits of the same words, so its draws would differ (measured)."""
-    return tf.random.stateless_uniform(
-        shape, key, minval=None, maxval=None, dtype=tf.uint32, alg=ALGORITHM
-    )
+def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
+    """uint32 ``shape``, in order: those of a longer shape begin with the same ones.
+
+    Args:
+      shape: static.
+      key: int32 ``[2]``.
+    """
+    size = math.prod(shape)
+    counters = np.arange((size + 1) // 2, dtype=np.uint32)
+    blocks = counters, np.zeros_like(counters)
+    pairs = threefry(tf.unstack(tf.cast(key, tf.uint32)), blocks)
+    return tf.reshape(tf.reshape(tf.stack(pairs, -1), [-1])[:size], shape)
+
+
+def threefry(
+    key: Sequence[tf.Tensor], counter: Sequence[tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two uint32 words for a key and a counter of two words each, elementwise."""
+    xor = tf.bitwise.bitwise_xor
+    keys = (*key, xor(xor(*key), np.uint32(_PARITY)))
+    x, y = keys[0] + counter[0], keys[1] + counter[1]
+    for group in range(_ROUNDS // 4):
+        for rotation in _ROTATIONS[group % 2]:
+            x = x + y
+            y = xor(_rotate(y, rotation), x)
+        x = x + keys[(group + 1) % 3]
+        y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
+
+
+def _rotate(x: tf.Tensor, by: int) -> tf.Tensor:
+    left = tf.bitwise.left_shift(x, np.uint32(by))
+    return tf.bitwise.bitwise_or(left, tf.bitwise.right_shift(x, np.uint32(32 - by)))

@@ -88,6 +88,9 @@ def _ours() -> dict[str, Contender]:
             found[f"ppo_ours{name}{end}"] = Contender(
                 OURS, "PPO", setting, "ppo_ours", options
             )
+    found["ppo_ours_tf"] = Contender(
+        OURS, "PPO", "environment in TensorFlow", "ppo_ours", {"in_graph": True}
+    )
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from benchmarks.inside import graph, session
 from benchmarks.stepping import versions
 from benchmarks.training import Training, last_mean
 
+_IN_GRAPH = "its physics are TensorFlow, inside the program"
 _FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"
 
 
@@ -18,6 +20,7 @@ class Train:
       work: what to train on.
       compile: what XLA compiles, as in ``--compile``.
       precision: of convolutions, as in ``--precision``.
+      in_graph: take the environment of that name that is written in TensorFlow.
 
     Raises:
       RuntimeError: from ``measure``, if other gradient steps were taken than the
@@ -27,13 +30,20 @@ class Train:
     unit = "env steps"
 
     def __init__(
-        self, work: Training, compile: str = "auto", precision: str = "float32"
+        self,
+        work: Training,
+        compile: str = "auto",
+        precision: str = "float32",
+        in_graph: bool = False,
     ):
         from tfagents_batch.envs import registry
         from tfagents_batch.training.experiment import Experiment
 
         self._work = work
-        self._experiment = experiment = Experiment(_config(work, compile, precision))
+        config = _config(work, compile, precision)
+        if in_graph:
+            config = dataclasses.replace(config, env=f"tf/{work.env}", num_workers=None)
+        self._experiment = experiment = Experiment(config)
         try:
             self.same = work.same(
                 registry.constructor(work.env, work.env_kwargs),
@@ -47,13 +57,15 @@ class Train:
             experiment.close()
             raise
         self.own = {
-            "workers": experiment.env.num_workers,
+            "workers": getattr(experiment.env, "num_workers", 0),
             "autoreset": "next step; restart rows are not trained on",
             "threads": experiment.resources.threads,
             "compile": compile,
             "compiled": "in the warm-up",
         }
         self.differs = {} if precision == "float32" else {"precision": _FASTER}
+        if in_graph:
+            self.differs["environment"] = _IN_GRAPH
         self.versions = versions("tensorflow", "keras")
         self._steps = 0
         self._returns: list[float] = []

@@ -73,7 +73,7 @@ def measure(work: Scaled) -> dict[str, Any]:
             "iterations": done,
             "first_iteration_seconds": first.seconds,
             **memory.resident(),
-            "route": experiment.env.route,
+            "route": getattr(experiment.env, "route", "in the graph"),
             "versions": versions("tensorflow", "keras", "gymnasium", "numpy"),
         }
 

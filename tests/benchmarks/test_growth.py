@@ -99,7 +99,7 @@ def test_a_batch_size_is_a_line_of_medians():
     assert line["training"]["env_steps_per_second"] == 2000
     assert line["acting"]["values"]["env_steps_per_second"] == [9000, 8000, 7000]
     text = scaling.markdown([RUN | line])
-    assert "| 8 | 2,000 | 500.0 | 0.5000 | 8,000 | 900 | 80 |" in text
+    assert "| CartPole-v1 | 8 | 2,000 | 500.0 | 0.5000 | 8,000 | 900 | 80 |" in text
     assert "medians of 3 processes of 5 s" in text
 
 

@@ -17,11 +17,6 @@ def test_every_contender_has_a_file_and_every_file_a_line():
     assert files == {contender.module for contender in CONTENDERS.values()}
 
 
-def test_a_row_of_the_goals_that_nothing_runs_yet_is_refused_with_the_reason():
-    with pytest.raises(UserError, match="PF-4 cannot be run: it compares"):
-        throughput.main(["--row=PF-4"])
-
-
 ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
 
 

@@ -10,6 +10,9 @@ import gymnasium
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import is_environment
 from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.tf import names
+from tfagents_batch.envs.tf.batch import TensorBatch
+from tfagents_batch.envs.tf.environment import TensorEnv, is_tensor_env
 from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.errors import UserError
@@ -20,13 +23,14 @@ def make_env(
     | Callable[..., gymnasium.Env]
     | gymnasium.Env
     | gymnasium.vector.VectorEnv
+    | TensorEnv
     | Sequence[Any],
     num_envs: int | None = None,
     num_workers: int | None = None,
     *,
     env_kwargs: dict[str, Any] | None = None,
     **options: Any,
-) -> ProcessEnv | VectorEnv:
+) -> ProcessEnv | VectorEnv | TensorBatch:
     """Make a batch of environments that is stepped inside the TensorFlow graph.
 
     >>> with make_env("CartPole-v1", num_envs=4, num_workers=2) as env:
@@ -41,7 +45,9 @@ def make_env(
         Batches that exist already are stepped in this process, by a ``VectorEnv``: a
         ``gymnasium.vector.VectorEnv`` object, such as ``gymnasium.make_vec`` returns
         (a function that makes one is for ``VectorEnv`` itself), and a name such as
-        ``envpool:CartPole-v1``.
+        ``envpool:CartPole-v1``. Environments written in TensorFlow are part of the
+        graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``, its class or
+        the class's name.
       num_envs: B; by default the length of the list, or of the batch, else 1.
       num_workers: processes; 0 steps in this process, None takes one per core, at
         most one per environment. Of EnvPool: threads, at least one.
@@ -62,6 +68,11 @@ def make_env(
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
         made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
         return VectorEnv(made, **{"info_keys": made.info_keys, **options})
+    written = tensor_env(env, env_kwargs)
+    if written is not None:
+        _refuse_workers(env, num_workers, options)
+        own = isinstance(env, str) and env.startswith(names.PREFIX)
+        return TensorBatch(written, num_envs, check=not own)
     make = registry.constructor(env, env_kwargs)
     if is_environment(env):
         if num_envs > 1 or num_workers:
@@ -72,6 +83,33 @@ def make_env(
             )
         num_workers = 0
     return ProcessEnv([make] * num_envs, num_workers, **options)
+
+
+def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
+    """The environment written in TensorFlow that is meant, if one is."""
+    if isinstance(env, str) and env.startswith(names.PREFIX):
+        return names.make(env, env_kwargs)
+    meant = registry.attribute(env) if isinstance(env, str) else env
+    if not is_tensor_env(meant):
+        return None
+    name = registry.describe(env)
+    if isinstance(meant, type):
+        return names.construct(meant, env_kwargs, name)
+    if env_kwargs:
+        raise UserError(f"env_kwargs cannot be given to {name}, which is made already")
+    return meant
+
+
+def _refuse_workers(env: Any, num_workers: int | None, options: dict[str, Any]) -> None:
+    # A fault cannot happen here, so whatever is to be done about one is fine.
+    told = {name: value for name, value in options.items() if name != "on_fault"}
+    if num_workers:
+        told["num_workers"] = num_workers
+    if told:
+        raise UserError(
+            f"{registry.describe(env)} is stepped inside the graph, without processes; "
+            f"leave out {', '.join(sorted(told))}"
+        )
 
 
 def _batch(

@@ -6,10 +6,12 @@
     ALE/Pong-v5               an Atari game, with the standard preprocessing
     gym:CartPole-v1           id of the legacy gym package; also gym:module:Id-v1
     envpool:Pong-v5           a batch of EnvPool, see ``envs.vector.envpool``
+    tf/CartPole-v1            written in TensorFlow, see ``envs.tf.names``
     a callable                that returns a gymnasium.Env, or what ``adapt`` makes one
 
-The prefixes ``tf/`` and ``envpool:`` are reserved. Names are checked here, in the
-learner, without making an environment; workers import this file too, so no TensorFlow.
+The prefixes ``tf/`` and ``envpool:`` are for batches, which ``make_env`` makes. Names
+are checked here, in the learner, without making an environment; workers import this
+file too, so no TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
 RESERVED = {
-    "tf/": "environments written in TensorFlow, which this version cannot make",
+    "tf/": "environments written in TensorFlow, which are batches: pass one such name, "
+    "with num_envs, to make_env",
     "envpool:": "environments of EnvPool, which are batches: pass one such name, with "
     "num_envs, to make_env",
 }
@@ -93,6 +96,18 @@ def constructor(
     if isinstance(env, gymnasium.vector.VectorEnv):
         hint = ": batches are made here; pass what makes one environment"
     raise UserError(f"env is of type {_name(type(env))}{hint}; expected {SUPPORTED}")
+
+
+def attribute(env: Any) -> Any:
+    """What a name like ``package.module:Class`` means; None for other names.
+
+    Raises:
+      UserError: if it cannot be imported.
+    """
+    if not isinstance(env, str) or env.startswith((GYM, *RESERVED)) or ":" not in env:
+        return None
+    module, target = _parts(env)
+    return None if module is None else _found(env, module, target)
 
 
 def describe(env: Any) -> str:
@@ -171,23 +186,11 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         return _from_spec(name, _find_spec(name, name), kwargs)
     if not module or not target:
         raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
-    if re.search(r"-v\d+$", target) and not module.endswith(".py"):
+    where, target = _parts(name)
+    if where is None:
         _import(module, name)
         return _from_spec(name, _find_spec(target, name), kwargs, module)
-    if module.endswith(".py"):
-        path = Path(module).expanduser().absolute()
-        if not path.is_file():
-            raise UserError(f"environment {name!r}: there is no file {path}")
-        module = str(path)
-    loaded = _import(module, name)
-    try:
-        made = _attribute(loaded, target)
-    except AttributeError:
-        close = closest(target, [key for key in vars(loaded) if key[0] != "_"])
-        hint = f"; did you mean {close!r}?" if close else ""
-        raise UserError(
-            f"environment {name!r}: {module} has no {target!r}{hint}"
-        ) from None
+    made, module = _found(name, where, target), where
     if not callable(made):
         raise UserError(
             f"environment {name!r}: {target} is of type {type(made).__name__}; "
@@ -197,6 +200,29 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
     argument = kwargs.pop(SEED_ARGUMENT, None)
     make = functools.partial(make_class, module, target, kwargs)
     return make if argument is None else _reseeded(make, argument, made, kwargs)
+
+
+def _parts(name: str) -> tuple[str | None, str]:
+    """Module, or absolute path of a file, and attribute; no module if it is an id."""
+    module, _, target = name.rpartition(":")
+    if module.endswith(".py"):
+        path = Path(module).expanduser().absolute()
+        if not path.is_file():
+            raise UserError(f"environment {name!r}: there is no file {path}")
+        return str(path), target
+    return (None if re.search(r"-v\d+$", target) else module), target
+
+
+def _found(name: str, module: str, target: str) -> Any:
+    loaded = _import(module, name)
+    try:
+        return _attribute(loaded, target)
+    except AttributeError:
+        close = closest(target, [key for key in vars(loaded) if key[0] != "_"])
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise UserError(
+            f"environment {name!r}: {module} has no {target!r}{hint}"
+        ) from None
 
 
 def _from_spec(

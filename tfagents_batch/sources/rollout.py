@@ -53,6 +53,11 @@ class Rollout(tf.Module):
         """May collecting run under XLA?"""
         return getattr(self.env, "compilable", False)
 
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Where environments and actor are. Whoever goes on with these values goes on
+        exactly there, if the environments are ``resumable``."""
+        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
+
     def restart(self, seed: int) -> None:
         """Open new episodes everywhere."""
         self._assign((*self.env.init(seed), self.actor.initial_state(self.batch)))

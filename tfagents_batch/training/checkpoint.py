@@ -34,6 +34,8 @@ from tfagents_batch.training import runs
 
 SCHEMA = 1
 KEEP_NEWEST = 3
+# Names of what a run alone goes on with: evaluating or exporting needs it not.
+RUN_ONLY = "run/"
 _STEP = re.compile(r"step-(\d{12,})")
 _UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-(\d+)")
 _MAX_MANIFEST = 1 << 24  # bytes
@@ -64,7 +66,8 @@ def save(
     Args:
       run_folder: of the run.
       step: env steps so far, not negative. Saving a step again replaces it.
-      variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype.
+      variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype;
+        those whose names begin with ``RUN_ONLY`` last.
       state: JSON-able; NumPy scalars become numbers, tuples lists, keys text. NaN and
         infinities come back as they are.
       metadata: JSON-able facts to be read without loading; numbers that are not
@@ -121,7 +124,8 @@ def load(
     Args:
       run_folder: of the run.
       variables: ``{name: tf.Variable or keras.Variable}``; names, shapes and dtypes
-        must be exactly those saved.
+        must be exactly those saved but for the ``RUN_ONLY`` ones, see
+        ``load_run_only``.
       which: ``"newest"``, ``"best"`` or a step. Where "newest" or "best" is damaged,
         the next older one is taken; a step that is damaged is an error.
       on_event: called ``("checkpoint_damaged", step=..., reason=...)`` for every
@@ -141,7 +145,7 @@ def load(
         path = _path(folder, step)
         try:
             manifest = _verify(path, step)
-            _match(manifest["variables"], flat, path)
+            _match(_part(manifest, False), flat, path)
             state = json.loads((path / "state.json").read_bytes())
             values = _read_variables(path, flat)
         except UserError:
@@ -157,6 +161,34 @@ def load(
     raise UserError(
         f"no intact checkpoint ({which}) in {folder}: {'; '.join(problems)}; {hint}"
     )
+
+
+def load_run_only(
+    run_folder: str | os.PathLike, step: int, variables: Mapping[str, Any]
+) -> bool:
+    """Put the values whose names begin with ``RUN_ONLY`` into variables.
+
+    Args:
+      run_folder, step: of a checkpoint that ``load`` has verified.
+      variables: as saved.
+
+    Returns:
+      False if the checkpoint has none.
+
+    Raises:
+      UserError: if the variables are others than those saved.
+    """
+    path = _path(Path(run_folder) / "checkpoints", step)
+    manifest = _manifest(path, step)
+    if not _part(manifest, True):
+        return False
+    flat = _flat(variables)
+    _match(_part(manifest, True), flat, path)
+    before = len(_part(manifest, False))
+    values = _read_variables(path, flat, before)
+    for variable, value in zip(flat.values(), values, strict=True):
+        variable.assign(value)
+    return True
 
 
 def list_steps(run_folder: str | os.PathLike) -> list[int]:
@@ -295,6 +327,15 @@ def _self_hash(manifest: dict) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def _part(manifest: dict, run_only: bool) -> dict:
+    """Descriptions of the variables that only the run needs, or of the others."""
+    return {
+        name: described
+        for name, described in manifest["variables"].items()
+        if name.startswith(RUN_ONLY) == run_only
+    }
+
+
 def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
     """Refuse variables that are not, one by one, those of the checkpoint."""
     wanted = {name: _describe(x) for name, x in variables.items()}
@@ -315,10 +356,13 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
         )
 
 
-def _read_variables(path: Path, variables: dict[str, tf.Variable]) -> list[np.ndarray]:
+def _read_variables(
+    path: Path, variables: dict[str, tf.Variable], start: int = 0
+) -> list[np.ndarray]:
+    """Values of variables that were saved in a row, the first as number ``start``."""
     reader = tf.train.load_checkpoint(str(path / "variables"))
     values = []
-    for index, (name, variable) in enumerate(variables.items()):
+    for index, (name, variable) in enumerate(variables.items(), start):
         value = reader.get_tensor(_KEY.format(index))
         dtype = variable.dtype.as_numpy_dtype
         if value.shape != tuple(variable.shape) or value.dtype != dtype:

@@ -21,6 +21,7 @@ from tfagents_batch.interfaces import Env
 from tfagents_batch.nn import networks
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import (
+    checkpoint,
     compile_cache,
     evaluate,
     overlap,
@@ -185,8 +186,16 @@ class Experiment:
         )
 
     def named_variables(self) -> dict[str, Any]:
-        """What a checkpoint holds: ``{name: variable}``."""
+        """What a checkpoint holds of the agent: ``{name: variable}``."""
         return self.algorithm.named_variables()
+
+    def run_variables(self) -> dict[str, Any]:
+        """What it holds beside that: where a run is, if it can go on there."""
+        started = hasattr(self, "source")
+        if not started or not getattr(self.env, "resumable", False):
+            return {}
+        named = self.source.named_variables().items()
+        return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
 
     def events(self) -> list[dict[str, Any]]:
         """What environments have to tell since the last call, see ``ManagedEnv``."""

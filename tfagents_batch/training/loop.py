@@ -76,6 +76,7 @@ class Loop:
       progress: ``(step, metrics)``, called after every iteration.
       tell: ``(event, step)``, called when an environment failed or was replaced.
       state: of the checkpoint that is resumed.
+      restore: called once the environments are there, to put them where they were.
 
     Attributes:
       step: environment steps done.
@@ -91,6 +92,7 @@ class Loop:
         progress: Callable[[int, dict], None],
         tell: Callable[[dict, int], None],
         state: dict | None = None,
+        restore: Callable[[], None] = lambda: None,
     ):
         config = experiment.config
         self.experiment = experiment
@@ -99,6 +101,7 @@ class Loop:
         self._save = save
         self._progress = progress
         self._tell = tell
+        self._restore = restore
         state = state or {}
         self.step = state.get("step", 0)
         self.best = state.get("best")
@@ -129,6 +132,7 @@ class Loop:
         steps = self.experiment.config.steps
         try:
             self.experiment.start(self.step)
+            self._restore()
             self._train(steps)
         except Stopped:
             pass

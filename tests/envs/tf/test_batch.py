@@ -1,0 +1,240 @@
+"""What somebody who writes an environment is told, and what is made of it."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf.batch import TensorBatch
+from tfagents_batch.errors import UserError
+
+SPACE = gymnasium.spaces.Box(-10.0, 10.0, (2,))
+
+
+class Walk:
+    """A random walk of two coordinates, until one is far out."""
+
+    observation_space = SPACE
+    action_space = gymnasium.spaces.Discrete(3)
+    max_episode_steps = 30
+
+    def __init__(self, bound=2.0):
+        self.bound = bound
+
+    def reset(self, key):
+        state = {"place": tf.zeros([2]), "steps": 0}
+        return state, state["place"]
+
+    def step(self, state, action, key):
+        noise = seeds.normal([2], key)
+        place = state["place"] + noise + tf.cast(action - 1, tf.float32)
+        far = tf.reduce_any(tf.abs(place) > self.bound)
+        return {"place": place, "steps": state["steps"] + 1}, place, 1, far
+
+
+def wrong(**changes):
+    """A class like ``Walk`` with something else in it."""
+    return type("Wrong", (Walk,), changes)()
+
+
+def rows(steps, env, seed=1):
+    state, step = env.init(seed)
+    found = [step]
+    for _ in range(steps):
+        state, step = env.step(state, tf.ones([env.spec.num_envs], tf.int32))
+        found.append(step)
+    return found
+
+
+@pytest.mark.parametrize(
+    "env",
+    [Walk(), Walk, f"{__name__}:Walk"],
+    ids=["object", "class", "name"],
+)
+def test_an_environment_is_given_as_object_class_or_name(env, monkeypatch):
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Walk.__module__])
+    batch = tfb.make_env(env, num_envs=4)
+    assert isinstance(batch, TensorBatch) and batch.spec.num_envs == 4
+    assert batch.spec.max_episode_steps == 30
+
+
+def test_arguments_reach_the_environment():
+    batch = tfb.make_env(Walk, 2, env_kwargs={"bound": 7.0, "max_episode_steps": 5})
+    assert batch.env.bound == 7.0 and batch.spec.max_episode_steps == 5
+
+
+def test_every_row_draws_its_own_numbers_in_every_step():
+    found = np.stack([step.observation for step in rows(6, TensorBatch(Walk(99), 3))])
+    moves = np.diff(found, axis=0).reshape(-1)
+    assert len(np.unique(moves)) == moves.size
+
+
+def test_a_row_that_ended_restarts_alone():
+    steps = rows(60, TensorBatch(Walk(), 5))
+    first = np.stack([step.first for step in steps])
+    last = np.stack([step.last for step in steps])
+    np.testing.assert_array_equal(first[1:], last[:-1])
+    assert last.any() and not last.all(1).any()
+    place = np.stack([step.observation for step in steps])
+    assert np.all(place[first] == 0)
+    for name, expected in (("reward", 0.0),):
+        value = np.stack([getattr(step, name) for step in steps])
+        assert np.all(value[first] == expected) and np.all(value[~first] == 1)
+
+
+def test_eager_steps_do_not_trace_anew():
+    class Counted(Walk):
+        traces = 0
+
+        def step(self, *args):
+            type(self).traces += 1
+            return super().step(*args)
+
+    env = TensorBatch(Counted(), 2)
+    rows(2, env)
+    before = Counted.traces
+    rows(10, env, seed=5)
+    assert Counted.traces == before
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"observation_space": None}, r"observation_space is None; expected a space"),
+        ({"max_episode_steps": 0}, "max_episode_steps is 0; expected a positive"),
+        ({"reset": lambda s, key: tf.zeros([2])}, r"reset returned .*state, observ"),
+        (
+            {"step": lambda s, state, action, key: (state, state["place"])},
+            r"step returned a tuple of 2; expected .*reward, terminated",
+        ),
+        (
+            {"reset": lambda s, key: ({"place": tf.zeros([2])}, tf.zeros([3]))},
+            r"reset: observation has shape \[3\]; its space says \[2\]",
+        ),
+        (
+            {"reset": lambda s, key: (0, tf.constant(["a", "b"]))},
+            "observation is string; expected float32",
+        ),
+        (
+            {"reset": lambda s, key: (tf.zeros([2]), tf.zeros([2]))},
+            "step raised",
+        ),
+        (
+            {
+                "step": lambda s, state, action, key: (
+                    {**state, "steps": 0.5},
+                    state["place"],
+                    0.0,
+                    False,
+                )
+            },
+            "a tensor of the state is float32 .*, but int32 .* after reset",
+        ),
+        (
+            {
+                "step": lambda s, state, action, key: (
+                    state["place"],
+                    state["place"],
+                    0.0,
+                    False,
+                )
+            },
+            "the state is not nested as that of reset",
+        ),
+        (
+            {
+                "step": lambda s, state, action, key: (
+                    state,
+                    state["place"],
+                    tf.zeros([1]),
+                    False,
+                )
+            },
+            "reward has shape .1.; expected one float32",
+        ),
+        (
+            {
+                "step": lambda s, state, action, key: (
+                    state,
+                    state["place"],
+                    0.0,
+                    0.0,
+                )
+            },
+            "terminated is float32; expected bool",
+        ),
+        (
+            {
+                "step": lambda s, state, action, key: (
+                    state,
+                    state["place"],
+                    1.0 if action == 1 else 0.0,
+                    False,
+                )
+            },
+            "decides in Python .* use tf.where",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_said_before_it_runs(changes, message):
+    with pytest.raises(UserError, match=message):
+        tfb.make_env(wrong(**changes), num_envs=2)
+
+
+def test_checking_leaves_the_threads_of_tensorflow_to_be_set():
+    """In a process that has run nothing yet."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import tensorflow as tf
+import tfagents_batch as tfb
+from {pathlib.Path(__file__).stem} import Walk
+tfb.make_env(Walk, num_envs=2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_operation_that_cannot_be_vectorised_is_named():
+    def step(self, state, action, key):
+        noise = tf.random.stateless_uniform([2], key, alg="philox")
+        return state, noise, 0.0, False
+
+    with pytest.raises(UserError, match=r"uses StatelessRandom\w+V2, .*\bseeds\b"):
+        tfb.make_env(wrong(step=step), num_envs=2)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("tf/CartPol-v1", "does not exist; did you mean 'tf/CartPole-v1'"),
+        ("tf/Nothing", "does not exist; expected one of tf/CartPole-v1"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        tfb.make_env(name)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"num_workers": 2}, "without processes; leave out num_workers"),
+        ({"step_seconds": 3}, "without processes; leave out step_seconds"),
+        ({"env_kwargs": {"rowz": 3}}, "do not fit tf/Catch-v0: .*rowz"),
+    ],
+)
+def test_options_of_processes_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        tfb.make_env("tf/Catch-v0", 2, **options)

@@ -1,0 +1,105 @@
+"""The classic control tasks against Gymnasium's, state by state."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch import spaces
+
+# Each id, and how Gymnasium keeps the state.
+STATES = {
+    "CartPole-v1": lambda state: np.array(state, np.float64),
+    "Pendulum-v1": lambda state: np.array(state, np.float64),
+    "Acrobot-v1": lambda state: np.array(state, np.float64),
+    "MountainCar-v0": tuple,
+    "MountainCarContinuous-v0": lambda state: np.array(state, np.float64),
+}
+
+
+@pytest.fixture(params=STATES)
+def pair(request):
+    """Gymnasium's environment without its time limit, and a batch of one of ours."""
+    theirs = gymnasium.make(request.param, disable_env_checker=True)
+    yield request.param, theirs, tfb.make_env(f"tf/{request.param}", num_envs=1)
+    theirs.close()
+
+
+def test_spaces_and_time_limit_are_gymnasiums(pair):
+    id, theirs, ours = pair
+    for role in ("observation_space", "action_space"):
+        found, expected = getattr(ours.spec, role), getattr(theirs, role)
+        assert spaces.to_json(found) == spaces.to_json(expected)
+    assert ours.spec.max_episode_steps == gymnasium.spec(id).max_episode_steps
+
+
+def test_transitions_are_gymnasiums(pair):
+    """From every state of long episodes of ours, one step of both; wide states too."""
+    id, theirs, ours = pair
+    inner = theirs.unwrapped
+    theirs.reset(seed=1)
+    space = theirs.action_space
+    space.seed(1)
+    state, _ = ours.init(1)
+    random = np.random.default_rng(1)
+    steps = endings = 0
+    action = space.sample()
+    while steps < 400:
+        if steps % 50 == 49:  # as random play would hardly get anywhere
+            spread = random.normal(size=state.inner.shape) * 0.5
+            wide = np.clip(state.inner + spread, *_bounds(id)).astype(np.float32)
+            state = state._replace(inner=tf.constant(wide))
+        steps += 1
+        # Keep to one action for a while: that gets further than noise.
+        action = space.sample() if steps % 7 == 0 else action
+        inner.state = STATES[id](state.inner[0].numpy())
+        inner.steps_beyond_terminated = None  # or CartPole pays nothing
+        observation, reward, terminated, _, _ = inner.step(action)
+        state, step = ours.step(state, tf.constant(np.asarray(action)[np.newaxis]))
+        np.testing.assert_allclose(step.observation[0], observation, 2e-5, 2e-5)
+        np.testing.assert_allclose(step.reward[0], reward, 1e-5, 1e-5)
+        assert bool(step.terminated[0]) == terminated
+        if step.last[0]:
+            endings += 1
+            state, _ = ours.step(state, tf.constant(np.asarray(action)[np.newaxis]))
+    assert endings or id.startswith(("Mountain", "Acrobot"))
+
+
+def test_episodes_begin_where_gymnasiums_do(pair):
+    id, theirs, _ = pair
+    ours = tfb.make_env(f"tf/{id}", num_envs=500)
+    found = ours.init(1)[1].observation.numpy()
+    expected = np.stack([theirs.reset(seed=i)[0] for i in range(500)])
+    spread = expected.std(0)
+    # Means of 500 differ by about 0.06 standard deviations.
+    assert np.all(np.abs(found.mean(0) - expected.mean(0)) <= 0.35 * spread + 1e-6)
+    np.testing.assert_allclose(found.std(0), spread, rtol=0.2, atol=1e-6)
+    assert np.all(found.min(0) >= expected.min(0) - 0.05 * (spread + 1e-6))
+    assert np.all(found.max(0) <= expected.max(0) + 0.05 * (spread + 1e-6))
+
+
+def test_episodes_are_cut_off_at_the_time_limit():
+    env = tfb.make_env("tf/Pendulum-v1", num_envs=1)
+    state, step = env.init(1)
+    for t in range(1, 202):
+        state, step = env.step(state, tf.zeros([1, 1]))
+        assert bool(step.truncated[0]) == (t == 200)
+        assert bool(step.first[0]) == (t == 201)
+
+
+def _bounds(id):
+    """Of states in which both are tried; beyond them Gymnasium does not go."""
+    high = {
+        "CartPole-v1": [2.4, 3, 0.2, 3],
+        "Pendulum-v1": [10, 8],
+        "Acrobot-v1": [np.pi, np.pi, 4 * np.pi, 9 * np.pi],
+        "MountainCar-v0": [0.6, 0.07],
+        "MountainCarContinuous-v0": [0.6, 0.07],
+    }[id]
+    low = -np.array(high)
+    if id.startswith("Mountain"):
+        low[0] = -1.2
+    return low, high

@@ -1,0 +1,86 @@
+"""Every environment that comes with the package keeps the promises of a batch."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch.envs.contract import EnvContract
+from tfagents_batch.envs.tf import names
+
+
+@functools.cache  # it holds no state, so one is enough, and traced once
+def make(id):
+    # Rules need ends of episodes, which random play does not reach in all of them.
+    return tfb.make_env(f"tf/{id}", 3, env_kwargs={"max_episode_steps": 20})
+
+
+def contract(id):
+    class Contract(EnvContract):
+        compilable = True
+
+        def make_env(self):
+            return make(id)
+
+    return Contract
+
+
+for _id in names.ENVIRONMENTS:
+    _name = "Test" + _id.replace("/", "").replace("-", "")
+    globals()[_name] = type(_name, (contract(_id),), {})
+
+
+def test_rows_depend_on_the_seed_and_their_number_only():
+    few, many = (tfb.make_env("tf/CartPole-v1", num_envs=n) for n in (2, 5))
+    found, expected = few.init(3)[1], many.init(3)[1]
+    np.testing.assert_array_equal(found.observation, expected.observation[:2])
+
+
+@pytest.mark.parametrize("id", names.ENVIRONMENTS)
+def test_observations_are_within_their_space(id):
+    env = make(id)
+    state, step = env.init(1)
+    space = env.spec.action_space
+    space.seed(1)
+    for _ in range(30):
+        for row in step.observation.numpy():
+            assert env.spec.observation_space.contains(row), row
+        actions = np.stack([space.sample() for _ in range(3)])
+        dtype = tf.float32 if actions.dtype.kind == "f" else tf.int32
+        state, step = env.step(state, tf.cast(actions, dtype))
+
+
+@pytest.mark.parametrize("id", names.ENVIRONMENTS)
+def test_a_state_can_be_looked_at(id):
+    env = make(id)
+    state, _ = env.init(1)
+    first = tf.nest.map_structure(lambda x: x[0].numpy(), state.inner)
+    picture = env.env.render(first)
+    assert picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 1, "nothing to be seen"
+
+
+def test_a_state_goes_on_after_a_trip_through_arrays():
+    """What a checkpoint does with it."""
+    env = make("CartPole-v1")
+    state, _ = env.init(1)
+    action = tf.zeros([3], tf.int32)
+    for _ in range(5):
+        state, _ = env.step(state, action)
+    copy = tf.nest.map_structure(lambda x: tf.constant(x.numpy()), state)
+    for _ in range(20):
+        (state, step), (copy, again) = env.step(state, action), env.step(copy, action)
+        np.testing.assert_array_equal(step.observation, again.observation)
+
+
+def test_actions_beyond_a_box_are_clipped():
+    env = make("Pendulum-v1")
+    state, _ = env.init(1)
+    _, step = env.step(state, tf.fill([3, 1], 100.0))
+    _, most = env.step(state, tf.fill([3, 1], 2.0))
+    np.testing.assert_array_equal(step.observation, most.observation)
+    np.testing.assert_array_equal(step.reward, most.reward)

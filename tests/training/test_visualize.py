@@ -1,0 +1,150 @@
+"""Films of episodes: as many as asked for, whole, with their returns."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.video import Video
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+QUICK = {
+    "steps": 200,
+    "num_envs": 2,
+    "rollout_length": 50,
+    "eval_every": 0,
+    "compile": "off",
+    "compile_cache": False,
+    "settings": {"epochs": 1},
+}
+
+
+def frames(path):
+    return imageio_ffmpeg.count_frames_and_secs(str(path))[0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    logdir = tmp_path_factory.mktemp("logs")
+    return tfb.train(env="CartPole-v1", logdir=logdir, num_workers=0, **QUICK)
+
+
+@pytest.mark.parametrize("env", [None, "tf/CartPole-v1"])
+def test_exactly_so_many_episodes_are_filmed_from_first_to_last_state(
+    run, env, tmp_path
+):
+    found = tfb.visualize(run.logdir, tmp_path / "videos", 3, env=env)
+    assert len(found) == 3
+    files = sorted((tmp_path / "videos").iterdir())
+    assert [episode.path for episode in found] == files
+    for number, episode in enumerate(found):
+        assert episode.path.name.startswith(f"episode-{number:03d}-return-")
+        assert episode.return_ == episode.length > 5  # CartPole pays 1 a step
+        assert frames(episode.path) == episode.length + 1
+
+
+def test_a_run_that_was_moved_is_filmed(run, tmp_path):
+    moved = shutil.copytree(run.logdir, tmp_path / "moved")
+    (episode,) = tfb.visualize(moved, tmp_path / "videos", 1)
+    (again,) = tfb.visualize(run.logdir, tmp_path / "again", 1)
+    assert episode.return_ == again.return_
+
+
+def test_an_environment_of_the_users_is_filmed(run, tmp_path):
+    make = functools.partial(gymnasium.make, "CartPole-v1", render_mode="rgb_array")
+    (episode,) = tfb.visualize(run.logdir, tmp_path, 1, env=make)
+    assert frames(episode.path) == episode.length + 1
+
+
+@pytest.mark.filterwarnings("ignore:.*calling render method")  # Gymnasium's own
+def test_what_shows_nothing_is_refused(run, tmp_path):
+    make = functools.partial(gymnasium.make, "CartPole-v1", render_mode=None)
+    with pytest.raises(UserError, match=r"shows nothing; make it with.*rgb_array"):
+        tfb.visualize(run.logdir, tmp_path, 1, env=make)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_in_tensorflow_without_pictures_is_refused(tmp_path):
+    class Dark:
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(2)
+        max_episode_steps = 5
+
+        def reset(self, key):
+            return (), np.zeros(1, np.float32)
+
+        def step(self, state, action, key):
+            return (), np.zeros(1, np.float32), 1.0, False
+
+    run = tfb.train(env=Dark, logdir=tmp_path / "logs", **QUICK)
+    with pytest.raises(UserError, match=r"Dark has no render\(state\)"):
+        tfb.visualize(run.logdir, tmp_path, 1, env=Dark)
+
+
+def test_pictures_that_are_none_are_refused(tmp_path):
+    video = Video(tmp_path / "x.mp4", 30)
+    for picture, message in (
+        (np.zeros([4, 4]), r"render returned float64 \[4, 4\]; expected a picture"),
+        (np.zeros([4, 4, 4], np.uint8), "expected a picture"),
+    ):
+        with pytest.raises(UserError, match=message):
+            video.add(picture)
+    video.add(np.zeros([16, 16, 3], np.uint8))
+    with pytest.raises(UserError, match="of one size"):
+        video.add(np.zeros([16, 18, 3], np.uint8))
+    video.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_sizes_are_filmed(tmp_path):
+    video = Video(tmp_path / "x.mp4", 30)
+    for value in range(5):
+        video.add(np.full([33, 41, 3], 50 * value, np.uint8))
+    assert frames(video.finish()) == 5
+
+
+def test_the_script_prints_a_line_for_every_video(run, tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tfagents_batch.scripts.visualize"),
+            f"--logdir={run.logdir}",
+            f"--outdir={tmp_path}",
+            "--num_episodes=2",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and all(".mp4  return " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no run: pass --logdir"),
+        (["--logdir=nowhere"], "nowhere does not exist"),
+        (["--logdir=x", "--num_episodes=0"], "num_episodes"),
+        (["--logdir=x", "--episodes=3"], "episodes.*num_episodes"),
+    ],
+)
+def test_bad_flags_end_with_one_line(arguments, message):
+    done = subprocess.run(
+        [sys.executable, "-m", "tfagents_batch.scripts.visualize", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 64
+    assert re.search(message, done.stderr) and "Traceback" not in done.stderr

@@ -1,0 +1,187 @@
+"""A batch of environments written in TensorFlow, behind the ``Env`` protocol."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import gymnasium
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds, spaces
+from tfagents_batch.envs import host_calls
+from tfagents_batch.envs.tf import tracing
+from tfagents_batch.envs.tf.environment import TensorEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+
+class State(NamedTuple):
+    """Everything there is of a batch; a checkpoint of it goes on where it stopped.
+
+    Attributes:
+      inner: nest of ``[B, ...]``, the environments' own.
+      key: int32 ``[B, 2]`` of each row's random numbers.
+      draws: int32 ``[B]``, how many keys were made of it.
+      last: bool ``[B]``, the episode has ended: the next step restarts.
+      return_: f32 ``[B]`` and
+      length: i32 ``[B]`` of the episode so far.
+    """
+
+    inner: Nest
+    key: tf.Tensor
+    draws: tf.Tensor
+    last: tf.Tensor
+    return_: tf.Tensor
+    length: tf.Tensor
+
+
+class TensorBatch:
+    """``num_envs`` copies of an environment, stepped by vectorised ops.
+
+    There is no process, no lock and nothing to close; a whole training run can be
+    one compiled program. Actions outside a Box are clipped to it; other actions are
+    trusted, as there is no one to tell within a program.
+
+    Args:
+      env: see ``TensorEnv``.
+      num_envs: B.
+      check: that the environment is what it should be, and can be vectorised, before
+        it is used; takes about a second.
+
+    Attributes:
+      spec: EnvSpec.
+      env: as given.
+      compilable, resumable: that it runs under XLA, and that its state is tensors, so
+        that a run goes on with it exactly where it stopped.
+
+    Raises:
+      UserError: if the environment does not do what a ``TensorEnv`` does, or cannot be
+        vectorised.
+    """
+
+    compilable = True
+    resumable = True
+
+    def __init__(self, env: TensorEnv, num_envs: int, check: bool = True):
+        self.env = env
+        self.spec = EnvSpec(
+            num_envs,
+            getattr(env, "observation_space", None),
+            getattr(env, "action_space", None),
+            {"episode_return": "float32", "episode_length": "int32"},
+            getattr(env, "max_episode_steps", None),
+        )
+        # Functions of their own, so that eager calls do not vectorise anew each time.
+        self._init = tf.function(self._init_rows, autograph=False)
+        self._step = tf.function(self._step_rows, autograph=False)
+        if check:
+            self._check()
+
+    def init(self, seed: int | tf.Tensor) -> tuple[State, TimeStep]:
+        """Open an episode in every row. Row i depends on ``(seed, i)`` only."""
+        return self._init(host_calls.seed_tensor(seed))
+
+    def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
+        """Step every row; one whose episode has ended restarts instead."""
+        flat = host_calls.flat_actions(self.spec, action)
+        space = self.spec.action_space
+        fitted = [
+            _fit(x, leaf) for x, leaf in zip(flat, spaces.leaves(space), strict=True)
+        ]
+        return self._step(state, spaces.pack(space, fitted))
+
+    def ok(self, state: State) -> tf.Tensor:
+        """bool ``[]``: true, as nothing here can fail."""
+        return tf.constant(True)
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    def __enter__(self) -> TensorBatch:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def _check(self) -> None:
+        tracing.check(self.env)
+        with tf.__internal__.FuncGraph("check").as_default():
+            state, _ = self._init_rows(tf.constant(0))
+            action = nest.map(
+                lambda spec: tf.zeros(spec.shape, spec.dtype),
+                nest.specs(self.spec.action_space, [self.spec.num_envs]),
+            )
+            self._step_rows(state, action)
+
+    def _init_rows(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
+        batch = self.spec.num_envs
+        words = seeds.words([batch, 2], seeds.key(seed, "environments"))
+        key = tf.cast(words, tf.int32)
+        zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
+        inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
+        state = State(inner, key, zeros, off, tf.zeros([batch]), zeros)
+        step = self._timestep(state, observation, tf.zeros([batch]), ~off, off, off)
+        return state, step
+
+    def _step_rows(self, state: State, action: Nest) -> tuple[State, TimeStep]:
+        first, draws = state.last, state.draws + 1
+        key = seeds.fold(state.key, draws)
+
+        def row(inner, action, key, first):
+            # Both, and one of them used: rows cannot go different ways.
+            fresh = tracing.reset(self.env, key)
+            inner, observation, reward, terminated = tracing.step(
+                self.env, inner, action, key
+            )
+            chosen = nest.where(first, fresh, (inner, observation))
+            return *chosen, tf.where(first, 0.0, reward), terminated & ~first
+
+        rows = state.inner, action, key, first
+        inner, observation, reward, terminated = self._map(row, *rows)
+        length = tf.where(first, 0, state.length + 1)
+        return_ = tf.where(first, 0.0, state.return_ + reward)
+        limit = self.spec.max_episode_steps
+        truncated = tf.zeros_like(first) if limit is None else length >= limit
+        last = terminated | truncated
+        state = State(inner, state.key, draws, last, return_, length)
+        step = self._timestep(state, observation, reward, first, terminated, truncated)
+        return state, step
+
+    def _timestep(
+        self,
+        state: State,
+        observation: Nest,
+        reward: tf.Tensor,
+        first: tf.Tensor,
+        terminated: tf.Tensor,
+        truncated: tf.Tensor,
+    ) -> TimeStep:
+        info = {"episode_return": state.return_, "episode_length": state.length}
+        return TimeStep(observation, reward, first, terminated, truncated, info)
+
+    def _map(self, function, *rows: Nest) -> Nest:
+        """A function of one row, applied to all of them at once."""
+        try:
+            return tf.vectorized_map(
+                lambda row: function(*row), rows, fallback_to_while_loop=False
+            )
+        except UserError:
+            raise
+        except ValueError as error:
+            operation = re.search(r"defined for (\w+)", str(error))
+            if operation is None:
+                raise
+            raise UserError(
+                f"{type(self.env).__name__} uses {operation[1]}, which TensorFlow "
+                "cannot vectorise; use other operations, and for random numbers those "
+                "of tfagents_batch.seeds"
+            ) from error
+
+
+def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
+    """Of the space's dtype, and within the bounds of a Box."""
+    action = tf.cast(action, leaf.dtype)
+    if not isinstance(leaf.space, gymnasium.spaces.Box):
+        return action
+    return tf.clip_by_value(action, leaf.space.low, leaf.space.high)

@@ -1,0 +1,94 @@
+"""Pictures of environments: a few shapes on a NumPy array, nothing to install.
+
+Coordinates are of the world, y upwards, until they become pixels here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+WHITE, BLACK, GRAY = (255, 255, 255), (0, 0, 0), (128, 128, 128)
+_SAMPLES = 2  # of a pixel, in each direction: smooth edges
+
+Color = tuple[int, int, int]
+Point = Sequence[float]
+
+
+class Canvas:
+    """A picture of the world between two corners.
+
+    Args:
+      low, high: corners ``(x, y)`` of what is to be seen.
+      width: of the picture in pixels; its height follows from the corners.
+      background: color.
+    """
+
+    def __init__(
+        self, low: Point, high: Point, width: int = 400, background: Color = WHITE
+    ):
+        (left, bottom), (right, top) = low, high
+        columns = width * _SAMPLES
+        self._scale = columns / (right - left)
+        # Video codecs want even sizes.
+        rows = _SAMPLES * 2 * round(width * (top - bottom) / (right - left) / 2)
+        self._pixels = np.empty([rows, columns, 3], np.uint8)
+        self._pixels[:] = background
+        self._x = left + (np.arange(columns) + 0.5) / self._scale
+        self._y = (top - (np.arange(rows) + 0.5) / self._scale)[:, np.newaxis]
+
+    def disc(self, center: Point, radius: float, color: Color) -> None:
+        x, y = center
+        self._fill((self._x - x) ** 2 + (self._y - y) ** 2 <= radius**2, color)
+
+    def polygon(self, corners: Sequence[Point], color: Color) -> None:
+        """A convex one, corners in either order around it."""
+        inside = []
+        for (x, y), (x2, y2) in zip(corners, [*corners[1:], corners[0]], strict=True):
+            inside.append((x2 - x) * (self._y - y) - (y2 - y) * (self._x - x))
+        left = np.all([side >= 0 for side in inside], 0)
+        self._fill(left | np.all([side <= 0 for side in inside], 0), color)
+
+    def bar(self, start: Point, end: Point, thickness: float, color: Color) -> None:
+        """A straight line with flat ends."""
+        start, end = np.asarray(start, float), np.asarray(end, float)
+        along = end - start
+        length = np.hypot(*along)
+        if length == 0:
+            return
+        across = np.array([-along[1], along[0]]) * thickness / (2 * length)
+        self.polygon(
+            [start + across, end + across, end - across, start - across], color
+        )
+
+    def path(self, points: Sequence[Point], thickness: float, color: Color) -> None:
+        """Straight lines from point to point."""
+        for start, end in itertools.pairwise(points):
+            self.bar(start, end, thickness, color)
+
+    def below(self, heights: np.ndarray, color: Color) -> None:
+        """The ground: what lies under a height given for every column, see ``x``."""
+        self._fill(self._y <= heights, color)
+
+    @property
+    def x(self) -> np.ndarray:
+        """f64 ``[columns]``, where the columns are in the world."""
+        return self._x
+
+    def picture(self) -> np.ndarray:
+        """uint8 ``[height, width, 3]``"""
+        rows, columns, _ = self._pixels.shape
+        blocks = self._pixels.reshape(
+            [rows // _SAMPLES, _SAMPLES, columns // _SAMPLES, _SAMPLES, 3]
+        )
+        return blocks.mean((1, 3)).astype(np.uint8)
+
+    def _fill(self, where: np.ndarray, color: Color) -> None:
+        self._pixels[where] = color
+
+
+def cells(colors: np.ndarray, size: int = 20) -> np.ndarray:
+    """Squares of ``size`` pixels for uint8 ``[rows, columns, 3]`` colors."""
+    return np.kron(colors, np.ones([size, size, 1], np.uint8))

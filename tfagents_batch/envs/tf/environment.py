@@ -1,0 +1,82 @@
+"""What somebody writes who writes an environment in TensorFlow."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import gymnasium
+    import numpy as np
+    import tensorflow as tf
+
+    from tfagents_batch.types import Nest
+
+
+class TensorEnv(Protocol):
+    """One environment as two pure functions of tensors; nothing has to be inherited.
+
+    The functions see one environment, without a batch axis, and are vectorised by
+    ``TensorBatch``, which adds the batch, restarts, the time limit and statistics.
+    They are traced, not run: what depends on tensors is said with ``tf.where``, not
+    ``if``, and random numbers come from the key, see ``seeds``. Sizes are static.
+
+    Attributes:
+      observation_space, action_space: of one environment.
+      max_episode_steps: truncates longer episodes; optional, None for no limit.
+    """
+
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    max_episode_steps: int | None
+
+    def reset(self, key: tf.Tensor) -> tuple[Nest, Nest]:
+        """Open an episode.
+
+        Args:
+          key: int32 ``[2]``, another one for each call.
+
+        Returns:
+          The state, any nest of tensors, and the observation.
+        """
+
+    def step(
+        self, state: Nest, action: Nest, key: tf.Tensor
+    ) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
+        """Do a step; never called with a state whose episode has ended.
+
+        Args:
+          state: as returned before.
+          action: int32 where the space is discrete, within bounds.
+          key: int32 ``[2]``, another one for each call.
+
+        Returns:
+          The state, of the same structure, shapes and dtypes; the observation; the
+          reward ``[]``, cast to float32; and bool ``[]``, true in a terminal state.
+        """
+
+
+class Drawable(Protocol):
+    """Optional: an environment that can be looked at.
+
+    Attributes:
+      render_fps: pictures a second in a video; optional.
+    """
+
+    render_fps: float
+
+    def render(self, state: Any) -> np.ndarray:
+        """uint8 ``[height, width, 3]`` of a state, given as NumPy arrays."""
+
+
+def is_tensor_env(thing: Any) -> bool:
+    """Whether a class or an object has the functions of a ``TensorEnv``.
+
+    Told from other environments by the argument ``key`` of ``reset`` and ``step``.
+    """
+    try:
+        reset = inspect.signature(thing.reset).parameters
+        step = inspect.signature(thing.step).parameters
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return "key" in reset and "key" in step

@@ -1,0 +1,1 @@
+"""MinAtar's five games (Young and Tian, 2019), after their published rules."""

@@ -1,0 +1,148 @@
+"""Asterix: collect treasure, one point each, and keep away from enemies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf.minatar import grid
+from tfagents_batch.envs.tf.minatar.game import Rules
+
+CHANNELS = ("player", "enemy", "trail", "gold")
+LANES = np.arange(1, 9, dtype=np.int32)  # rows, each for one enemy or treasure
+RAMP_STEPS = 100
+SPAWN_SPEED, MOVE_SPEED = 10, 5  # steps, at the start
+
+
+class Drawn(NamedTuple):
+    """Of what comes next: from the left? treasure? which of the free lanes, [0, 1)."""
+
+    right: tf.Tensor
+    gold: tf.Tensor
+    lane: tf.Tensor
+
+
+class State(NamedTuple):
+    """int32 and bool: scalars, and ``[8]`` of what is in the lanes."""
+
+    x: tf.Tensor
+    y: tf.Tensor
+    there: tf.Tensor
+    lane_x: tf.Tensor
+    right: tf.Tensor
+    gold: tf.Tensor
+    spawn_speed: tf.Tensor
+    spawn_timer: tf.Tensor
+    move_speed: tf.Tensor
+    move_timer: tf.Tensor
+    ramp_timer: tf.Tensor
+    ramps: tf.Tensor
+
+
+def draw(key):
+    right, gold, lane = seeds.split(key, 3)
+    return Drawn(
+        seeds.bernoulli([], right, 1 / 2),
+        seeds.bernoulli([], gold, 1 / 3),
+        seeds.uniform([], lane),
+    )
+
+
+def start(drawn):
+    empty = tf.zeros([len(LANES)], tf.bool)
+    numbers = [SPAWN_SPEED, SPAWN_SPEED, MOVE_SPEED, MOVE_SPEED, RAMP_STEPS, 0]
+    return State(
+        tf.constant(5),
+        tf.constant(5),
+        empty,
+        tf.zeros([len(LANES)], tf.int32),
+        empty,
+        empty,
+        *map(tf.constant, numbers),
+    )
+
+
+def advance(state, action, drawn, ramping):
+    state = _spawned(state, drawn)
+    x = state.x + _sign(action == grid.RIGHT, action == grid.LEFT)
+    y = state.y + _sign(action == grid.DOWN, action == grid.UP)
+    x, y = tf.clip_by_value(x, 0, 9), tf.clip_by_value(y, 1, 8)
+
+    def met(there, lane_x):
+        touched = there & (lane_x == x) & (y == LANES)
+        won, lost = touched & state.gold, touched & ~state.gold
+        return there & ~won, grid.count(won), tf.reduce_any(lost)
+
+    there, reward, over = met(state.there, state.lane_x)
+    moves = state.move_timer == 0
+    moved = state.lane_x + tf.where(state.right, 1, -1)
+    lane_x = tf.where(moves & there, moved, state.lane_x)
+    there, more, over_too = met(there & grid.inside(lane_x), lane_x)
+    # Whoever stands still was met above.
+    reward, over = reward + more, over | (over_too & moves)
+
+    move_timer = tf.where(moves, state.move_speed, state.move_timer) - 1
+    state = state._replace(
+        x=x,
+        y=y,
+        there=there,
+        lane_x=lane_x,
+        spawn_timer=state.spawn_timer - 1,
+        move_timer=move_timer,
+    )
+    return _ramped(state) if ramping else state, reward, over
+
+
+def picture(state):
+    back = state.lane_x - tf.where(state.right, 1, -1)
+    lanes = tf.constant(LANES)
+    planes = [
+        grid.cell(state.y, state.x),
+        grid.cells(state.there & ~state.gold, lanes, state.lane_x),
+        grid.cells(state.there, lanes, back),
+        grid.cells(state.there & state.gold, lanes, state.lane_x),
+    ]
+    return tf.stack(planes, -1)
+
+
+def _spawned(state, drawn):
+    """Something new in a free lane, if it is time and there is one."""
+    due = state.spawn_timer == 0
+    free = ~state.there
+    places = tf.cast(grid.count(free), tf.float32)
+    chosen = tf.cast(drawn.lane * places, tf.int32)
+    # The lane with as many free ones before it.
+    before = tf.cumsum(tf.cast(free, tf.int32), exclusive=True)
+    new = due & free & (before == chosen)
+    return state._replace(
+        there=state.there | new,
+        lane_x=tf.where(new, tf.where(drawn.right, 0, 9), state.lane_x),
+        right=tf.where(new, drawn.right, state.right),
+        gold=tf.where(new, drawn.gold, state.gold),
+        spawn_timer=tf.where(due, state.spawn_speed, state.spawn_timer),
+    )
+
+
+def _ramped(state):
+    """Spawn, and every other time move, sooner."""
+    ramps = (state.spawn_speed > 1) | (state.move_speed > 1)
+    faster = ramps & (state.ramp_timer < 0)
+    moves = faster & (state.move_speed > 1) & (state.ramps % 2 == 1)
+    spawns = faster & (state.spawn_speed > 1)
+    ramp_timer = state.ramp_timer - tf.cast(ramps, tf.int32)
+    return state._replace(
+        move_speed=state.move_speed - tf.cast(moves, tf.int32),
+        spawn_speed=state.spawn_speed - tf.cast(spawns, tf.int32),
+        ramps=state.ramps + tf.cast(faster, tf.int32),
+        ramp_timer=tf.where(faster, RAMP_STEPS, ramp_timer),
+    )
+
+
+def _sign(plus, minus):
+    return tf.cast(plus, tf.int32) - tf.cast(minus, tf.int32)
+
+
+RULES = Rules(CHANNELS, tuple(range(5)), draw, start, advance, picture)

@@ -1,0 +1,105 @@
+"""One of the games as an environment: sticky actions, spaces and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf import drawing
+from tfagents_batch.envs.tf.minatar import grid
+from tfagents_batch.types import Nest
+
+
+class Rules(NamedTuple):
+    """A game.
+
+    Attributes:
+      channels: names of the planes of a picture.
+      actions: those that make a difference, of ``grid``'s six.
+      draw: the random numbers of a step or a start, from a key. They are apart from
+        the rest so that a test can hand the same ones to another implementation.
+      start: the state at the start of an episode, from random numbers.
+      advance: ``(state, action, drawn, ramping)`` to state, reward int32 ``[]``, and
+        whether the game is over.
+      picture: bool ``[10, 10, channels]`` of a state.
+    """
+
+    channels: tuple[str, ...]
+    actions: tuple[int, ...]
+    draw: Callable[[tf.Tensor], Nest]
+    start: Callable[[Nest], Nest]
+    advance: Callable[..., tuple[Nest, tf.Tensor, tf.Tensor]]
+    picture: Callable[[Nest], tf.Tensor]
+
+
+class State(NamedTuple):
+    """The game's own state, and the action that may stick."""
+
+    game: Nest
+    action: tf.Tensor
+
+
+class MinAtar:
+    """A game of MinAtar; the observation is bool ``[10, 10, channels]``.
+
+    Args:
+      rules: of the game.
+      sticky_action_prob: that the action before is done once more instead; Machado et
+        al., 2018.
+      difficulty_ramping: whether games get faster, where they do.
+      use_minimal_action_set: only actions that make a difference, else all six.
+      max_episode_steps: where an episode is cut off; the games have no such end, which
+        good players would not see.
+    """
+
+    render_fps = 10
+
+    def __init__(
+        self,
+        rules: Rules,
+        sticky_action_prob: float = 0.1,
+        difficulty_ramping: bool = True,
+        use_minimal_action_set: bool = True,
+        max_episode_steps: int | None = 5000,
+    ):
+        self.rules = rules
+        self.max_episode_steps = max_episode_steps
+        self._sticky = sticky_action_prob
+        self._ramping = difficulty_ramping
+        self._actions = rules.actions if use_minimal_action_set else tuple(range(6))
+        shape = (grid.SIZE, grid.SIZE, len(rules.channels))
+        self.observation_space = gymnasium.spaces.Box(0, 1, shape, np.bool_)
+        self.action_space = gymnasium.spaces.Discrete(len(self._actions))
+
+    def reset(self, key):
+        game = self.rules.start(self.rules.draw(key))
+        return State(game, tf.constant(grid.NOOP)), self.rules.picture(game)
+
+    def step(self, state, action, key):
+        sticking, drawing_key = seeds.split(key)
+        action = tf.gather(tf.constant(self._actions), action)
+        sticks = seeds.bernoulli([], sticking, self._sticky)
+        action = tf.where(sticks, state.action, action)
+        game, reward, over = self.rules.advance(
+            state.game, action, self.rules.draw(drawing_key), self._ramping
+        )
+        return State(game, action), self.rules.picture(game), reward, over
+
+    def render(self, state):
+        """A color for every channel; later channels cover earlier ones."""
+        planes = self.rules.picture(tf.nest.map_structure(tf.constant, state.game))
+        colors = np.zeros([grid.SIZE, grid.SIZE, 3], np.uint8)
+        for channel, plane in enumerate(np.moveaxis(planes.numpy(), -1, 0)):
+            colors[plane] = _color(channel / len(self.rules.channels))
+        return drawing.cells(colors, 32)
+
+
+def _color(hue: float) -> tuple[int, int, int]:
+    """Evenly spread, bright colors."""
+    angles = 2 * np.pi * (hue + np.array([0, 1 / 3, 2 / 3]))
+    return tuple((155 + 100 * np.cos(angles)).astype(int))

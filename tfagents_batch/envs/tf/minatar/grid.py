@@ -1,0 +1,63 @@
+"""Ten by ten cells, as the games use them: rows downwards, columns to the right."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+SIZE = 10
+ROWS = np.arange(SIZE, dtype=np.int32)[:, np.newaxis]
+COLUMNS = np.arange(SIZE, dtype=np.int32)
+NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)  # actions
+
+
+def cell(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """bool ``[10, 10]``, true in one cell; nowhere if that is outside."""
+    return (y == ROWS) & (x == COLUMNS)
+
+
+def cells(there: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """bool ``[10, 10]``, true where one of several things is.
+
+    Args:
+      there: bool ``[n]``, which things exist.
+      y, x: int32 ``[n]``.
+    """
+    row = y[:, np.newaxis, np.newaxis] == ROWS
+    column = x[:, np.newaxis, np.newaxis] == COLUMNS
+    return tf.reduce_any(there[:, np.newaxis, np.newaxis] & row & column, 0)
+
+
+def at(grid: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """bool ``[]``, what a bool grid holds in a cell; false outside."""
+    return tf.reduce_any(grid & cell(y, x))
+
+
+def down(grid: tf.Tensor, rows: int) -> tf.Tensor:
+    """A grid moved by some rows; what leaves it is gone."""
+    return _moved(grid, rows, 0)
+
+
+def right(grid: tf.Tensor, columns: int) -> tf.Tensor:
+    """A grid moved by some columns; what leaves it is gone."""
+    return _moved(grid, columns, 1)
+
+
+def count(flags: tf.Tensor) -> tf.Tensor:
+    """int32 ``[]``, how many are true."""
+    return tf.reduce_sum(tf.cast(flags, tf.int32))
+
+
+def inside(x: tf.Tensor) -> tf.Tensor:
+    """bool, whether a column exists."""
+    return (x >= 0) & (x < SIZE)
+
+
+def _moved(grid: tf.Tensor, by: int, axis: int) -> tf.Tensor:
+    before = [[0, 0], [0, 0]]
+    before[axis] = [max(by, 0), max(-by, 0)]
+    padded = tf.pad(grid, before)
+    start = max(-by, 0)
+    if axis == 0:
+        return padded[start : start + SIZE]
+    return padded[:, start : start + SIZE]

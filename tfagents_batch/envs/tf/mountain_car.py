@@ -1,0 +1,108 @@
+"""MountainCar: rock a weak car out of a valley (Moore, 1990)."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf import drawing
+
+LEFT, RIGHT, MAX_SPEED = -1.2, 0.6, 0.07  # position, and position per step
+GRAVITY = 0.0025
+
+
+class MountainCar:
+    """Gymnasium's MountainCar-v0; a state is position and speed."""
+
+    max_episode_steps = 200
+    goal = 0.5
+    _force = 0.001
+
+    def __init__(self):
+        self.observation_space = _space()
+        self.action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, key):
+        return _start(key)
+
+    def step(self, state, action, key):
+        push = self._force * tf.cast(action - 1, tf.float32)
+        state = _rolled(state, push)
+        return state, state, tf.constant(-1.0), _arrived(state, self.goal)
+
+    def render(self, state):
+        return _picture(state, self.goal)
+
+
+class MountainCarContinuous:
+    """Gymnasium's MountainCarContinuous-v0; an action is a force, and costs."""
+
+    max_episode_steps = 999
+    goal = 0.45
+    _power = 0.0015
+
+    def __init__(self):
+        self.observation_space = _space()
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, key):
+        return _start(key)
+
+    def step(self, state, action, key):
+        force = action[0]
+        state = _rolled(state, self._power * force)
+        arrived = _arrived(state, self.goal)
+        return state, state, tf.where(arrived, 100.0, 0.0) - 0.1 * force**2, arrived
+
+    def render(self, state):
+        return _picture(state, self.goal)
+
+
+def _space():
+    low = np.array([LEFT, -MAX_SPEED], np.float32)
+    return gymnasium.spaces.Box(low, np.array([RIGHT, MAX_SPEED], np.float32))
+
+
+def _start(key):
+    state = tf.stack([seeds.uniform([], key, -0.6, -0.4), 0.0])
+    return state, state
+
+
+def _rolled(state, push):
+    x, speed = tf.unstack(state)
+    speed = speed + push - GRAVITY * tf.cos(3 * x)
+    speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
+    x = tf.clip_by_value(x + speed, LEFT, RIGHT)
+    stopped = (x <= LEFT) & (speed < 0)  # by the wall
+    return tf.stack([x, tf.where(stopped, 0.0, speed)])
+
+
+def _arrived(state, goal):
+    return (state[0] >= goal) & (state[1] >= 0)
+
+
+def _picture(state, goal):
+    def height(x):
+        return 0.45 * np.sin(3 * x) + 0.55
+
+    x = float(state[0])
+    canvas = drawing.Canvas((LEFT, 0), (RIGHT, 1.2), 600)
+    canvas.below(height(canvas.x), (226, 222, 210))
+    canvas.path([(u, height(u)) for u in np.linspace(LEFT, RIGHT, 60)], 0.006, (0,) * 3)
+    top = height(goal) + 0.17
+    canvas.bar((goal, height(goal)), (goal, top), 0.006, drawing.BLACK)
+    flag = [(goal, top), (goal, top - 0.05), (goal + 0.08, top - 0.025)]
+    canvas.polygon(flag, (204, 204, 0))
+
+    slope = math.atan(1.35 * math.cos(3 * x))
+    along = np.array([math.cos(slope), math.sin(slope)])
+    up = np.array([-along[1], along[0]])
+    middle = np.array([x, height(x)]) + 0.05 * up
+    canvas.bar(middle - 0.07 * along, middle + 0.07 * along, 0.06, drawing.BLACK)
+    for side in (-0.04, 0.04):
+        canvas.disc(middle + side * along - 0.03 * up, 0.024, drawing.GRAY)
+    return canvas.picture()

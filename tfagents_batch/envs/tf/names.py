@@ -1,0 +1,100 @@
+"""``tf/<id>``: the environments written in TensorFlow that come with this package."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tfagents_batch.envs.tf.acrobot import Acrobot
+from tfagents_batch.envs.tf.bandit import Bandit
+from tfagents_batch.envs.tf.cartpole import CartPole
+from tfagents_batch.envs.tf.catch import Catch
+from tfagents_batch.envs.tf.environment import TensorEnv
+from tfagents_batch.envs.tf.gridworld import GridWorld
+from tfagents_batch.envs.tf.minatar import (
+    asterix,
+    breakout,
+    freeway,
+    seaquest,
+    space_invaders,
+)
+from tfagents_batch.envs.tf.minatar.game import MinAtar
+from tfagents_batch.envs.tf.mountain_car import MountainCar, MountainCarContinuous
+from tfagents_batch.envs.tf.pendulum import Pendulum
+from tfagents_batch.envs.tf.tmaze import TMaze
+from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import closest
+
+PREFIX = "tf/"
+_LIMIT = "max_episode_steps"
+_GAMES = {
+    "Asterix": asterix,
+    "Breakout": breakout,
+    "Freeway": freeway,
+    "Seaquest": seaquest,
+    "SpaceInvaders": space_invaders,
+}
+
+
+def _game(module: Any) -> Callable[..., TensorEnv]:
+    def make(**kwargs: Any) -> TensorEnv:
+        return MinAtar(module.RULES, **kwargs)
+
+    signature = inspect.signature(MinAtar)
+    rest = [p for p in signature.parameters.values() if p.name != "rules"]
+    make.__signature__ = signature.replace(parameters=rest)
+    return make
+
+
+ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
+    "CartPole-v1": CartPole,
+    "Pendulum-v1": Pendulum,
+    "Acrobot-v1": Acrobot,
+    "MountainCar-v0": MountainCar,
+    "MountainCarContinuous-v0": MountainCarContinuous,
+    "Catch-v0": Catch,
+    "GridWorld-v0": GridWorld,
+    "Bandit-v0": Bandit,
+    "TMaze-v0": TMaze,
+    **{f"MinAtar/{name}-v1": _game(module) for name, module in _GAMES.items()},
+}
+
+
+def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
+    """The environment of a name that begins with ``tf/``.
+
+    Raises:
+      UserError: if there is none, or it does not take the arguments.
+    """
+    id = name.removeprefix(PREFIX)
+    if id not in ENVIRONMENTS:
+        close = closest(id, ENVIRONMENTS)
+        hint = f"did you mean {PREFIX + close!r}?" if close else "expected one of "
+        listed = "" if close else ", ".join(PREFIX + each for each in ENVIRONMENTS)
+        raise UserError(f"environment {name!r} does not exist; {hint}{listed}")
+    return construct(ENVIRONMENTS[id], env_kwargs, name)
+
+
+def construct(
+    make: Callable[..., TensorEnv], env_kwargs: dict[str, Any] | None, name: str
+) -> TensorEnv:
+    """Call a class or function that makes an environment.
+
+    ``max_episode_steps`` is taken for all of them, as by ``gymnasium.make``.
+
+    Raises:
+      UserError: if it does not take the arguments.
+    """
+    kwargs, signature = dict(env_kwargs or {}), inspect.signature(make)
+    limit = {}
+    if _LIMIT in kwargs and _LIMIT not in signature.parameters:
+        limit = {_LIMIT: kwargs.pop(_LIMIT)}
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise UserError(f"env_kwargs {kwargs} do not fit {name}: {error}") from None
+    env = make(**kwargs)
+    for attribute, value in limit.items():
+        setattr(env, attribute, value)
+    return env

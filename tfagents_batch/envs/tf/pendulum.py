@@ -1,0 +1,62 @@
+"""Pendulum: swing up and hold, with a weak motor."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf import drawing
+
+GRAVITY = 10.0  # m / s^2
+MASS, LENGTH = 1.0, 1.0  # kg, m
+MAX_SPEED, MAX_TORQUE = 8.0, 2.0  # rad / s, N m
+SECONDS = 0.05  # between two states
+
+
+class Pendulum:
+    """Gymnasium's Pendulum-v1; a state is angle, 0 upright, and angular speed."""
+
+    max_episode_steps = 200
+    render_fps = 20
+
+    def __init__(self, gravity: float = GRAVITY):
+        self.gravity = gravity
+        high = np.array([1, 1, MAX_SPEED], np.float32)
+        self.observation_space = gymnasium.spaces.Box(-high, high)
+        self.action_space = gymnasium.spaces.Box(-MAX_TORQUE, MAX_TORQUE, (1,))
+
+    def reset(self, key):
+        high = tf.constant([math.pi, 1.0])
+        state = seeds.uniform([2], key, -1.0, 1.0) * high
+        return state, _observation(state)
+
+    def step(self, state, action, key):
+        angle, speed = tf.unstack(state)
+        torque = action[0]
+        off = tf.math.floormod(angle + math.pi, 2 * math.pi) - math.pi
+        cost = off**2 + 0.1 * speed**2 + 0.001 * torque**2
+
+        fall = 3 * self.gravity / (2 * LENGTH) * tf.sin(angle)
+        speed = speed + (fall + 3 / (MASS * LENGTH**2) * torque) * SECONDS
+        speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
+        state = tf.stack([angle + speed * SECONDS, speed])
+        return state, _observation(state), -cost, tf.constant(False)
+
+    def render(self, state):
+        angle = state[0]
+        canvas = drawing.Canvas((-1.3, -1.3), (1.3, 1.3), 500)
+        end = -math.sin(angle), math.cos(angle)
+        canvas.bar((0, 0), end, 0.2, (204, 77, 77))
+        canvas.disc((0, 0), 0.1, (204, 77, 77))
+        canvas.disc(end, 0.1, (204, 77, 77))
+        canvas.disc((0, 0), 0.05, drawing.BLACK)
+        return canvas.picture()
+
+
+def _observation(state):
+    angle, speed = tf.unstack(state)
+    return tf.stack([tf.cos(angle), tf.sin(angle), speed])

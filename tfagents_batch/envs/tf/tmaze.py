@@ -1,0 +1,67 @@
+"""T-maze: remember at the junction what the start showed (Bakker, 2002)."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.envs.tf import drawing
+
+
+class TMaze:
+    """A corridor with a sign at its start and a fork at its end.
+
+    The sign says up or down, and is seen in the first observation only; whoever turns
+    that way at the fork gets reward 4, else -1. Bumping into a wall costs 0.1. Without
+    memory the best mean return is 1.5.
+
+    Actions are north, east, south and west. A state is int32 ``[2]``: the position, and
+    the sign, 1 for north. The observation is float32 ``[3]``: sign as 1 or -1 at the
+    start and 0 elsewhere, whether it is the corridor, whether it is the fork.
+
+    Args:
+      length: steps from the start to the fork.
+      max_episode_steps: where an episode is cut off; four lengths, and 20, by default.
+    """
+
+    def __init__(self, length: int = 10, max_episode_steps: int | None = None):
+        self.length = length
+        self.max_episode_steps = max_episode_steps or 4 * length + 20
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+        self.action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, key):
+        state = tf.stack([0, seeds.integers([], key, 2)])
+        return state, self._observe(state)
+
+    def step(self, state, action, key):
+        position, sign = tf.unstack(state)
+        north, east, south = action == 0, action == 1, action == 2
+        at_fork = position == self.length
+        turned = at_fork & (north | south)
+        right = north == (sign == 1)
+        there = position + tf.where(east, 1, tf.where(north | south, 0, -1))
+        moved = tf.clip_by_value(there, 0, self.length)
+        bumped = (moved == position) & ~turned
+        state = tf.stack([moved, sign])
+        reward = tf.where(
+            turned, tf.where(right, 4.0, -1.0), tf.where(bumped, -0.1, 0.0)
+        )
+        return state, self._observe(state), reward, turned
+
+    def render(self, state):
+        position, sign = (int(x) for x in state)
+        colors = np.full([3, self.length + 1, 3], 60, np.uint8)
+        colors[1] = colors[:, -1] = 255
+        colors[0 if sign else 2, -1] = (90, 180, 90)
+        colors[1, position] = (60, 90, 200)
+        return drawing.cells(colors)
+
+    def _observe(self, state):
+        position, sign = tf.unstack(state)
+        start, fork = position == 0, position == self.length
+        seen = tf.where(start, 2.0 * tf.cast(sign, tf.float32) - 1.0, 0.0)
+        corridor = tf.cast(~start & ~fork, tf.float32)
+        return tf.stack([seen, corridor, tf.cast(fork, tf.float32)])

@@ -1,0 +1,168 @@
+"""Trace an environment's functions and say what is wrong with them, before use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import tensorflow as tf
+
+from tfagents_batch import nest, spaces
+from tfagents_batch.envs.tf.environment import TensorEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import Nest
+
+
+def check(env: TensorEnv) -> None:
+    """Refuse what is not a ``TensorEnv``.
+
+    Traces in a graph of its own, not in a ``tf.function``, after which TensorFlow's
+    threads could no longer be set.
+
+    Raises:
+      UserError: if ``reset`` or ``step`` do not return what a ``TensorEnv`` does, or
+        do what cannot be traced.
+    """
+    name = type(env).__name__
+    for role in ("observation_space", "action_space"):
+        space = getattr(env, role, None)
+        if not isinstance(space, gymnasium.Space):
+            raise UserError(
+                f"{name}.{role} is {space!r}; expected a space of gymnasium.spaces"
+            )
+        spaces.leaves(space)  # refuses what has no tensors
+    limit = getattr(env, "max_episode_steps", None)
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise UserError(
+            f"{name}.max_episode_steps is {limit!r}; expected a positive int or None"
+        )
+    with tf.__internal__.FuncGraph("check").as_default():
+        key = _input(tf.TensorSpec([2], tf.int32))
+        state, _ = _trace(f"{name}.reset", reset, env, key)
+        action = nest.map(_input, nest.specs(env.action_space))
+        again, *_ = _trace(
+            f"{name}.step", step, env, nest.map(_input, state), action, key
+        )
+        _same(f"{name}.step", again, state)
+
+
+def _input(like: tf.Tensor | tf.TensorSpec) -> tf.Tensor:
+    return tf.compat.v1.placeholder(like.dtype, like.shape)
+
+
+def reset(env: TensorEnv, key: tf.Tensor) -> tuple[Nest, Nest]:
+    """``env.reset``: a nest of tensors and an observation as the space says."""
+    where = f"{type(env).__name__}.reset"
+    returned = env.reset(key)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise UserError(f"{where} returned {_kind(returned)}; expected {_RESET}")
+    state, observation = returned
+    return nest.map(tf.convert_to_tensor, state), _observation(where, env, observation)
+
+
+def step(
+    env: TensorEnv, state: Nest, action: Nest, key: tf.Tensor
+) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
+    """``env.step``, with its values as the space and ``TimeStep`` say."""
+    where = f"{type(env).__name__}.step"
+    returned = env.step(state, action, key)
+    if not isinstance(returned, tuple) or len(returned) != 4:
+        raise UserError(f"{where} returned {_kind(returned)}; expected {_STEP}")
+    state, observation, reward, terminated = returned
+    return (
+        nest.map(tf.convert_to_tensor, state),
+        _observation(where, env, observation),
+        _scalar(f"{where}: reward", reward, tf.float32),
+        _scalar(f"{where}: terminated", terminated, tf.bool),
+    )
+
+
+_RESET = "a tuple (state, observation)"
+_STEP = "a tuple (state, observation, reward, terminated)"
+
+
+def _trace(where: str, function: Callable, *inputs: Any) -> Any:
+    """What a function returns; what it raises as a ``UserError``."""
+    try:
+        return function(*inputs)
+    except UserError:
+        raise
+    except (TypeError, tf.errors.OperatorNotAllowedInGraphError) as error:
+        if "bool" not in str(error):
+            raise UserError(f"{where} raised {_said(error)}") from error
+        raise UserError(
+            f"{where} decides in Python by what is in a tensor; it is traced once for "
+            f"all, so use tf.where ({_said(error)})"
+        ) from error
+    except Exception as error:
+        raise UserError(f"{where} raised {_said(error)}") from error
+
+
+def _observation(where: str, env: TensorEnv, observation: Nest) -> Nest:
+    space = env.observation_space
+    try:
+        flat = spaces.flatten(space, observation)
+    except (KeyError, IndexError, TypeError) as error:
+        raise UserError(
+            f"{where}: the observation is not nested as its space {space} is "
+            f"({_said(error)})"
+        ) from error
+    fitted = []
+    for value, leaf in zip(flat, spaces.leaves(space), strict=True):
+        name = f"{where}: observation" + "".join(f"[{key!r}]" for key in leaf.path)
+        tensor = _fit(name, value, tf.as_dtype(leaf.dtype))
+        if tensor.shape != tuple(leaf.shape):
+            raise UserError(
+                f"{name} has shape {tensor.shape.as_list()}; its space says "
+                f"{list(leaf.shape)}"
+            )
+        fitted.append(tensor)
+    return spaces.pack(space, fitted)
+
+
+def _scalar(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    tensor = _fit(name, value, dtype)
+    if tensor.shape.rank != 0:
+        raise UserError(
+            f"{name} has shape {tensor.shape.as_list()}; expected one {dtype.name}, as "
+            "there is one environment here"
+        )
+    return tensor
+
+
+def _fit(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """A tensor of a dtype: numbers are cast, to a narrower kind only by the user."""
+    tensor = tf.convert_to_tensor(value)
+    if tensor.dtype == dtype:
+        return tensor
+    integral = tensor.dtype.is_integer and (dtype.is_integer or dtype.is_floating)
+    if not integral and not (tensor.dtype.is_floating and dtype.is_floating):
+        raise UserError(f"{name} is {tensor.dtype.name}; expected {dtype.name}")
+    return tf.cast(tensor, dtype)
+
+
+def _same(where: str, found: Nest, expected: Nest) -> None:
+    try:
+        tf.nest.assert_same_structure(found, expected)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{where}: the state is not nested as that of reset ({_said(error)})"
+        ) from error
+    for x, y in zip(nest.flatten(found), nest.flatten(expected), strict=True):
+        if (x.dtype, x.shape) != (y.dtype, y.shape):
+            raise UserError(
+                f"{where}: a tensor of the state is {x.dtype.name} {x.shape}, but "
+                f"{y.dtype.name} {y.shape} after reset; they have to agree"
+            )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _said(error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return f"{type(error).__name__}: {first}"
