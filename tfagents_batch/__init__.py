@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "train": "tfagents_batch.api",
+    "train_seeds": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",

@@ -25,7 +25,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.interfaces import Env
-from tfagents_batch.training import checkpoint, runs, threads
+from tfagents_batch.training import checkpoint, compile_cache, runs, threads
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import profile as profiling
 from tfagents_batch.training import visualize as filming
@@ -35,6 +35,8 @@ from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
 from tfagents_batch.training.loop import Loop
+from tfagents_batch.training.output import Output
+from tfagents_batch.training.several import Several
 
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
@@ -120,6 +122,64 @@ def train(
         folder = runs.create(logdir or "logs", name, resolved.seed, text)
         with runs.lock(folder):
             return _run(experiment, folder, profile=profile)
+
+
+def train_seeds(
+    algorithm: str | None = None,
+    env: Any = None,
+    *,
+    seeds: int | Sequence[int] = 8,
+    config: str | Config | None = None,
+    settings: dict[str, Any] | Any = None,
+    logdir: str | os.PathLike | None = None,
+    **options: Any,
+) -> list[Run]:
+    """Train several seeds at once, as one compiled program.
+
+        runs = train_seeds(config="tf/cartpole", seeds=8)
+
+    For environments written in TensorFlow and our own networks. Every seed gives what
+    ``train`` gives with it, and has a run folder of its own.
+
+    Args:
+      algorithm, env, config, settings, logdir, **options: as of ``train``.
+      seeds: of the runs, or how many, counted up from ``seed``.
+
+    Returns:
+      A Run for each seed.
+
+    Raises:
+      UserError: for anything that cannot be used, before there is a folder.
+      TrainingError: if gradients of a seed are not finite any more.
+      SaveError: if a last checkpoint could not be written.
+    """
+    resolved = resolve(algorithm, env, config, settings, options).check()
+    if isinstance(seeds, int):
+        seeds = range(resolved.seed, resolved.seed + seeds)
+    name = config if isinstance(config, str) else resolved.algorithm
+    several = Several(resolved, seeds, _object(env))
+    given = resolved.env if env is None else env
+    with contextlib.ExitStack() as stack:
+        stack.callback(compile_cache.publish)
+        console = stack.enter_context(Console(resolved.steps))
+        interrupts = stack.enter_context(Interrupts(report=console.message))
+        console.message(str(several.resources))
+        outputs = []
+        for seed in several.run_seeds:
+            text = _to_text(dataclasses.replace(resolved, seed=seed), given, None)
+            folder = runs.create(logdir or "logs", name, seed, text)
+            stack.enter_context(runs.lock(folder))
+            logger = stack.enter_context(Logger(folder, None, warn=console.message))
+            named = several.algorithm.named_variables
+            outputs.append(Output(folder, logger, console, named))
+            logger.event("resources", 0, **several.report())
+        finished = several.train(interrupts, outputs, console.update)
+        for output in outputs:
+            output.logger.event("finished" if finished else "stopped", output.step)
+    return [
+        Run(str(output.folder), output.step, output.latest, finished)
+        for output in outputs
+    ]
 
 
 def evaluate(
@@ -325,15 +385,10 @@ def _run(
                     f"({event['reason']}); an older one is taken"
                 )
 
-        def save(step: int, state: dict, metadata: dict) -> bool:
-            variables = experiment.named_variables() | experiment.run_variables()
-            try:
-                checkpoint.save(folder, step, variables, state, metadata=metadata)
-            except SaveError as error:  # a full disk ends no training
-                console.message(f"warning: {error}; will try again")
-                logger.event("checkpoint_failed", step=step, reason=str(error))
-                return False
-            return True
+        def variables() -> dict[str, Any]:
+            return experiment.named_variables() | experiment.run_variables()
+
+        output = Output(folder, logger, console, variables)
 
         def tell(event: dict, step: int) -> None:
             kind = event.pop("event")
@@ -353,7 +408,7 @@ def _run(
             if state and variables:
                 checkpoint.load_run_only(folder, start, variables)
 
-        write, progress = logger.write, console.update
+        write, save, progress = output.write, output.save, console.update
         loop = Loop(experiment, interrupts, write, save, progress, tell, state, restore)
         try:
             finished = loop.run()

@@ -22,17 +22,27 @@ _ROUNDS = 20
 _PARITY = 0x1BD11BDA
 
 
-def iteration_seed(run_seed: int, step: int, stream: str = "train") -> int:
-    """Seed of what starts at ``step``: an int in ``[0, 2**31)``.
+def iteration_seed(
+    run_seed: int | tf.Tensor, step: int | tf.Tensor, stream: str = "train"
+) -> int | tf.Tensor:
+    """Seed of what starts at ``step``, in ``[0, 2**31)``.
 
     Args:
-      run_seed: the run's.
+      run_seed: the run's, below 2**31.
       step: environment steps done.
       stream: what for; streams are independent of each other.
+
+    Returns:
+      An int; for tensors, int32 and int64 ``[...]``, the same as int32 ``[...]``.
     """
-    tag = zlib.crc32(stream.encode())
-    words = np.random.SeedSequence(run_seed, spawn_key=(tag, step)).generate_state(1)
-    return int(words[0] >> 1)
+    tag = np.uint32(zlib.crc32(stream.encode()))
+    if tf.is_tensor(step):
+        key = tf.cast(run_seed, tf.uint32), tf.fill(tf.shape(step), tag)
+        counter = tf.cast(step, tf.uint32), tf.cast(step // 2**32, tf.uint32)
+        return tf.cast(_shifted(threefry(key, counter)[0], 1), tf.int32)
+    key = np.array([run_seed], np.uint32), np.array([tag])
+    counter = (np.array([part], np.uint32) for part in (step % 2**32, step // 2**32))
+    return int(threefry(key, tuple(counter))[0][0] >> 1)
 
 
 def key(seed: int | tf.Tensor, purpose: str) -> tf.Tensor:
@@ -57,7 +67,7 @@ def uniform(
     shape: Sequence[int], key: tf.Tensor, low: float = 0.0, high: float = 1.0
 ) -> tf.Tensor:
     """f32 ``shape`` in [low, high): one of 2^23 even steps."""
-    bits = tf.bitwise.right_shift(words(shape, key), np.uint32(9))
+    bits = _shifted(words(shape, key), 9)
     x = tf.cast(bits, tf.float32) * 2.0**-23
     return x if (low, high) == (0.0, 1.0) else low + (high - low) * x
 
@@ -77,7 +87,7 @@ def bernoulli(
 
 def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     """f32 ``shape``, standard normal: the inverse of its CDF at 2^24 even steps."""
-    bits = tf.cast(tf.bitwise.right_shift(words(shape, key), np.uint32(8)), tf.int32)
+    bits = tf.cast(_shifted(words(shape, key), 8), tf.int32)
     middle = 2 * bits + 1 - 2**24  # odd, exact in f32, as often below 0 as above
     x = tf.cast(middle, tf.float32) * 2.0**-24
     # The lower half only: some kernels of erfinv lose all digits near 1.
@@ -98,22 +108,27 @@ def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.reshape(tf.stack(pairs, -1), [-1])[:size], shape)
 
 
-def threefry(
-    key: Sequence[tf.Tensor], counter: Sequence[tf.Tensor]
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two uint32 words for a key and a counter of two words each, elementwise."""
-    xor = tf.bitwise.bitwise_xor
-    keys = (*key, xor(xor(*key), np.uint32(_PARITY)))
+def threefry(key: Sequence, counter: Sequence) -> tuple:
+    """Two uint32 words for a key and a counter of two words each, elementwise.
+
+    Of tensors, or of NumPy arrays.
+    """
+    keys = (*key, key[0] ^ key[1] ^ np.uint32(_PARITY))
     x, y = keys[0] + counter[0], keys[1] + counter[1]
     for group in range(_ROUNDS // 4):
         for rotation in _ROTATIONS[group % 2]:
             x = x + y
-            y = xor(_rotate(y, rotation), x)
+            y = _rotate(y, rotation) ^ x
         x = x + keys[(group + 1) % 3]
         y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
     return x, y
 
 
-def _rotate(x: tf.Tensor, by: int) -> tf.Tensor:
-    left = tf.bitwise.left_shift(x, np.uint32(by))
-    return tf.bitwise.bitwise_or(left, tf.bitwise.right_shift(x, np.uint32(32 - by)))
+def _rotate(x: tf.Tensor | np.ndarray, by: int) -> tf.Tensor | np.ndarray:
+    if isinstance(x, np.ndarray):
+        return x << np.uint32(by) | x >> np.uint32(32 - by)
+    return tf.bitwise.left_shift(x, np.uint32(by)) | _shifted(x, 32 - by)
+
+
+def _shifted(x: tf.Tensor, by: int) -> tf.Tensor:
+    return tf.bitwise.right_shift(x, np.uint32(by))

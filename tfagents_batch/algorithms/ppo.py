@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -144,8 +145,10 @@ class PPO(tf.Module):
         )
         self.observations = moments.ObservationNormalizer(spec.observation_space)
         self.returns = moments.Moments(())
-        self.step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.penalty = tf.Variable(config.kl_init_penalty, trainable=False)
+        self.step = keras.Variable(0, dtype="int64", trainable=False)
+        self.penalty = keras.Variable(
+            config.kl_init_penalty, dtype="float32", trainable=False
+        )
 
     @property
     def compilable(self) -> bool:
@@ -156,8 +159,8 @@ class PPO(tf.Module):
         """Compile what pays where the update as a whole is not compiled."""
         self.optimizer.compiled = on
 
-    def named_variables(self) -> dict[str, tf.Variable]:
-        """What a checkpoint holds."""
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """What a checkpoint holds: everything that updates change."""
         parts = {
             "network": networks.named_variables(self.network),
             "optimizer": self.optimizer.named_variables(),
@@ -201,7 +204,7 @@ class PPO(tf.Module):
         from as it was acted on.
         """
         config, mask, steps = self.config, trajectory.mask, trajectory.steps
-        self.optimizer.set_learning_rate(config.learning_rate(self.step))
+        self.optimizer.set_learning_rate(config.learning_rate(self.step.value))
         self._advance_returns(trajectory)  # acting does not read them: use the newest
         seen = steps._replace(observation=self._seen(steps.observation))
         value = self._values(seen)
@@ -239,14 +242,15 @@ class PPO(tf.Module):
     def _epochs(self, rows: Batch, mask: tf.Tensor, seed) -> Metrics:
         """All optimizer steps on ``[N]`` rows; means of their metrics."""
         config = self.config
-        entropy_scale = config.entropy_scale(self.step)
+        entropy_scale = config.entropy_scale(self.step.value)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
 
         def step(rows, mask, carry):
             sums, count, stopped = carry
-            with tf.GradientTape() as tape:
-                loss, metrics = self._loss(rows, mask, entropy_scale)
             weights = [variable.value for variable in self.optimizer.trained]
+            with tf.GradientTape() as tape:
+                tape.watch(weights)  # which may be tensors, see nn.functional
+                loss, metrics = self._loss(rows, mask, entropy_scale)
             metrics |= self.optimizer.apply(tape.gradient(loss, weights))
             if config.kl_stop is not None:
                 stopped = metrics["policy/approx_kl"] > config.kl_stop
@@ -287,7 +291,7 @@ class PPO(tf.Module):
             kl = heads.policy.with_params(rows.policy).kl(heads.policy)
             penalty, cutoff = losses.kl_penalty(
                 masked.mean(kl, mask),
-                self.penalty,
+                self.penalty.value,
                 target=config.kl_target,
                 cutoff_factor=config.kl_cutoff_factor,
                 cutoff_coef=config.kl_cutoff_scale,
@@ -317,7 +321,7 @@ class PPO(tf.Module):
             return {}
         kl = self._divergence(batch, mask)
         penalty = losses.adapt_penalty(
-            self.penalty,
+            self.penalty.value,
             kl,
             target=config.kl_target,
             low=config.kl_adapt_low,
@@ -373,7 +377,7 @@ class PPO(tf.Module):
             steps = nest.map(lambda x: x[:-1], trajectory.steps)
             self.observations.update(steps.observation, steps.valid)
         counted = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
-        self.step.assign_add(counted)
+        self.step.assign(self.step.value + counted)
 
 
 def _histogram(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

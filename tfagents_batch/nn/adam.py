@@ -2,29 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 
-class Adam(keras.optimizers.Adam):
+class Adam:
     """Algorithm 1 of Kingma and Ba 2015 (arXiv:1412.6980).
 
     m and v are moving means of g and g^2; after step t the weights move by
 
         - learning_rate * m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon).
 
-    Keras' own adds epsilon to sqrt(v), the variant at the end of their section 2,
-    which makes it sqrt(1 / (1 - beta_2^t)) times as large: 30 times in the first step,
-    3 times in the hundredth. With the 1e-5 that PPO uses, small gradients then hardly
-    count for hundreds of steps; PyTorch and published results have the one above.
+    Not Keras' own, which adds epsilon to sqrt(v), the variant at the end of their
+    section 2; that makes it sqrt(1 / (1 - beta_2^t)) times as large: 30 times in the
+    first step, 3 times in the hundredth. With the 1e-5 that PPO uses, small gradients
+    then hardly count for hundreds of steps; PyTorch and published results have the one
+    above. Nor can Keras' own be done to values instead of variables, see
+    ``nn.functional``.
+
+    Args:
+      weights: that are trained.
+      learning_rate: at the start.
+      beta_1, beta_2: decay of m and of v.
+      epsilon: as above.
+
+    Attributes:
+      iterations: i64, t; learning_rate: f32; both ``keras.Variable``.
     """
 
-    def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
-        mean, square = self._momentums[index], self._velocities[index]
-        step = tf.cast(self.iterations + 1, tf.float32)
-        mean.assign_add((gradient - mean) * (1 - self.beta_1))
-        square.assign_add((tf.square(gradient) - square) * (1 - self.beta_2))
-        scale = learning_rate / (1 - self.beta_1**step)
-        deviation = tf.sqrt(square / (1 - self.beta_2**step))
-        variable.assign_sub(scale * mean / (deviation + self.epsilon))
+    def __init__(
+        self,
+        weights: Sequence[keras.Variable],
+        learning_rate: float,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+    ):
+        self._weights = list(weights)
+        self._betas, self.epsilon = (beta_1, beta_2), epsilon
+        self.iterations = keras.Variable(0, dtype="int64", trainable=False)
+        self.learning_rate = keras.Variable(
+            learning_rate, dtype="float32", trainable=False
+        )
+        self._momentums, self._velocities = (
+            [
+                keras.Variable(np.zeros(x.shape), dtype=x.dtype, trainable=False)
+                for x in self._weights
+            ]
+            for _ in range(2)
+        )
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """Everything but the weights, always in the same order."""
+        return [
+            *(self.iterations, self.learning_rate),
+            *self._momentums,
+            *self._velocities,
+        ]
+
+    def step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Move every weight by its gradient."""
+        beta_1, beta_2 = self._betas
+        taken = self.iterations.value + 1
+        step = tf.cast(taken, tf.float32)
+        scale = self.learning_rate.value / (1 - beta_1**step)
+        correction = 1 - beta_2**step
+        slots = zip(
+            *(gradients, self._weights, self._momentums, self._velocities), strict=True
+        )
+        for gradient, weight, momentum, velocity in slots:
+            mean, square = momentum.value, velocity.value
+            mean = mean + (gradient - mean) * (1 - beta_1)
+            square = square + (tf.square(gradient) - square) * (1 - beta_2)
+            deviation = tf.sqrt(square / correction)
+            momentum.assign(mean)
+            velocity.assign(square)
+            weight.assign(weight.value - scale * mean / (deviation + self.epsilon))
+        self.iterations.assign(taken)

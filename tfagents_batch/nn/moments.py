@@ -8,6 +8,8 @@ the same ones.
 from __future__ import annotations
 
 import gymnasium
+import keras
+import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
@@ -29,10 +31,10 @@ class Moments(tf.Module):
 
     def __init__(self, shape):
         super().__init__()
-        zeros = tf.zeros(shape, tf.float64)
-        self.count = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self.mean = tf.Variable(zeros, trainable=False)
-        self.deviation = tf.Variable(zeros, trainable=False)
+        self.count, self.mean, self.deviation = (
+            keras.Variable(np.zeros(each), dtype="float64", trainable=False)
+            for each in ((), shape, shape)
+        )
 
     def update(self, x: tf.Tensor, mask: tf.Tensor) -> None:
         """Merge samples (Chan et al. 1979: parallel form of Welford's update).
@@ -50,20 +52,23 @@ class Moments(tf.Module):
         count = tf.reduce_sum(weight)
         mean = tf.math.divide_no_nan(tf.reduce_sum(x, axes), count)
         deviation = tf.reduce_sum(weight * tf.square(x - mean), axes)
-        total = self.count + count
-        delta = mean - self.mean
+        before = self.count.value
+        total = before + count
+        delta = mean - self.mean.value
         share = tf.math.divide_no_nan(count, total)
-        self.deviation.assign_add(deviation + tf.square(delta) * self.count * share)
-        self.mean.assign_add(delta * share)
+        between = tf.square(delta) * before * share
+        self.deviation.assign(self.deviation.value + deviation + between)
+        self.mean.assign(self.mean.value + delta * share)
         self.count.assign(total)
 
     def std(self, floor: float = 1e-4) -> tf.Tensor:
         """f32 ``shape``: sample standard deviation, at least ``floor``; 1 at first."""
-        variance = self.deviation / tf.maximum(self.count - 1, 1)
+        count = self.count.value
+        variance = self.deviation.value / tf.maximum(count - 1, 1)
         std = tf.sqrt(tf.maximum(variance, floor**2))
-        return tf.cast(tf.where(self.count > 1, std, tf.ones_like(std)), tf.float32)
+        return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
-    def named_variables(self) -> dict[str, tf.Variable]:
+    def named_variables(self) -> dict[str, keras.Variable]:
         return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
 
 
@@ -91,7 +96,7 @@ class ObservationNormalizer(tf.Module):
         def normalize(x, moments):
             if moments is None:
                 return x
-            x = (x - tf.cast(moments.mean, tf.float32)) / moments.std()
+            x = (x - tf.cast(moments.mean.value, tf.float32)) / moments.std()
             return tf.clip_by_value(x, -self.clip, self.clip)
 
         leaves = zip(nest.flatten(observation), self.moments, strict=True)
@@ -105,7 +110,7 @@ class ObservationNormalizer(tf.Module):
             if moments is not None:
                 moments.update(x, mask)
 
-    def named_variables(self) -> dict[str, tf.Variable]:
+    def named_variables(self) -> dict[str, keras.Variable]:
         return {
             f"{index}/{name}": variable
             for index, moments in enumerate(self.moments)

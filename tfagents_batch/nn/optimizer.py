@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn.adam import Adam
+from tfagents_batch.ops import carried
 
 
 class Optimizer(tf.Module):
@@ -36,8 +37,7 @@ class Optimizer(tf.Module):
         super().__init__()
         self.trained = list(variables)
         self.clip_norm = clip_norm
-        self.adam = Adam(1.0, epsilon=epsilon)
-        self.adam.build(self.trained)
+        self.adam = Adam(self.trained, 1.0, epsilon=epsilon)
         self._compiled = tf.function(self._step, jit_compile=True, autograph=False)
         self.compiled = False
 
@@ -53,7 +53,8 @@ class Optimizer(tf.Module):
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
-        step = self._compiled if self.compiled else self._step
+        apart = self.compiled and carried.active() is None
+        step = self._compiled if apart else self._step
         return step(
             [
                 tf.zeros_like(variable.value) if gradient is None else gradient
@@ -62,17 +63,19 @@ class Optimizer(tf.Module):
         )
 
     def _step(self, gradients: list[tf.Tensor]) -> Metrics:
-        norm = tf.linalg.global_norm(gradients)
+        # Not tf.linalg.global_norm, whose operation cannot be vectorised.
+        squares = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients]
+        norm = tf.sqrt(tf.add_n(squares))
         finite = tf.math.is_finite(norm)
         if self.clip_norm is not None:
             scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
             gradients = [gradient * scale for gradient in gradients]
 
         def step():
-            self.adam.apply(gradients, self.trained)
+            self.adam.step(gradients)
             return tf.constant(0.0)
 
-        skipped = tf.cond(finite, step, lambda: tf.constant(1.0))
+        skipped = carried.when(finite, step, tf.constant(1.0))
         return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
 
     def named_variables(self) -> dict[str, keras.Variable]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.ops import permutation
+from tfagents_batch.ops import carried, permutation
 from tfagents_batch.types import Nest
 
 Step = Callable[[Nest, tf.Tensor, Nest], Nest]
@@ -69,19 +69,14 @@ def loop(
         shuffled = nest.gather(rows, row)  # the only big copy
 
         def visit(m, carry):
-            return m + 1, step(nest.gather(shuffled, m), taken[m], carry)
+            return step(nest.gather(shuffled, m), taken[m], carry)
 
-        def go_on(m, carry):
-            return (m < count) & ~stop(carry)
+        return carried.repeat(visit, carry, most=most, count=count, go_on=goes_on)
 
-        _, carry = tf.while_loop(go_on, visit, (0, carry), parallel_iterations=1)
-        return index + 1, carry
+    def goes_on(carry):
+        return (count > 0) & ~stop(carry)
 
-    def go_on(index, carry):
-        return (index < epochs) & (count > 0) & ~stop(carry)
-
-    carry = nest.map(tf.convert_to_tensor, carry)
-    return tf.while_loop(go_on, epoch, (0, carry), parallel_iterations=1)[1]
+    return carried.repeat(epoch, carry, most=epochs, go_on=goes_on)
 
 
 def _never(carry: Nest) -> tf.Tensor:

@@ -39,6 +39,9 @@ def main(argv: Sequence[str]) -> int:
         config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
         logdir: str | None = option(None, "folder that holds the runs; default logs")
         resume: str | None = option(None, "run folder to go on with")
+        seeds: int | None = option(
+            None, "train as many, counted up from --seed, at once (env tf/...)", least=1
+        )
         profile: bool = option(False, "measure at the end where the time goes")
         debug: bool = option(False, "show tracebacks")
 
@@ -53,6 +56,8 @@ def main(argv: Sequence[str]) -> int:
     command = replace(Command(), overrides(values, Command))
     options = overrides(values, base)
     changed = overrides(values, base.settings, prefix="algorithm")
+    if command.seeds is not None:
+        return _train_seeds(command, options, changed)
     run = api.train(
         options.pop("algorithm", None),
         options.pop("env", None),
@@ -65,6 +70,27 @@ def main(argv: Sequence[str]) -> int:
     )
     print(run.logdir)
     return 0 if run.finished else app.EXIT_INTERRUPTED
+
+
+def _train_seeds(command, options: dict, changed: dict) -> int:
+    from tfagents_batch import api
+    from tfagents_batch.errors import UserError
+
+    for name in ("resume", "profile"):
+        if getattr(command, name):
+            raise UserError(f"--{name} is not for several seeds; leave out --seeds")
+    done = api.train_seeds(
+        options.pop("algorithm", None),
+        options.pop("env", None),
+        seeds=command.seeds,
+        config=command.config,
+        settings=changed or None,
+        logdir=command.logdir,
+        **options,
+    )
+    for run in done:
+        print(run.logdir)
+    return 0 if all(run.finished for run in done) else app.EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

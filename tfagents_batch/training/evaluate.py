@@ -41,6 +41,15 @@ class Evaluation(NamedTuple):
     def episodes(self) -> int:
         return len(self.returns)
 
+    def metrics(self) -> dict[str, float]:
+        """For a line of metrics."""
+        return {
+            "eval/return_mean": self.mean_return,
+            "eval/return_std": self.std_return,
+            "eval/length_mean": float(self.lengths.mean()),
+            "eval/episodes": self.episodes,
+        }
+
 
 def batch_size(episodes: int, most: int) -> int:
     """Largest batch up to ``most`` in which every environment plays as many."""

@@ -157,7 +157,7 @@ class Experiment:
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
-            with _seeded(config.seed), _precision(config.precision):
+            with seeded(config.seed), _precision(config.precision):
                 self.algorithm = kind(settings, self.env.spec, network)
                 # Of its own, so that acting reads nothing that an update writes.
                 self._actor = (
@@ -281,7 +281,7 @@ def _explained(error: EnvError, config: Config) -> Exception:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Initial weights depend on the seed; the caller's random numbers do not."""
     states = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed)

@@ -231,15 +231,8 @@ class Loop:
         if result is None:  # stopped: a resumed run makes up for it
             self._should_evaluate.restore(self._not_evaluated)
             return
-        self._log(
-            {
-                "eval/return_mean": result.mean_return,
-                "eval/return_std": result.std_return,
-                "eval/length_mean": float(result.lengths.mean()),
-                "eval/episodes": result.episodes,
-                "time/eval_seconds": time.perf_counter() - begin,
-            }
-        )
+        seconds = time.perf_counter() - begin
+        self._log(result.metrics() | {"time/eval_seconds": seconds})
         if self.best is None or result.mean_return > self.best:
             before, self.best = self.best, result.mean_return
             if not self._checkpoint(best=True):

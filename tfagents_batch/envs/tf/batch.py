@@ -74,6 +74,7 @@ class TensorBatch:
         )
         # Functions of their own, so that eager calls do not vectorise anew each time.
         self._init = tf.function(self._init_rows, autograph=False)
+        self._init_each = tf.function(self._init_each_rows, autograph=False)
         self._step = tf.function(self._step_rows, autograph=False)
         if check:
             self._check()
@@ -114,10 +115,23 @@ class TensorBatch:
             )
             self._step_rows(state, action)
 
+    def init_each(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
+        """``num_envs / S`` rows for each of the seeds, int32 ``[S]``, as ``init`` of a
+        smaller batch would open them."""
+        return self._init_each(seeds)
+
     def _init_rows(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
+        return self._open(_keys(seed, self.spec.num_envs))
+
+    def _init_each_rows(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
+        rows = self.spec.num_envs // seeds.shape[0]
+        return self._open(
+            tf.concat([_keys(seed, rows) for seed in tf.unstack(seeds)], 0)
+        )
+
+    def _open(self, key: tf.Tensor) -> tuple[State, TimeStep]:
+        """An episode in every row, of its key."""
         batch = self.spec.num_envs
-        words = seeds.words([batch, 2], seeds.key(seed, "environments"))
-        key = tf.cast(words, tf.int32)
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
         state = State(inner, key, zeros, off, tf.zeros([batch]), zeros)
@@ -177,6 +191,12 @@ class TensorBatch:
                 "cannot vectorise; use other operations, and for random numbers those "
                 "of tfagents_batch.seeds"
             ) from error
+
+
+def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
+    """int32 ``[rows, 2]``, of which row i depends on ``(seed, i)`` only."""
+    words = seeds.words([rows, 2], seeds.key(seed, "environments"))
+    return tf.cast(words, tf.int32)
 
 
 def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:

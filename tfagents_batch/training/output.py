@@ -1,0 +1,58 @@
+"""Where the results of one run go: its folder's lines and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.errors import SaveError
+from tfagents_batch.training import checkpoint
+from tfagents_batch.training.console import Console
+from tfagents_batch.training.logger import Logger
+
+
+class Output:
+    """Writes what a training loop says to a run folder.
+
+    Args:
+      folder: of the run, its lock held.
+      logger: of the folder.
+      console: takes warnings.
+      variables: says what a checkpoint is to hold, ``{name: variable}``.
+
+    Attributes:
+      step: of the newest line.
+      latest: newest value of every scalar metric.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        logger: Logger,
+        console: Console,
+        variables: Callable[[], dict[str, Any]],
+    ):
+        self.folder, self.logger = folder, logger
+        self.step, self.latest = 0, {}
+        self._console, self._variables = console, variables
+
+    def write(self, metrics: dict[str, Any], step: int) -> None:
+        """Add a line of metrics."""
+        self.step = step
+        self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
+        self.logger.write(metrics, step)
+
+    def save(self, step: int, state: dict, metadata: dict) -> bool:
+        """Write a checkpoint; a full disk, which gives false, ends no training."""
+        try:
+            checkpoint.save(
+                self.folder, step, self._variables(), state, metadata=metadata
+            )
+        except SaveError as error:
+            self._console.message(f"warning: {error}; will try again")
+            self.logger.event("checkpoint_failed", step=step, reason=str(error))
+            return False
+        return True

@@ -1,0 +1,251 @@
+"""Several seeds of an experiment as one program.
+
+Weights, optimizer slots, normalisers and environments have a leading seed axis; every
+operation does the work of all seeds. Each seed is trained as it would be alone: its
+random numbers, minibatches, norms and moments are its own.
+
+Axes: S seeds, T steps, B environments of a seed; environments are rows of one batch,
+``S * B`` of them, seed after seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds
+from tfagents_batch.envs.tf.batch import State, TensorBatch
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.nn import functional
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.evaluate import Evaluation, Evaluator
+from tfagents_batch.training.metrics import episodes
+from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+
+
+class Population:
+    """The live objects of a run of several seeds.
+
+    Args:
+      algorithms: one for each seed, with its initial weights. The first one's code is
+        what runs; of the others only the values are taken.
+      env: of ``S * B`` rows.
+      run_seeds: of the runs, S of them.
+      rollout_length: T.
+      steps: environment steps of each seed; one that has done them stands still.
+
+    Attributes:
+      iterate: the program, int32 number of iterations to metrics: means over them,
+        ``[S]`` or ``[S, n]``.
+
+    Raises:
+      UserError: if the algorithm cannot be trained like this.
+    """
+
+    def __init__(
+        self,
+        algorithms: Sequence[Algorithm],
+        env: TensorBatch,
+        run_seeds: Sequence[int],
+        rollout_length: int,
+        steps: int,
+    ):
+        self._algorithm = algorithms[0]
+        _check(self._algorithm)
+        named = self._algorithm.named_variables()
+        self._names = list(named)
+        self._variables = list(named.values())
+        rows = [each.named_variables() for each in algorithms]
+        self._values = [
+            tf.Variable(np.stack([row[name].numpy() for row in rows]), trainable=False)
+            for name in self._names
+        ]
+        self._run_seeds = tf.constant(list(run_seeds), tf.int32)
+        self._steps = steps
+        self._size = len(algorithms)
+        self._actor = _Actor(self, env.spec.num_envs // self._size)
+        self._source = Rollout(
+            _Seeded(env), self._actor, rollout_length, self._run_seeds
+        )
+        self._one = tf.function(self._iteration, autograph=False)
+        self.iterate = tf.function(self._iterate, jit_compile=True, autograph=False)
+
+    @property
+    def done(self) -> np.ndarray:
+        """i64 ``[S]``, environment steps of every seed."""
+        return self._value_of(self._algorithm.step).numpy()
+
+    def put_into(self, algorithm: Algorithm, index: int) -> None:
+        """Assign what a seed has learned to the variables of an algorithm like it."""
+        named = algorithm.named_variables()
+        for name, values in zip(self._names, self._values, strict=True):
+            named[name].assign(values[index])
+
+    def evaluator(self, env: TensorBatch, episodes: int) -> Evaluator:
+        """Plays ``episodes`` of each seed.
+
+        Args:
+          env: of ``S * E`` rows, E a divisor of ``episodes``.
+          episodes: of each seed.
+        """
+        actor = _Actor(self, env.spec.num_envs // self._size)
+        return Evaluator(_Seeded(env), actor, self._size * episodes)
+
+    def split(self, evaluation: Evaluation) -> list[Evaluation]:
+        """What ``evaluator`` found, seed by seed."""
+        parts = (np.split(x, self._size) for x in evaluation)
+        return [Evaluation(*part) for part in zip(*parts, strict=True)]
+
+    # ---- the program
+
+    def _iterate(self, count: tf.Tensor) -> Metrics:
+        # Traced and compiled once, though it is called in a loop.
+        specs = self._one.get_concrete_function().structured_outputs
+        start = {name: tf.zeros(x.shape, x.dtype) for name, x in specs.items()}
+
+        def more(index, sums):
+            metrics = self._one()
+            newest = {
+                name: x if _is_vector(x) else sums[name] + x
+                for name, x in metrics.items()
+            }
+            return index + 1, newest
+
+        _, sums = tf.while_loop(
+            lambda index, _: index < count, more, (0, start), parallel_iterations=1
+        )
+        scale = 1 / tf.cast(count, tf.float32)
+        return {
+            name: x if _is_vector(x) or _is_sum(name) else x * scale
+            for name, x in sums.items()
+        }
+
+    def _iteration(self) -> Metrics:
+        """Collect and update once: f32 ``[S]`` or ``[S, n]`` for every metric."""
+        before = [value.read_value() for value in self._values]
+        step = self._value_of(self._algorithm.step).read_value()
+        now = self._seeds(step)
+        trajectory = self._by_seed(self._source(now))
+
+        def update(values, trajectory, seed):
+            return functional.call(
+                self._variables, values, self._algorithm.update, trajectory, seed
+            )
+
+        after, metrics = _each(update, before, trajectory, now)
+        training = step < self._steps
+        for value, old, new in zip(self._values, before, after, strict=True):
+            value.assign(nest.where(training, new, old))
+        metrics |= _each(episodes, trajectory)
+        counted = tf.cast(training, tf.float32)
+        ended = {name: x * counted for name, x in metrics.items() if _is_sum(name)}
+        return metrics | ended
+
+    def _seeds(self, step: tf.Tensor) -> tf.Tensor:
+        """int32 ``[S]``, as a single run has them at a step."""
+        return seeds.iteration_seed(self._run_seeds, tf.cast(step, tf.int64))
+
+    def _by_seed(self, trajectory: Trajectory) -> Trajectory:
+        """``[S, T, B, ...]`` of ``[T, S * B, ...]``, a state ``[S, B, ...]``."""
+        steps, action, behavior = nest.map(self._apart, trajectory[:3])
+        state = nest.map(self._actor.apart, trajectory.state)
+        return Trajectory(steps, action, behavior, state)
+
+    def _apart(self, x: tf.Tensor) -> tf.Tensor:
+        return _swapped(tf.reshape(x, [x.shape[0], self._size, -1, *x.shape[2:]]))
+
+    def _value_of(self, variable: Any) -> tf.Variable:
+        places = [variable is each for each in self._variables]
+        return self._values[places.index(True)]
+
+
+class _Actor:
+    """``interfaces.Actor`` of ``S * B`` rows; every seed acts by its own weights."""
+
+    def __init__(self, population: Population, rows: int):
+        self._population = population
+        self._rows = rows
+
+    def initial_state(self, batch: int) -> Nest:
+        return self._population._algorithm.initial_state(batch)
+
+    def noise(self, shape: Sequence[int], seed: tf.Tensor) -> Nest:
+        time, _ = shape
+        algorithm = self._population._algorithm
+        seed = tf.convert_to_tensor(seed, tf.int32)
+        noise = _each(lambda seed: algorithm.noise((time, self._rows), seed), seed)
+        return nest.map(
+            lambda x: tf.reshape(_swapped(x), [time, -1, *x.shape[3:]]), noise
+        )
+
+    def act(self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool):
+        population = self._population
+
+        def act(values, timestep, state, noise):
+            algorithm = population._algorithm
+            arguments = timestep, state, noise, explore
+            return functional.call(
+                population._variables, values, algorithm.act, *arguments
+            )[1]
+
+        rows = nest.map(self.apart, (timestep, state, noise))
+        values = [value.read_value() for value in population._values]
+        return nest.map(self._together, _each(act, values, *rows))
+
+    def apart(self, x: tf.Tensor) -> tf.Tensor:
+        """``[S, B, ...]`` of ``[S * B, ...]``."""
+        return tf.reshape(x, [-1, self._rows, *x.shape[1:]])
+
+    def _together(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(x, [-1, *x.shape[2:]])
+
+
+class _Seeded:
+    """A batch whose rows are opened with the seeds of a population."""
+
+    compilable = True
+
+    def __init__(self, env: TensorBatch):
+        self._env = env
+        self.spec: EnvSpec = env.spec
+
+    def init(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
+        return self._env.init_each(tf.convert_to_tensor(seed, tf.int32))
+
+    def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
+        return self._env.step(state, action)
+
+    def ok(self, state: State) -> tf.Tensor:
+        return self._env.ok(state)
+
+
+def _swapped(x: tf.Tensor) -> tf.Tensor:
+    """``[b, a, ...]`` of ``[a, b, ...]``."""
+    return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+
+
+def _each(function, *rows: Nest) -> Nest:
+    """A function of one seed, applied to all of them at once."""
+    return tf.vectorized_map(
+        lambda row: function(*row), rows, fallback_to_while_loop=False
+    )
+
+
+def _check(algorithm: Algorithm) -> None:
+    if not algorithm.compilable:
+        raise UserError(
+            "several seeds in one program are for networks without convolutions; train "
+            "this one one seed after the other"
+        )
+
+
+def _is_sum(name: str) -> bool:
+    return name.endswith("_sum") or name == "episode/count"
+
+
+def _is_vector(x: tf.Tensor) -> bool:
+    return x.shape.rank > 1
