@@ -13,7 +13,7 @@ VERSION = re.search(
 EXTRAS = {
     "gym": ["gym==0.26.2"],  # the last release; its step needs our adapter with numpy 2
     "atari": ["ale-py>=0.11", "opencv-python-headless>=4.8"],
-    "mujoco": ["mujoco>=3.3"],
+    "mujoco": ["gymnasium[mujoco]", "mujoco>=3.3"],
     "box2d": ["gymnasium[box2d]"],
     "envpool": ["envpool>=1.2"],
     "dm": ["dm-env>=1.6"],

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import algorithms, config
@@ -154,7 +155,9 @@ def train_seeds(
       SaveError: if a last checkpoint could not be written.
     """
     resolved = resolve(algorithm, env, config, settings, options).check()
-    if isinstance(seeds, int):
+    if isinstance(seeds, (int, np.integer)):
+        if seeds < 1:
+            raise UserError(f"seeds is {seeds}; expected at least 1")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
     several = Several(resolved, seeds, _object(env))
@@ -173,12 +176,19 @@ def train_seeds(
             named = several.algorithm.named_variables
             outputs.append(Output(folder, logger, console, named))
             logger.event("resources", 0, **several.report())
-        finished = several.train(interrupts, outputs, console.update)
-        for output in outputs:
-            output.logger.event("finished" if finished else "stopped", output.step)
+        try:
+            finished = several.train(interrupts, outputs, console.update)
+        except (TrainingError, SaveError) as error:
+            kind = type(error).__name__
+            for output, step in zip(outputs, several.population.done, strict=True):
+                output.logger.event("failed", int(step), error=kind, text=str(error))
+            raise
+        steps = [int(step) for step in several.population.done]
+        for output, step in zip(outputs, steps, strict=True):
+            output.logger.event("finished" if finished else "stopped", step)
     return [
-        Run(str(output.folder), output.step, output.latest, finished)
-        for output in outputs
+        Run(str(output.folder), step, output.latest, finished)
+        for output, step in zip(outputs, steps, strict=True)
     ]
 
 
@@ -270,11 +280,18 @@ def _trained(
     saved, user = _from_text(run.config_text)
     _need(user, env, network, saved)
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
+    changes["on_fault"] = "raise"
     if isinstance(env, str) and env != saved.env:
         changes |= {"env": env, "env_kwargs": {}}
     if env_kwargs is not None:
         changes["env_kwargs"] = env_kwargs
-    return run, dataclasses.replace(saved, **changes)
+    changed = dataclasses.replace(saved, **changes)
+    played = changed.env if env is None else env
+    if tensor_env(played, changed.env_kwargs) is not None:
+        # It has no workers, whatever the environment had that was trained on.
+        none = {"num_workers": None, "envs_per_worker": None}
+        changed = dataclasses.replace(changed, **none)
+    return run, changed
 
 
 def resolve(

@@ -99,11 +99,51 @@ def test_evaluations_are_those_of_a_single_run(tmp_path):
         assert one.metrics[name] == alone.metrics[name]
 
 
+def test_lines_are_those_of_a_single_run_whatever_a_call_does(tmp_path):
+    """Later calls have many iterations, and the seeds finish at different ones."""
+    options = {**SMALL, "steps": 3000, "env": "tf/CartPole-v1"}
+    options["settings"] = {"epochs": 1, "minibatch_size": 100}
+    together = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
+    for seed, run in enumerate(together):
+        alone = tfb.train(seed=seed, logdir=tmp_path / "one", **options)
+        found, expected = read_metrics(run.logdir), read_metrics(alone.logdir)
+        # Rounding decides about an action sooner or later; the beginning is the same.
+        assert [line["step"] for line in found[:8]] == [
+            line["step"] for line in expected[:8]
+        ]
+        for name in ("loss/value", "policy/entropy", "grad/norm"):
+            np.testing.assert_allclose(
+                [line[name] for line in found[:8]],
+                [line[name] for line in expected[:8]],
+                rtol=1e-3,
+            )
+        assert run.step == found[-1]["step"] >= 3000 > found[-2]["step"]
+
+
+def test_the_best_checkpoint_of_every_seed_is_kept(tmp_path):
+    options = {**SMALL, "steps": 600, "eval_every": 100, "eval_episodes": 4}
+    runs = tfb.train_seeds(seeds=2, env="tf/CartPole-v1", logdir=tmp_path, **options)
+    for run in runs:
+        lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]
+        best = max(lines, key=lambda line: line["eval/return_mean"])
+        kept = [
+            step
+            for step in checkpoint.list_steps(run.logdir)
+            if checkpoint.metadata(run.logdir, step)["best"]
+        ]
+        assert kept[-1:] == [best["step"]]
+        assert len({line["step"] for line in lines}) == len(lines)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"env": "CartPole-v1"}, "written in TensorFlow, such as tf/CartPole-v1"),
         ({"env": "tf/CartPole-v1", "overlap": True}, "overlap=True is not for several"),
+        ({"precision": "mixed_bfloat16"}, "precision=mixed_bfloat16 is not for"),
+        ({"num_workers": 2}, "num_workers=2 is not for several seeds"),
+        ({"compile": "off"}, "compile=off is not for several seeds"),
+        ({"seeds": 0}, "seeds is 0; expected at least 1"),
         ({"env": "tf/CartPole-v1", "seeds": []}, "seeds are .*; expected different"),
         ({"env": "tf/CartPole-v1", "seeds": [1, 1]}, "expected different"),
         ({"env": "tf/CartPole-v1", "seeds": [-1]}, "expected 0 to"),
@@ -111,5 +151,5 @@ def test_evaluations_are_those_of_a_single_run(tmp_path):
 )
 def test_what_cannot_be_trained_at_once_is_refused(options, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        tfb.train_seeds(logdir=tmp_path, **options)
+        tfb.train_seeds(logdir=tmp_path, **{"env": "tf/CartPole-v1", **options})
     assert list(tmp_path.iterdir()) == []

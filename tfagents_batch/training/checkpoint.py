@@ -66,8 +66,7 @@ def save(
     Args:
       run_folder: of the run.
       step: env steps so far, not negative. Saving a step again replaces it.
-      variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype;
-        those whose names begin with ``RUN_ONLY`` last.
+      variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype.
       state: JSON-able; NumPy scalars become numbers, tuples lists, keys text. NaN and
         infinities come back as they are.
       metadata: JSON-able facts to be read without loading; numbers that are not
@@ -147,7 +146,7 @@ def load(
             manifest = _verify(path, step)
             _match(_part(manifest, False), flat, path)
             state = json.loads((path / "state.json").read_bytes())
-            values = _read_variables(path, flat)
+            values = _read_variables(path, flat, manifest)
         except UserError:
             raise
         except Exception as error:  # whatever reading trips over is damage
@@ -184,8 +183,7 @@ def load_run_only(
         return False
     flat = _flat(variables)
     _match(_part(manifest, True), flat, path)
-    before = len(_part(manifest, False))
-    values = _read_variables(path, flat, before)
+    values = _read_variables(path, flat, manifest)
     for variable, value in zip(flat.values(), values, strict=True):
         variable.assign(value)
     return True
@@ -357,13 +355,15 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
 
 
 def _read_variables(
-    path: Path, variables: dict[str, tf.Variable], start: int = 0
+    path: Path, variables: dict[str, tf.Variable], manifest: dict
 ) -> list[np.ndarray]:
-    """Values of variables that were saved in a row, the first as number ``start``."""
+    """Values of some of the variables of a checkpoint."""
     reader = tf.train.load_checkpoint(str(path / "variables"))
+    # They were saved in the order of their names, see ``_flat``.
+    places = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
     values = []
-    for index, (name, variable) in enumerate(variables.items(), start):
-        value = reader.get_tensor(_KEY.format(index))
+    for name, variable in variables.items():
+        value = reader.get_tensor(_KEY.format(places[name]))
         dtype = variable.dtype.as_numpy_dtype
         if value.shape != tuple(variable.shape) or value.dtype != dtype:
             raise Damaged(f"variables hold {value.dtype} {value.shape} for {name}")

@@ -24,7 +24,6 @@ class Output:
       variables: says what a checkpoint is to hold, ``{name: variable}``.
 
     Attributes:
-      step: of the newest line.
       latest: newest value of every scalar metric.
     """
 
@@ -36,12 +35,11 @@ class Output:
         variables: Callable[[], dict[str, Any]],
     ):
         self.folder, self.logger = folder, logger
-        self.step, self.latest = 0, {}
+        self.latest: dict[str, float] = {}
         self._console, self._variables = console, variables
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Add a line of metrics."""
-        self.step = step
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self.logger.write(metrics, step)
 

@@ -26,6 +26,9 @@ from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.metrics import episodes
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
+MOST = 64  # iterations a call
+STEP = "step"  # among the metrics
+
 
 class Population:
     """The live objects of a run of several seeds.
@@ -39,8 +42,9 @@ class Population:
       steps: environment steps of each seed; one that has done them stands still.
 
     Attributes:
-      iterate: the program, int32 number of iterations to metrics: means over them,
-        ``[S]`` or ``[S, n]``.
+      iterate: the program, from the number of iterations, int32 up to ``MOST``, to
+        metrics ``[MOST, S]``, of which as many rows count (among them ``STEP``, i64,
+        environment steps after each), and to histograms ``[S, n]`` of the last one.
 
     Raises:
       UserError: if the algorithm cannot be trained like this.
@@ -102,30 +106,36 @@ class Population:
 
     # ---- the program
 
-    def _iterate(self, count: tf.Tensor) -> Metrics:
+    def _iterate(self, count: tf.Tensor) -> tuple[Metrics, Metrics]:
         # Traced and compiled once, though it is called in a loop.
         specs = self._one.get_concrete_function().structured_outputs
-        start = {name: tf.zeros(x.shape, x.dtype) for name, x in specs.items()}
-
-        def more(index, sums):
-            metrics = self._one()
-            newest = {
-                name: x if _is_vector(x) else sums[name] + x
-                for name, x in metrics.items()
-            }
-            return index + 1, newest
-
-        _, sums = tf.while_loop(
-            lambda index, _: index < count, more, (0, start), parallel_iterations=1
-        )
-        scale = 1 / tf.cast(count, tf.float32)
-        return {
-            name: x if _is_vector(x) or _is_sum(name) else x * scale
-            for name, x in sums.items()
+        scalars = {name: x for name, x in specs.items() if not _is_vector(x)}
+        vectors = {name: x for name, x in specs.items() if _is_vector(x)}
+        arrays = {
+            name: tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
+            for name, x in scalars.items()
         }
+        newest = {name: tf.zeros(x.shape, x.dtype) for name, x in vectors.items()}
+
+        def more(index, arrays, newest):
+            metrics = self._one()
+            arrays = {
+                name: array.write(index, metrics[name])
+                for name, array in arrays.items()
+            }
+            return index + 1, arrays, {name: metrics[name] for name in newest}
+
+        _, arrays, newest = tf.while_loop(
+            lambda index, *_: index < tf.minimum(count, MOST),
+            more,
+            (0, arrays, newest),
+            maximum_iterations=MOST,
+            parallel_iterations=1,
+        )
+        return {name: array.stack() for name, array in arrays.items()}, newest
 
     def _iteration(self) -> Metrics:
-        """Collect and update once: f32 ``[S]`` or ``[S, n]`` for every metric."""
+        """Collect and update once: ``[S]`` or ``[S, n]`` for every metric."""
         before = [value.read_value() for value in self._values]
         step = self._value_of(self._algorithm.step).read_value()
         now = self._seeds(step)
@@ -140,10 +150,8 @@ class Population:
         training = step < self._steps
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
-        metrics |= _each(episodes, trajectory)
-        counted = tf.cast(training, tf.float32)
-        ended = {name: x * counted for name, x in metrics.items() if _is_sum(name)}
-        return metrics | ended
+        step = self._value_of(self._algorithm.step).read_value()
+        return metrics | _each(episodes, trajectory) | {STEP: step}
 
     def _seeds(self, step: tf.Tensor) -> tf.Tensor:
         """int32 ``[S]``, as a single run has them at a step."""
@@ -241,10 +249,6 @@ def _check(algorithm: Algorithm) -> None:
             "several seeds in one program are for networks without convolutions; train "
             "this one one seed after the other"
         )
-
-
-def _is_sum(name: str) -> bool:
-    return name.endswith("_sum") or name == "episode/count"
 
 
 def _is_vector(x: tf.Tensor) -> bool:

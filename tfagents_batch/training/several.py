@@ -21,7 +21,7 @@ from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.loop import BAD_ITERATIONS, Interval
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.population import Population
+from tfagents_batch.training.population import MOST, STEP, Population
 
 _SECONDS = 0.5  # that a call of the program should take: an interrupt waits for its end
 
@@ -41,7 +41,7 @@ class Several:
 
     def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
         self.config = config = config.check()
-        self.run_seeds = list(run_seeds)
+        self.run_seeds = [int(seed) for seed in run_seeds]
         _refuse(config, self.run_seeds)
         given = config.env if env is None else env
         count = len(self.run_seeds)
@@ -75,6 +75,8 @@ class Several:
         )
         self._bad = np.zeros(count, int)
         self._best: list[float | None] = [None] * count
+        self._saved: list[int | None] = [None] * count
+        self._evaluated: list[int | None] = [None] * count
         self._evaluator = None
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
@@ -107,50 +109,68 @@ class Several:
           TrainingError: when gradients of a seed are not finite any more.
           SaveError: if the last checkpoints could not be written.
         """
-        config, seconds = self.config, 0.0
+        config, seconds, count = self.config, 0.0, 1
         log_every = _default(config.log_every, config.steps // 200)
         lines = [_Lines(output, log_every, config.steps) for output in outputs]
         should_evaluate = Every(_default(config.eval_every, config.steps // 10))
         should_save = EverySeconds(config.checkpoint_every)
         should_save()
-        most = max(log_every // (config.num_envs * config.rollout_length), 1)
-        count = 1  # iterations a call
         done = self.population.done
         while done.min() < config.steps and not interrupts.requested:
-            active, first = done < config.steps, seconds == 0
-            begin = time.perf_counter()
-            metrics = self.population.iterate(tf.constant(count))
-            metrics = {name: value.numpy() for name, value in metrics.items()}
+            before, begin = done, time.perf_counter()
+            found = self.population.iterate(tf.constant(count))
+            metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
             took = time.perf_counter() - begin
-            seconds, done = seconds + took, self.population.done
+            first, seconds = seconds == 0, seconds + took
+            self._note(lines, metrics, newest, count, before, seconds - took, took)
+            done = self.population.done
             if first:  # mostly compiling
                 compile_cache.publish()
             else:
-                count = int(np.clip(count * _SECONDS / took, 1, most))
-            for i in np.flatnonzero(active):
-                of_seed = {name: value[i] for name, value in metrics.items()}
-                lines[i].add(of_seed, int(done[i]), seconds)
-            self._check_finite(metrics, active, outputs)
+                count = int(np.clip(count * _SECONDS / took, 1, MOST))
+            self._check_finite(metrics, count, before, outputs)
             progress(int(done.min()), _mean([each.newest for each in lines]))
             due = should_evaluate(int(done.min())) or done.min() >= config.steps
             if due and self._evaluator:
                 self._evaluate(interrupts, outputs)
             if interrupts.checkpoint_requested or should_save():
                 self._save(outputs)
+        for each in lines:
+            each.flush()
         if not self._save(outputs):
             raise SaveError("the last checkpoint of a seed could not be saved")
         return bool(done.min() >= config.steps)
 
-    def _check_finite(self, metrics, active, outputs) -> None:
-        bad = (metrics["grad/skipped"] == 1) & active
-        self._bad = np.where(bad, self._bad + 1, 0)
-        if self._bad.max() < BAD_ITERATIONS:
+    def _note(
+        self, lines, metrics, newest, count: int, before, start: float, took: float
+    ) -> None:
+        """Every iteration of every seed that was still training."""
+        for k in range(count):
+            now = start + took * (k + 1) / count
+            for i in np.flatnonzero(before < self.config.steps):
+                found = {name: x[k, i] for name, x in metrics.items()}
+                step = int(found.pop(STEP))
+                if k == count - 1:
+                    found |= {name: x[i] for name, x in newest.items()}
+                lines[i].add(found, step, now)
+            before = metrics[STEP][k]
+
+    def _check_finite(self, metrics, count: int, before, outputs) -> None:
+        for k in range(count):
+            active = before < self.config.steps
+            bad = (metrics["grad/skipped"][k] == 1) & active
+            self._bad = np.where(bad, self._bad + 1, 0)
+            if self._bad.max() >= BAD_ITERATIONS:
+                break
+            before = metrics[STEP][k]
+        else:
             return
-        self._save(outputs)
+        for i in np.flatnonzero(self._bad == 0):
+            self._save_one(i, outputs[i])
         raise TrainingError(
             f"no gradient of seed {self.run_seeds[int(self._bad.argmax())]} was finite "
-            f"in {BAD_ITERATIONS} calls: look for NaN in rewards and observations, or "
-            "lower the learning rate; the checkpoints before are whole"
+            f"in {BAD_ITERATIONS} iterations: look for NaN in rewards and "
+            "observations, or lower the learning rate; the checkpoints before are whole"
         )
 
     def _evaluate(self, interrupts: Interrupts, outputs: Sequence[Output]) -> None:
@@ -161,19 +181,31 @@ class Several:
         if found is None:  # stopped
             return
         for i, result in enumerate(self.population.split(found)):
+            if self._evaluated[i] == done[i]:
+                continue  # it had finished, and stands still
+            self._evaluated[i] = done[i]
             outputs[i].write(result.metrics(), int(done[i]))
-            if self._best[i] is None or result.mean_return > self._best[i]:
+            best = self._best[i]
+            if best is None or result.mean_return > best:
                 self._best[i] = result.mean_return
-                self._save_one(i, outputs[i], best=True)
+                if not self._save_one(i, outputs[i], best=True):
+                    self._best[i] = best
 
     def _save(self, outputs: Sequence[Output]) -> bool:
         saved = [self._save_one(i, output) for i, output in enumerate(outputs)]
         return all(saved)
 
     def _save_one(self, i: int, output: Output, best: bool = False) -> bool:
+        """Save a seed, unless its step is saved already: that may be the best one."""
         step = int(self.population.done[i])
+        if self._saved[i] == step and not best:
+            return True
         self.population.put_into(self.algorithm, i)
-        return output.save(step, {"step": step, "best": self._best[i]}, {"best": best})
+        state = {"step": step, "best": self._best[i]}
+        if not output.save(step, state, {"best": best}):
+            return False
+        self._saved[i] = step
+        return True
 
 
 class _Lines:
@@ -188,21 +220,31 @@ class _Lines:
         self._output, self._steps = output, steps
         self._due = Every(every)
         self._interval = Interval()
-        self._since: tuple[int, float] | None = None  # step and seconds
+        # Step and seconds: at the last line, and at the last iteration not in one.
+        self._since: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
 
     def add(self, metrics: dict[str, Any], step: int, seconds: float) -> None:
-        """Take what a call returned, and write a line if it is time."""
+        """Take an iteration's metrics, and write a line if it is time."""
         self._interval.add(metrics)
-        due = self._due(step) or step >= self._steps
-        if due:
-            line = self._interval.summary() | {"time/elapsed_seconds": seconds}
-            if self._since is not None:  # the first call was compiled
-                before, began = self._since
-                line["time/env_steps_per_second"] = (step - before) / (seconds - began)
-            self._output.write(line, step)
-            self.newest, self._interval = line, Interval()
-        if due or self._since is None:
+        self._last = step, seconds
+        if self._due(step) or step >= self._steps:
+            self.flush()
+        if self._since is None:  # the first iteration was compiled
+            self._since = self._last
+
+    def flush(self) -> None:
+        """Write what was taken since the last line."""
+        if self._last is None:
+            return
+        (step, seconds), self._last = self._last, None
+        line = self._interval.summary() | {"time/elapsed_seconds": seconds}
+        if self._since is not None:
+            before, began = self._since
+            line["time/env_steps_per_second"] = (step - before) / (seconds - began)
             self._since = step, seconds
+        self._output.write(line, step)
+        self.newest, self._interval = line, Interval()
 
 
 def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -217,12 +259,14 @@ def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
         raise UserError(f"seeds are {list(run_seeds)}; expected different ones")
     if max(run_seeds) >= 2**31 or min(run_seeds) < 0:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
-    for name, plain in (("overlap", False), ("device", "cpu"), ("compile", "auto")):
+    plain = {"overlap": False, "device": "cpu", "compile": "auto"}
+    plain |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
+    for name, expected in plain.items():
         value = getattr(config, name)
-        if value != plain and (name, value) != ("compile", "full"):
+        if value != expected and (name, value) != ("compile", "full"):
             raise UserError(
                 f"{name}={value} is not for several seeds, which are one compiled "
-                "program on the CPU; leave it out"
+                "program on the CPU, without processes; leave it out"
             )
 
 

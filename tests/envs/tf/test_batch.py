@@ -85,9 +85,86 @@ def test_a_row_that_ended_restarts_alone():
     assert last.any() and not last.all(1).any()
     place = np.stack([step.observation for step in steps])
     assert np.all(place[first] == 0)
-    for name, expected in (("reward", 0.0),):
-        value = np.stack([getattr(step, name) for step in steps])
-        assert np.all(value[first] == expected) and np.all(value[~first] == 1)
+    reward = np.stack([step.reward for step in steps])
+    assert np.all(reward[first] == 0) and np.all(reward[~first] == 1)
+
+
+class Picky(Walk):
+    """Cannot be stepped from where an episode ends."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 3.0, (1,))
+
+    def reset(self, key):
+        return tf.constant(0), tf.zeros([1])
+
+    def step(self, state, action, key):
+        reward = tf.gather(tf.constant([1.0, 2.0, 3.0]), state)  # there is no fourth
+        state = state + 1
+        return state, tf.cast(state, tf.float32)[tf.newaxis], reward, state == 3
+
+
+def test_an_ended_state_is_never_stepped():
+    steps = rows(8, TensorBatch(Picky(), 2))
+    found = [float(step.reward[0]) for step in steps]
+    assert found == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "space, actions, taken",
+    [
+        (gymnasium.spaces.Box(-1.0, 1.0, (1,)), [[-5.0], [0.5]], [[-1.0], [0.5]]),
+        (gymnasium.spaces.Box(0, 10, (1,), np.uint8), [[-1], [300]], [[0], [10]]),
+        (
+            gymnasium.spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64),
+            [[-7], [9]],
+            [[-7], [9]],
+        ),
+        (gymnasium.spaces.Discrete(3, start=5), [5, 7], [5, 7]),
+        (gymnasium.spaces.MultiDiscrete([3, 4]), [[0, 3], [2, 1]], [[0, 3], [2, 1]]),
+    ],
+)
+def test_actions_arrive_as_their_space_says(space, actions, taken):
+    class Echo(Walk):
+        action_space = space
+        observation_space = gymnasium.spaces.Box(-1e9, 1e9, np.shape(taken[0]))
+
+        def reset(self, key):
+            zeros = tf.zeros(self.observation_space.shape)
+            return zeros, zeros
+
+        def step(self, state, action, key):
+            seen = tf.cast(action, tf.float32)
+            return seen, seen, 0.0, False
+
+    env = TensorBatch(Echo(), 2)
+    state, _ = env.init(1)
+    _, step = env.step(state, tf.constant(actions))
+    np.testing.assert_allclose(step.observation, np.array(taken, np.float32))
+
+
+def test_nested_observations_and_no_time_limit():
+    class Nested(Walk):
+        max_episode_steps = None
+        observation_space = gymnasium.spaces.Dict(
+            {"place": SPACE, "action_mask": gymnasium.spaces.MultiBinary(3)}
+        )
+
+        def reset(self, key):
+            state, place = super().reset(key)
+            return state, self._seen(place)
+
+        def step(self, state, action, key):
+            state, place, reward, far = super().step(state, action, key)
+            return state, self._seen(place), reward, far
+
+        def _seen(self, place):
+            mask = tf.ones([3], tf.int8)
+            return {"place": place, "action_mask": mask}
+
+    step = rows(3, TensorBatch(Nested(), 2))[-1]
+    assert step.observation["place"].shape == (2, 2)
+    assert step.observation["action_mask"].dtype == tf.int8
+    assert not np.any(step.truncated)
 
 
 def test_eager_steps_do_not_trace_anew():
@@ -233,6 +310,9 @@ def test_a_name_that_does_not_exist_is_refused(name, message):
         ({"num_workers": 2}, "without processes; leave out num_workers"),
         ({"step_seconds": 3}, "without processes; leave out step_seconds"),
         ({"env_kwargs": {"rowz": 3}}, "do not fit tf/Catch-v0: .*rowz"),
+        ({"env_kwargs": {"rows": 1}}, "rows is 1; expected at least 2"),
+        ({"env_kwargs": {"max_episode_steps": 0}}, "max_episode_steps is 0"),
+        ({"env_kwargs": {"max_episode_steps": "9"}}, "max_episode_steps is '9'"),
     ],
 )
 def test_options_of_processes_are_refused(options, message):

@@ -24,6 +24,7 @@ class Bandit:
     """
 
     max_episode_steps = 1
+    render_fps = 2
 
     def __init__(self, means: Sequence[float] = (0.1, 0.5, 0.9), noise: float = 0.1):
         if len(means) < 2:

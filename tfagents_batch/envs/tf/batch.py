@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds, spaces
@@ -64,11 +65,12 @@ class TensorBatch:
     resumable = True
 
     def __init__(self, env: TensorEnv, num_envs: int, check: bool = True):
+        tracing.check_attributes(env)
         self.env = env
         self.spec = EnvSpec(
             num_envs,
-            getattr(env, "observation_space", None),
-            getattr(env, "action_space", None),
+            env.observation_space,
+            env.action_space,
             {"episode_return": "float32", "episode_length": "int32"},
             getattr(env, "max_episode_steps", None),
         )
@@ -143,10 +145,12 @@ class TensorBatch:
         key = seeds.fold(state.key, draws)
 
         def row(inner, action, key, first):
-            # Both, and one of them used: rows cannot go different ways.
+            # Both in every row, as rows cannot go different ways. The step of one that
+            # restarts is from its new state: it is not used, but has to be possible.
             fresh = tracing.reset(self.env, key)
+            begun = nest.where(first, fresh[0], inner)
             inner, observation, reward, terminated = tracing.step(
-                self.env, inner, action, key
+                self.env, begun, action, key
             )
             chosen = nest.where(first, fresh, (inner, observation))
             return *chosen, tf.where(first, 0.0, reward), terminated & ~first
@@ -201,7 +205,16 @@ def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
 
 def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
     """Of the space's dtype, and within the bounds of a Box."""
-    action = tf.cast(action, leaf.dtype)
-    if not isinstance(leaf.space, gymnasium.spaces.Box):
-        return action
-    return tf.clip_by_value(action, leaf.space.low, leaf.space.high)
+    if isinstance(leaf.space, gymnasium.spaces.Box):
+        # Before the cast, which would wrap; bounds beyond the action's dtype hold.
+        dtype = action.dtype.as_numpy_dtype
+        most = np.finfo(dtype) if action.dtype.is_floating else np.iinfo(dtype)
+        low, high = (
+            np.clip(bound, most.min, most.max).astype(dtype)
+            if action.dtype.is_integer
+            else bound.astype(dtype)
+            for bound in (leaf.space.low, leaf.space.high)
+        )
+        action = tf.clip_by_value(action, low, high)
+    # Discrete ones are int32, whatever the space keeps them as.
+    return tf.cast(action, leaf.dtype)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
+import numbers
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tfagents_batch.errors import UserError
 
 if TYPE_CHECKING:
     import gymnasium
@@ -43,7 +47,7 @@ class TensorEnv(Protocol):
     def step(
         self, state: Nest, action: Nest, key: tf.Tensor
     ) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
-        """Do a step; never called with a state whose episode has ended.
+        """Do a step; the state's episode has not ended.
 
         Args:
           state: as returned before.
@@ -80,3 +84,15 @@ def is_tensor_env(thing: Any) -> bool:
     except (AttributeError, TypeError, ValueError):
         return False
     return "key" in reset and "key" in step
+
+
+def at_least(name: str, value: float, least: float, most: float = math.inf) -> None:
+    """Refuse an argument that is no number within bounds.
+
+    Raises:
+      UserError: naming it.
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        bounds = f"at least {least}" if most == math.inf else f"{least} to {most}"
+        raise UserError(f"{name} is {value!r}; expected {bounds}")

@@ -37,13 +37,14 @@ class Pendulum:
     def step(self, state, action, key):
         angle, speed = tf.unstack(state)
         torque = action[0]
-        off = tf.math.floormod(angle + math.pi, 2 * math.pi) - math.pi
+        off = _wrapped(angle)
         cost = off**2 + 0.1 * speed**2 + 0.001 * torque**2
 
         fall = 3 * self.gravity / (2 * LENGTH) * tf.sin(angle)
         speed = speed + (fall + 3 / (MASS * LENGTH**2) * torque) * SECONDS
         speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
-        state = tf.stack([angle + speed * SECONDS, speed])
+        # Not around and around, for float32 loses its digits there.
+        state = tf.stack([_wrapped(angle + speed * SECONDS), speed])
         return state, _observation(state), -cost, tf.constant(False)
 
     def render(self, state):
@@ -55,6 +56,11 @@ class Pendulum:
         canvas.disc(end, 0.1, (204, 77, 77))
         canvas.disc((0, 0), 0.05, drawing.BLACK)
         return canvas.picture()
+
+
+def _wrapped(angle):
+    """Into [-pi, pi)."""
+    return tf.math.floormod(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def _observation(state):

@@ -8,14 +8,15 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf import drawing
+from tfagents_batch.envs.tf.environment import at_least
 
 
 class TMaze:
     """A corridor with a sign at its start and a fork at its end.
 
-    The sign says up or down, and is seen in the first observation only; whoever turns
-    that way at the fork gets reward 4, else -1. Bumping into a wall costs 0.1. Without
-    memory the best mean return is 1.5.
+    The sign says up or down, and is seen at the start only. Whoever turns that way at
+    the fork gets reward 4, else -1; bumping into a wall costs 0.1. Without memory the
+    best mean return is 1.5.
 
     Actions are north, east, south and west. A state is int32 ``[2]``: the position, and
     the sign, 1 for north. The observation is float32 ``[3]``: sign as 1 or -1 at the
@@ -26,9 +27,15 @@ class TMaze:
       max_episode_steps: where an episode is cut off; four lengths, and 20, by default.
     """
 
+    render_fps = 5
+
     def __init__(self, length: int = 10, max_episode_steps: int | None = None):
+        at_least("length", length, 1)
         self.length = length
-        self.max_episode_steps = max_episode_steps or 4 * length + 20
+        default = 4 * length + 20
+        self.max_episode_steps = (
+            default if max_episode_steps is None else max_episode_steps
+        )
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
         self.action_space = gymnasium.spaces.Discrete(4)
 

@@ -6,12 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import Nest
+
+
+def check_attributes(env: TensorEnv) -> None:
+    """Refuse spaces or a time limit that cannot be used.
+
+    Raises:
+      UserError: naming the attribute.
+    """
+    name = type(env).__name__
+    for role in ("observation_space", "action_space"):
+        space = getattr(env, role, None)
+        if not isinstance(space, gymnasium.Space):
+            raise UserError(
+                f"{name}.{role} is {space!r}; expected a space of gymnasium.spaces"
+            )
+        spaces.leaves(space)  # refuses what has no tensors
+    limit = getattr(env, "max_episode_steps", None)
+    whole = isinstance(limit, int | np.integer) and not isinstance(limit, bool)
+    if limit is not None and (not whole or limit < 1):
+        raise UserError(
+            f"{name}.max_episode_steps is {limit!r}; expected a positive int or None"
+        )
 
 
 def check(env: TensorEnv) -> None:
@@ -25,18 +48,6 @@ def check(env: TensorEnv) -> None:
         do what cannot be traced.
     """
     name = type(env).__name__
-    for role in ("observation_space", "action_space"):
-        space = getattr(env, role, None)
-        if not isinstance(space, gymnasium.Space):
-            raise UserError(
-                f"{name}.{role} is {space!r}; expected a space of gymnasium.spaces"
-            )
-        spaces.leaves(space)  # refuses what has no tensors
-    limit = getattr(env, "max_episode_steps", None)
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise UserError(
-            f"{name}.max_episode_steps is {limit!r}; expected a positive int or None"
-        )
     with tf.__internal__.FuncGraph("check").as_default():
         key = _input(tf.TensorSpec([2], tf.int32))
         state, _ = _trace(f"{name}.reset", reset, env, key)
@@ -132,7 +143,7 @@ def _scalar(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def _fit(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
-    """A tensor of a dtype: numbers are cast, to a narrower kind only by the user."""
+    """A tensor of a dtype; integers become floats, but not the other way round."""
     tensor = tf.convert_to_tensor(value)
     if tensor.dtype == dtype:
         return tensor
