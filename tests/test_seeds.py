@@ -83,6 +83,8 @@ def test_integers_and_chances_are_as_often_as_they_should_be():
 def test_uniform_numbers_stay_within_their_bounds():
     found = seeds.uniform([100_000], seeds.key(1, "test"), -3.0, 5.0).numpy()
     assert -3 <= found.min() < -2.99 and 4.99 < found.max() < 5
+    narrow = seeds.uniform([100_000], seeds.key(1, "test"), 1000.0, 1000.001).numpy()
+    assert narrow.min() >= 1000 and narrow.max() < np.float32(1000.001)
 
 
 def test_a_seed_is_a_number_or_a_tensor():
@@ -124,6 +126,20 @@ def test_numbers_are_uniform_and_normal():
     assert abs(uniform.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 1e5)
     assert abs(normal.mean()) < 5 * np.sqrt(1 / 1e5)
     assert abs(normal.var() - 1) < 5 * np.sqrt(2 / 1e5)
+
+
+@pytest.mark.parametrize("step", [0, 1, 2048, 2**32 - 1, 2**32, 2**40 + 7])
+def test_seeds_of_iterations_are_the_same_in_a_graph(step):
+    expected = [seeds.iteration_seed(run, step) for run in (0, 5, 2**31 - 1)]
+
+    @tf.function(jit_compile=True)
+    def program(runs, steps):
+        return seeds.iteration_seed(runs, steps)
+
+    runs = tf.constant([0, 5, 2**31 - 1])
+    steps = tf.fill([3], tf.constant(step, tf.int64))
+    for function in (program, seeds.iteration_seed):
+        np.testing.assert_array_equal(function(runs, steps), expected)
 
 
 def test_iterations_have_seeds_of_their_own():

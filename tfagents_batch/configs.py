@@ -5,6 +5,8 @@ What each reaches, and the command that shows it, stands in ``docs/results.md``.
 
 from __future__ import annotations
 
+import dataclasses
+
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant, Linear
@@ -83,33 +85,18 @@ def halfcheetah() -> Config:
 
 def tf_cartpole() -> Config:
     """CartPole-v1 in the graph, solved at a mean return of 475."""
-    return Config(
-        env="tf/CartPole-v1",
-        steps=200_000,
-        num_envs=16,
-        rollout_length=128,
-        settings=ppo.Config(
-            learning_rate=Linear(1e-3, 0.0),
-            gae_lambda=0.98,
-            epochs=10,
-            minibatch_size=128,
-        ),
-    )
+    return _in_graph(cartpole())
 
 
 def tf_pendulum() -> Config:
     """Pendulum-v1 in the graph, a mean return of -200 or better."""
-    return Config(
-        env="tf/Pendulum-v1",
-        steps=300_000,
-        num_envs=16,
-        rollout_length=128,
-        settings=ppo.Config(
-            gamma=0.95,
-            learning_rate=Linear(1e-3, 0.0),
-            epochs=10,
-            minibatch_size=64,
-        ),
+    return _in_graph(pendulum())
+
+
+def _in_graph(config: Config) -> Config:
+    """Twice the environments, which cost little there, for half the steps of each."""
+    return dataclasses.replace(
+        config, env=f"tf/{config.env}", num_envs=16, rollout_length=128
     )
 
 

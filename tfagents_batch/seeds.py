@@ -66,10 +66,14 @@ def split(key: tf.Tensor, count: int = 2) -> list[tf.Tensor]:
 def uniform(
     shape: Sequence[int], key: tf.Tensor, low: float = 0.0, high: float = 1.0
 ) -> tf.Tensor:
-    """f32 ``shape`` in [low, high): one of 2^23 even steps."""
+    """f32 ``shape`` in [low, high), which are numbers: one of 2^23 even steps."""
     bits = _shifted(words(shape, key), 9)
     x = tf.cast(bits, tf.float32) * 2.0**-23
-    return x if (low, high) == (0.0, 1.0) else low + (high - low) * x
+    if low == 0 and high == 1:
+        return x
+    # The sum may round up to the bound that is not to be reached.
+    below = np.nextafter(np.float32(high), np.float32(low))
+    return tf.minimum(low + (high - low) * x, below)
 
 
 def integers(shape: Sequence[int], key: tf.Tensor, high: int | tf.Tensor) -> tf.Tensor:

@@ -107,7 +107,7 @@ def attribute(env: Any) -> Any:
     if not isinstance(env, str) or env.startswith((GYM, *RESERVED)) or ":" not in env:
         return None
     module, target = _parts(env)
-    return None if module is None else _found(env, module, target)
+    return None if not module or not target else _found(env, module, target)
 
 
 def describe(env: Any) -> str:

@@ -86,7 +86,8 @@ def test_the_maze_rewards_who_turns_as_the_sign_said():
     steps = play(env, [north, east, east, east, north])
     sign = steps[0].observation.numpy()[:, 0]
     assert set(sign) == {-1.0, 1.0}
-    np.testing.assert_allclose(steps[1].reward, -0.1)  # a wall
+    np.testing.assert_allclose(steps[1].reward, -0.1)  # a wall, and still the sign
+    np.testing.assert_array_equal(steps[1].observation[:, 0], sign)
     assert all(np.all(s.observation[:, 0] == 0) for s in steps[2:])
     np.testing.assert_array_equal(steps[4].observation[:, 1:], [[0, 1]] * 20)
     np.testing.assert_allclose(steps[5].reward, np.where(sign == 1, 4, -1))
