@@ -261,8 +261,8 @@ def visualize(
     camera = None
     if tensor_env(played, saved.env_kwargs) is None:
         camera = filming.Camera(played, saved.env_kwargs)
-        saved = dataclasses.replace(saved, num_workers=0, envs_per_worker=None)
-        saved = dataclasses.replace(saved, env_kwargs={})
+        here = {"num_workers": 0, "envs_per_worker": None, "env_kwargs": {}}
+        saved = dataclasses.replace(saved, **here)
     with Experiment(saved, camera or _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm

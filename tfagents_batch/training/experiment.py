@@ -149,11 +149,7 @@ class Experiment:
             self.resources = threads.settle(
                 config, self.env.spec, workers, own_network=network is not None
             )
-            self.cache_off = (
-                compile_cache.enable(self.resources.threads)
-                if config.compile_cache
-                else "it was asked for"
-            )
+            self.cache_off = enable_cache(config, self.resources)
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
@@ -204,10 +200,7 @@ class Experiment:
 
     def report(self) -> dict[str, Any]:
         """What the run uses of the machine, for its log."""
-        return {
-            **self.resources._asdict(),
-            "compile_cache": f"off: {self.cache_off}" if self.cache_off else "on",
-        }
+        return report(self.resources, self.cache_off)
 
     def stop(self) -> None:
         """Make every environment's step return at once; from any thread."""
@@ -268,6 +261,19 @@ class Experiment:
     def _note(self, env: Env) -> None:
         if hasattr(env, "stop") or hasattr(env, "events"):
             self._running.append(env)
+
+
+def enable_cache(config: Config, resources: threads.Resources) -> str:
+    """Keep compiled programs if asked to; why they are not kept, empty if they are."""
+    if not config.compile_cache:
+        return "it was asked for"
+    return compile_cache.enable(resources.threads)
+
+
+def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
+    """What a run uses of the machine, for its log."""
+    cache = f"off: {cache_off}" if cache_off else "on"
+    return {**resources._asdict(), "compile_cache": cache}
 
 
 def _explained(error: EnvError, config: Config) -> Exception:

@@ -107,8 +107,8 @@ class Loop:
         self.best = state.get("best")
         self._trained_seconds = state.get("trained_seconds", 0.0)
         self.latest: dict[str, Any] = {}
-        self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
-        self._should_log = Every(_default(config.log_every, config.steps // 200))
+        self._should_evaluate = Every(default(config.eval_every, config.steps // 10))
+        self._should_log = Every(default(config.log_every, config.steps // 200))
         for name, clock in self._clocks().items():
             if name in state:
                 clock.restore(state[name])
@@ -262,5 +262,6 @@ class Loop:
         return {"evaluate": self._should_evaluate, "log": self._should_log}
 
 
-def _default(value: int | None, default: int) -> int:
-    return default if value is None else value
+def default(value: int | None, otherwise: int) -> int:
+    """A setting, or what stands for it where it is None."""
+    return otherwise if value is None else value

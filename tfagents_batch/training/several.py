@@ -19,7 +19,7 @@ from tfagents_batch.schedules import Every, EverySeconds
 from tfagents_batch.training import compile_cache, evaluate, experiment, threads
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
-from tfagents_batch.training.loop import BAD_ITERATIONS, Interval
+from tfagents_batch.training.loop import BAD_ITERATIONS, Interval, default
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.population import MOST, STEP, Population
 
@@ -58,11 +58,7 @@ class Several:
         train_env = make(config.num_envs)
         spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.settle(config, spec)
-        self.cache_off = (
-            compile_cache.enable(self.resources.threads)
-            if config.compile_cache
-            else "it was asked for"
-        )
+        self.cache_off = experiment.enable_cache(config, self.resources)
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
         made = []
@@ -86,11 +82,8 @@ class Several:
 
     def report(self) -> dict[str, Any]:
         """What the run uses of the machine, for its log."""
-        return {
-            **self.resources._asdict(),
-            "compile_cache": f"off: {self.cache_off}" if self.cache_off else "on",
-            "seeds": self.run_seeds,
-        }
+        used = experiment.report(self.resources, self.cache_off)
+        return used | {"seeds": self.run_seeds}
 
     def train(
         self,
@@ -110,9 +103,9 @@ class Several:
           SaveError: if the last checkpoints could not be written.
         """
         config, seconds, count = self.config, 0.0, 1
-        log_every = _default(config.log_every, config.steps // 200)
+        log_every = default(config.log_every, config.steps // 200)
         lines = [_Lines(output, log_every, config.steps) for output in outputs]
-        should_evaluate = Every(_default(config.eval_every, config.steps // 10))
+        should_evaluate = Every(default(config.eval_every, config.steps // 10))
         should_save = EverySeconds(config.checkpoint_every)
         should_save()
         done = self.population.done
@@ -268,7 +261,3 @@ def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
                 f"{name}={value} is not for several seeds, which are one compiled "
                 "program on the CPU, without processes; leave it out"
             )
-
-
-def _default(value: int | None, default: int) -> int:
-    return default if value is None else value

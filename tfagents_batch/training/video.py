@@ -15,7 +15,7 @@ class Video:
     """A file that grows by a picture, and has its name only when it is whole.
 
     Args:
-      path: to write in the end; it is ``<path>.part`` meanwhile.
+      path: to write in the end; it is ``<stem>.part<suffix>`` meanwhile.
       fps: pictures a second.
 
     Raises:
