@@ -164,6 +164,7 @@ def test_every_fires_when_n_steps_have_passed_since_it_last_fired(n, jumps, firs
     for jump in jumps:
         step += jump
         due = n > 0 and (last is None or step - last >= n)
+        assert clock.due(step) == due
         assert clock(step) == due
         last = step if due else last
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ import tensorflow as tf
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs.make import tensor_env
-from tfagents_batch.envs.registry import describe, needs_user_code
+from tfagents_batch.envs.registry import describe
 from tfagents_batch.errors import (
     EnvError,
     SaveError,
@@ -26,7 +25,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.interfaces import Env
-from tfagents_batch.training import checkpoint, compile_cache, runs, threads
+from tfagents_batch.training import checkpoint, compile_cache, runs, stored, threads
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import profile as profiling
 from tfagents_batch.training import visualize as filming
@@ -36,7 +35,7 @@ from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.output import Output
+from tfagents_batch.training.output import Output, sentence
 from tfagents_batch.training.several import Several
 
 # What may change when a run is resumed; the rest comes from its folder.
@@ -119,7 +118,7 @@ def train(
     resolved = resolve(algorithm, env, config, settings, options).check()
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
-        text = _to_text(resolved, resolved.env if env is None else env, network)
+        text = stored.to_text(resolved, resolved.env if env is None else env, network)
         folder = runs.create(logdir or "logs", name, resolved.seed, text)
         with runs.lock(folder):
             return _run(experiment, folder, profile=profile)
@@ -154,6 +153,12 @@ def train_seeds(
       TrainingError: if gradients of a seed are not finite any more.
       SaveError: if a last checkpoint could not be written.
     """
+    for name in ("network", "eval_env", "resume", "profile"):
+        if name in options:
+            raise UserError(
+                f"{name} is not for several seeds in one program; train one seed after "
+                "the other, by train"
+            )
     resolved = resolve(algorithm, env, config, settings, options).check()
     if isinstance(seeds, (int, np.integer)):
         if seeds < 1:
@@ -169,15 +174,20 @@ def train_seeds(
         console.message(str(several.resources))
         outputs = []
         for seed in several.run_seeds:
-            text = _to_text(dataclasses.replace(resolved, seed=seed), given, None)
+            text = stored.to_text(dataclasses.replace(resolved, seed=seed), given, None)
             folder = runs.create(logdir or "logs", name, seed, text)
             stack.enter_context(runs.lock(folder))
             logger = stack.enter_context(Logger(folder, None, warn=console.message))
-            named = several.algorithm.named_variables
-            outputs.append(Output(folder, logger, console, named))
+            outputs.append(Output(folder, logger, console, several.variables))
             logger.event("resources", 0, **several.report())
+
+        def tell(event: dict, step: int) -> None:
+            for output in outputs:
+                output.tell(event, step)
+            console.message(sentence(event))
+
         try:
-            finished = several.train(interrupts, outputs, console.update)
+            finished = several.train(interrupts, outputs, console.update, tell)
         except (TrainingError, SaveError) as error:
             kind = type(error).__name__
             for output, step in zip(outputs, several.population.done, strict=True):
@@ -277,8 +287,8 @@ def _trained(
 ) -> tuple[runs.Run, Config]:
     """A run, and its config for playing, perhaps somewhere else."""
     run = runs.open_run(logdir)
-    saved, user = _from_text(run.config_text)
-    _need(user, env, network, saved)
+    saved, user = stored.from_text(run.config_text)
+    stored.need(user, env, network, saved)
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes["on_fault"] = "raise"
     if isinstance(env, str) and env != saved.env:
@@ -335,8 +345,8 @@ def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) ->
             f"{', '.join(RESUMABLE)} can"
         )
     run = runs.open_run(folder)
-    saved, user = _from_text(run.config_text)
-    _need(user, env, network, saved)
+    saved, user = stored.from_text(run.config_text)
+    stored.need(user, env, network, saved)
     if isinstance(env, str) and env != saved.env:
         raise UserError(
             f"the run was trained on {saved.env!r}, not on {env!r}; start a new run "
@@ -367,7 +377,7 @@ def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) ->
             if getattr(saved, name) != getattr(resolved, name)
         }
         if changed:  # so that the next resume knows
-            text = _to_text(resolved, env, network, user)
+            text = stored.to_text(resolved, env, network, user)
             runs.write_atomic(run.folder / "config.json", text)
             events.append({"kind": "options", "changed": changed})
         return _run(experiment, run.folder, state, events, profile)
@@ -408,17 +418,9 @@ def _run(
         output = Output(folder, logger, console, variables)
 
         def tell(event: dict, step: int) -> None:
-            kind = event.pop("event")
-            logger.event(kind, step, **event)
-            if kind == "env_failed":
-                console.message(f"warning: {event['cause']}; it will be replaced")
-            elif kind == "compiled":
-                console.message(f"compile={event['compile']}: {event['reason']}")
-            elif kind == "env_restarted":
-                console.message(
-                    f"replaced {_numbered(event['envs'])} after {event['seconds']:.1f} "
-                    f"s; {event['lost_steps']} steps are lost"
-                )
+            output.tell(event, step)
+            if text := sentence(event):
+                console.message(text)
 
         def restore() -> None:
             variables = experiment.run_variables()
@@ -454,11 +456,6 @@ def _profile(
     logger.event("profile", **found.to_dict())
 
 
-def _numbered(envs: Sequence[int]) -> str:
-    """For example "env 3" or "envs 4 to 7"."""
-    return f"env {envs[0]}" if len(envs) == 1 else f"envs {envs[0]} to {envs[-1]}"
-
-
 def _object(env: Any) -> Callable | Env | None:
     """``env`` where a config cannot name it."""
     return None if isinstance(env, str) else env
@@ -480,55 +477,3 @@ def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
                 f"{type(env).__name__}, {size} of them"
             )
     return options | {"num_envs": size}
-
-
-def _to_text(
-    resolved: Config, env: Any, network: Any, user: dict[str, Any] | None = None
-) -> str:
-    """config.json: the config, and what of the user's own code a run needs again."""
-    user = user or {
-        "env": resolved.env if needs_user_code(env) else None,
-        "network": describe(network) if network is not None else None,
-    }
-    data = {"schema": 1, "config": config.to_dict(resolved), "user_code": user}
-    return json.dumps(data, indent=2) + "\n"
-
-
-def _from_text(text: str) -> tuple[Config, dict[str, str | None]]:
-    try:
-        data = json.loads(text)
-        schema, plain, user = data["schema"], data["config"], data["user_code"]
-        algorithm = plain["algorithm"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
-            "expected what a train command writes"
-        ) from error
-    if schema != 1:
-        raise UserError(
-            f"config.json has schema {schema!r}; this version reads 1: upgrade "
-            "tfagents_batch"
-        )
-    if algorithm not in algorithms.REGISTRY:
-        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
-    settings = config.from_dict(
-        algorithms.REGISTRY[algorithm][1], plain.pop("settings", {})
-    )
-    saved = dataclasses.replace(config.from_dict(Config, plain), settings=settings)
-    if needs_user_code(saved.env):  # whatever the file says of it
-        user = user | {"env": saved.env}
-    return saved, user
-
-
-def _need(user: dict[str, str | None], env: Any, network: Any, saved: Config) -> None:
-    """Refuse to go on without code of the user's that a folder only names."""
-    if user["env"] and env is None:
-        raise UserError(
-            f"the run was trained on {user['env']!r}, which is your own code and is "
-            "only imported when you pass it again: pass env (flag --env)"
-        )
-    if user["network"] and network is None:
-        raise UserError(
-            f"the run was trained with the network {user['network']!r}; pass it again "
-            "as network="
-        )

@@ -6,6 +6,7 @@ What each reaches, and the command that shows it, stands in ``docs/results.md``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
@@ -83,6 +84,16 @@ def halfcheetah() -> Config:
 # ---- environments written in TensorFlow
 
 
+def _in_graph(config: Config) -> Config:
+    """Twice the environments, which cost little there, for half the steps of each."""
+    return dataclasses.replace(
+        config,
+        env=f"tf/{config.env}",
+        num_envs=2 * config.num_envs,
+        rollout_length=config.rollout_length // 2,
+    )
+
+
 def tf_cartpole() -> Config:
     """CartPole-v1 in the graph, solved at a mean return of 475."""
     return _in_graph(cartpole())
@@ -93,17 +104,94 @@ def tf_pendulum() -> Config:
     return _in_graph(pendulum())
 
 
-def _in_graph(config: Config) -> Config:
-    """Twice the environments, which cost little there, for half the steps of each."""
-    return dataclasses.replace(
-        config, env=f"tf/{config.env}", num_envs=16, rollout_length=128
+def tf_acrobot() -> Config:
+    """Acrobot-v1 in the graph, solved at a mean return of -100."""
+    return Config(
+        env="tf/Acrobot-v1",
+        steps=500_000,
+        num_envs=32,
+        rollout_length=64,
+        settings=ppo.Config(
+            gae_lambda=0.94,
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=4,
+            minibatch_size=128,
+        ),
     )
 
 
-def _minatar(game: str, steps: int) -> Config:
+def tf_mountaincar() -> Config:
+    """MountainCar-v0 in the graph, solved at a mean return of -110."""
+    return Config(
+        env="tf/MountainCar-v0",
+        steps=1_000_000,
+        num_envs=32,
+        rollout_length=64,
+        settings=ppo.Config(
+            gae_lambda=0.98,
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=4,
+            minibatch_size=128,
+        ),
+    )
+
+
+def tf_mountaincar_continuous() -> Config:
+    """MountainCarContinuous-v0 in the graph, solved at a mean return of 90."""
+    return Config(
+        env="tf/MountainCarContinuous-v0",
+        steps=500_000,
+        num_envs=32,
+        rollout_length=64,
+        settings=ppo.Config(
+            gamma=0.999,
+            gae_lambda=0.98,
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=4,
+            minibatch_size=128,
+            network=networks.Config(init_std=2.0),
+        ),
+    )
+
+
+def tf_catch() -> Config:
+    """Catch in the graph; the ball is caught at a mean return of 1."""
+    return Config(
+        env="tf/Catch-v0",
+        steps=100_000,
+        num_envs=32,
+        rollout_length=32,
+        settings=ppo.Config(
+            learning_rate=Linear(1e-3, 0.0), epochs=4, minibatch_size=128
+        ),
+    )
+
+
+def tf_gridworld() -> Config:
+    """The gridworld with walls, a goal and a trap."""
+    return Config(
+        env="tf/GridWorld-v0",
+        steps=100_000,
+        num_envs=32,
+        rollout_length=32,
+        settings=ppo.Config(
+            learning_rate=Linear(1e-3, 0.0),
+            epochs=4,
+            minibatch_size=128,
+            entropy_scale=Constant(0.01),
+        ),
+    )
+
+
+def minatar(game: str) -> Config:
+    """A game of MinAtar in the graph.
+
+    Args:
+      game: as its environment is named, ``Breakout`` for example.
+    """
     return Config(
         env=f"tf/MinAtar/{game}-v1",
-        steps=steps,
+        steps=2_000_000,
         num_envs=64,
         rollout_length=64,
         settings=ppo.Config(
@@ -116,10 +204,13 @@ def _minatar(game: str, steps: int) -> Config:
     )
 
 
-def tf_breakout() -> Config:
-    """MinAtar's Breakout in the graph."""
-    return _minatar("Breakout", 2_000_000)
-
+MINATAR = {
+    "asterix": "Asterix",
+    "breakout": "Breakout",
+    "freeway": "Freeway",
+    "seaquest": "Seaquest",
+    "spaceinvaders": "SpaceInvaders",
+}
 
 PRESETS = {
     "cartpole": cartpole,
@@ -128,5 +219,13 @@ PRESETS = {
     "halfcheetah": halfcheetah,
     "tf/cartpole": tf_cartpole,
     "tf/pendulum": tf_pendulum,
-    "tf/breakout-minatar": tf_breakout,
+    "tf/acrobot": tf_acrobot,
+    "tf/mountaincar": tf_mountaincar,
+    "tf/mountaincar-continuous": tf_mountaincar_continuous,
+    "tf/catch": tf_catch,
+    "tf/gridworld": tf_gridworld,
+    **{
+        f"tf/{name}-minatar": functools.partial(minatar, game)
+        for name, game in MINATAR.items()
+    },
 }

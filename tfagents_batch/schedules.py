@@ -201,10 +201,14 @@ class Every:
         self._last: int | None = None if first else 0
 
     def __call__(self, step: int) -> bool:
-        if not self.n or (self._last is not None and step - self._last < self.n):
+        if not self.due(step):
             return False
         self._last = int(step)
         return True
+
+    def due(self, step: int) -> bool:
+        """What a call would return, without one."""
+        return bool(self.n) and (self._last is None or step - self._last >= self.n)
 
     def state(self) -> dict[str, int | None]:
         return {"last": self._last}

@@ -16,7 +16,8 @@ from tfagents_batch.errors import (
 from tfagents_batch.training import program
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Config, Experiment
-from tfagents_batch.training.loop import Interval, Loop
+from tfagents_batch.training.loop import Loop
+from tfagents_batch.training.record import Interval
 
 BASE = Config(
     env="counting",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.adapters.adapt import is_environment
+from tfagents_batch.envs.adapters.adapt import is_environment, is_tensor_env
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.tf import names
 from tfagents_batch.envs.tf.batch import TensorBatch
-from tfagents_batch.envs.tf.environment import TensorEnv, is_tensor_env
+from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.errors import UserError
@@ -90,10 +91,11 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
     if isinstance(env, str) and env.startswith(names.PREFIX):
         return names.make(env, env_kwargs)
     meant = registry.attribute(env) if isinstance(env, str) else env
-    if not is_tensor_env(meant):
+    kind = meant.func if isinstance(meant, functools.partial) else meant
+    if not is_tensor_env(kind):
         return None
     name = registry.describe(env)
-    if isinstance(meant, type):
+    if isinstance(kind, type):
         return names.construct(meant, env_kwargs, name)
     if env_kwargs:
         raise UserError(f"env_kwargs cannot be given to {name}, which is made already")
@@ -149,6 +151,12 @@ def _several(
     if not envs:
         raise UserError("env is an empty list; expected at least one environment")
     for index, env in enumerate(envs):
+        if tensor_env(env, env_kwargs) is not None:
+            raise UserError(
+                f"env[{index}] is {registry.describe(env)}, which is written in "
+                "TensorFlow; a list is for environments in processes: pass one such "
+                "environment, and num_envs"
+            )
         if is_environment(env):
             raise UserError(
                 f"env[{index}] is an instance of {type(env).__name__}; pass a function "

@@ -48,7 +48,7 @@ GYM = "gym:"
 SEED_ARGUMENT = "seed_argument"  # in env_kwargs, of callables and classes
 SUPPORTED = (
     "a Gymnasium id such as CartPole-v1, module:Id-v1, package.module:Class, "
-    "./file.py:Class, gym:Id-v1 or a callable"
+    "./file.py:Class, tf/Id-v1 (in the graph), gym:Id-v1 or a callable"
 )
 # Beginning of an entry point: module it needs, extra that installs it.
 _NEEDS = {

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
+from tfagents_batch.envs.adapters.adapt import is_tensor_env
 from tfagents_batch.envs.failures import Defect
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -188,6 +189,12 @@ def environment(env: Any) -> None:
         raise Defect(
             f"the constructor returned {type(env).__name__}, without "
             f"{', '.join(missing)}; expected a gymnasium.Env"
+        )
+    if is_tensor_env(env):
+        raise Defect(
+            f"the constructor returned {type(env).__name__}, which is written in "
+            "TensorFlow; pass its class, an object or its name, not a function that "
+            "makes one"
         )
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise Defect(

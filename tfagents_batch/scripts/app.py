@@ -110,8 +110,8 @@ def import_tensorflow() -> None:
 
     Its log level silences it later, but not while it is imported (measured with 2.21),
     so stderr is put aside meanwhile; a failed import brings it back. Keras, which comes
-    with it, imports what it may draw with if it is there: a fifth of the time, for
-    nothing that a script does.
+    with it, imports what it may draw and read tables with if it is there: a quarter of
+    the time, for nothing that a script does.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
@@ -119,7 +119,7 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)
         try:
-            with _hidden("matplotlib", "cv2"):
+            with _hidden("matplotlib", "cv2", "pandas", "scipy"):
                 importlib.import_module("tensorflow")
         except BaseException:
             aside.seek(0)

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium
 import tensorflow as tf
 
+from tfagents_batch import nest, spaces
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
+
+
+def collected(trajectory: Trajectory, env: Any) -> Metrics:
+    """Of a trajectory: its episodes, and what only the graph can count of its
+    environments, where these are tensors and have no counters of their own.
+
+    Args:
+      trajectory: ``[T, B]``.
+      env: it is from.
+    """
+    found = episodes(trajectory)
+    if env is not None and not hasattr(env, "metrics"):
+        fraction = clipped_fraction(trajectory, env.spec.action_space)
+        found["env/action_clipped_fraction"] = fraction
+    return found
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
@@ -25,3 +44,21 @@ def episodes(trajectory: Trajectory) -> Metrics:
         "episode/length_sum": masked.sum(length, ended),
         "env/masked": 1 - tf.reduce_mean(tf.cast(trajectory.mask, tf.float32)),
     }
+
+
+def clipped_fraction(trajectory: Trajectory, space: gymnasium.Space) -> tf.Tensor:
+    """f32 ``[]``: share of the numbers of Box actions that lay outside their bounds."""
+    clipped, total = tf.zeros([]), tf.zeros([])
+    leaves = spaces.leaves(space)
+    for x, leaf in zip(nest.flatten(trajectory.action), leaves, strict=True):
+        if not isinstance(leaf.space, gymnasium.spaces.Box):
+            continue
+        x = tf.cast(x, tf.float32)
+        low, high = leaf.space.low, leaf.space.high
+        low, high = (tf.constant(bound, tf.float32) for bound in (low, high))
+        outside = tf.cast((x < low) | (x > high), tf.float32)
+        rows = tf.reshape(outside, [*trajectory.mask.shape, -1])
+        clipped += masked.sum(tf.reduce_sum(rows, -1), trajectory.mask)
+        counted = tf.reduce_sum(tf.cast(trajectory.mask, tf.float32))
+        total += counted * rows.shape[-1]
+    return tf.math.divide_no_nan(clipped, total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,12 @@ class Output:
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self.logger.write(metrics, step)
 
+    def tell(self, event: dict[str, Any], step: int) -> None:
+        """Add the line of something that happened: its kind under ``event``, and what
+        there is to say of it."""
+        fields = dict(event)
+        self.logger.event(fields.pop("event"), step, **fields)
+
     def save(self, step: int, state: dict, metadata: dict) -> bool:
         """Write a checkpoint; a full disk, which gives false, ends no training."""
         try:
@@ -54,3 +60,22 @@ class Output:
             self.logger.event("checkpoint_failed", step=step, reason=str(error))
             return False
         return True
+
+
+def sentence(event: dict[str, Any]) -> str:
+    """What a person who watches the run is told of an event; empty if nothing."""
+    kind = event["event"]
+    if kind == "env_failed":
+        return f"warning: {event['cause']}; it will be replaced"
+    if kind == "env_restarted":
+        envs, seconds = _numbered(event["envs"]), event["seconds"]
+        lost = event["lost_steps"]
+        return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
+    if kind == "compiled":
+        return f"compile={event['compile']}: {event['reason']}"
+    return ""
+
+
+def _numbered(envs: Sequence[int]) -> str:
+    """For example "env 3" or "envs 4 to 7"."""
+    return f"env {envs[0]}" if len(envs) == 1 else f"envs {envs[0]} to {envs[-1]}"

@@ -23,7 +23,7 @@ from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.nn import functional
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
-from tfagents_batch.training.metrics import episodes
+from tfagents_batch.training.metrics import collected
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 MOST = 64  # iterations a call
@@ -71,7 +71,8 @@ class Population:
         self._run_seeds = tf.constant(list(run_seeds), tf.int32)
         self._steps = steps
         self._size = len(algorithms)
-        self._actor = _Actor(self, env.spec.num_envs // self._size)
+        self._rows = env.spec.num_envs // self._size
+        self._actor = _Actor(self, self._rows)
         self._source = Rollout(
             _Seeded(env), self._actor, rollout_length, self._run_seeds
         )
@@ -88,6 +89,14 @@ class Population:
         named = algorithm.named_variables()
         for name, values in zip(self._names, self._values, strict=True):
             named[name].assign(values[index])
+
+    def source_variables(self, index: int) -> dict[str, tf.Variable]:
+        """Where a seed's environments are, as its ``Rollout`` alone would name it."""
+        rows = self._rows
+        return {
+            name: tf.Variable(each[index * rows : (index + 1) * rows], trainable=False)
+            for name, each in self._source.named_variables().items()
+        }
 
     def evaluator(self, env: TensorBatch, episodes: int) -> Evaluator:
         """Plays ``episodes`` of each seed.
@@ -137,6 +146,8 @@ class Population:
     def _iteration(self) -> Metrics:
         """Collect and update once: ``[S]`` or ``[S, n]`` for every metric."""
         before = [value.read_value() for value in self._values]
+        sources = list(self._source.named_variables().values())
+        stood = [variable.read_value() for variable in sources]
         step = self._value_of(self._algorithm.step).read_value()
         now = self._seeds(step)
         trajectory = self._by_seed(self._source(now))
@@ -150,8 +161,12 @@ class Population:
         training = step < self._steps
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
+        rows = tf.repeat(training, self._rows)
+        for variable, old in zip(sources, stood, strict=True):
+            variable.assign(nest.where(rows, variable.read_value(), old))
         step = self._value_of(self._algorithm.step).read_value()
-        return metrics | _each(episodes, trajectory) | {STEP: step}
+        found = _each(lambda rows: collected(rows, self._source.env), trajectory)
+        return metrics | found | {STEP: step}
 
     def _seeds(self, step: tf.Tensor) -> tf.Tensor:
         """int32 ``[S]``, as a single run has them at a step."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
-from tfagents_batch.training.metrics import episodes
+from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
 Program = Callable[[tf.Tensor], Metrics]
@@ -192,7 +192,8 @@ def _update(algorithm: Algorithm, way: str):
 
 def _join(source: Source, update: Any, device: str, way: str) -> Program:
     """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
-    envs = [source.env] if hasattr(source, "env") else []
+    env = getattr(source, "env", None)
+    envs = [] if env is None else [env]
 
     @function(envs=envs, jit_compile=way == "full", autograph=False)
     def iterate(seed):
@@ -206,7 +207,7 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             skip = {name: _zeros(x) for name, x in learn.structured_outputs.items()}
             ok = source.ok()
             learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
-        return metrics | source.feedback(learned) | episodes(trajectory)
+        return metrics | source.feedback(learned) | collected(trajectory, env)
 
     return iterate
 

@@ -15,15 +15,22 @@ import tensorflow as tf
 from tfagents_batch import algorithms, schedules, seeds
 from tfagents_batch.envs.make import make_env, tensor_env
 from tfagents_batch.errors import SaveError, TrainingError, UserError
-from tfagents_batch.schedules import Every, EverySeconds
-from tfagents_batch.training import compile_cache, evaluate, experiment, threads
+from tfagents_batch.schedules import EverySeconds
+from tfagents_batch.training import (
+    checkpoint,
+    compile_cache,
+    evaluate,
+    experiment,
+    threads,
+)
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
-from tfagents_batch.training.loop import BAD_ITERATIONS, Interval, default
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.population import MOST, STEP, Population
+from tfagents_batch.training.record import Record, system
 
 _SECONDS = 0.5  # that a call of the program should take: an interrupt waits for its end
+_REASON = "all seeds are one program"
 
 
 class Several:
@@ -69,10 +76,7 @@ class Several:
         self.population = Population(
             made, train_env, self.run_seeds, config.rollout_length, config.steps
         )
-        self._bad = np.zeros(count, int)
-        self._best: list[float | None] = [None] * count
-        self._saved: list[int | None] = [None] * count
-        self._evaluated: list[int | None] = [None] * count
+        self._source: dict[str, tf.Variable] = {}
         self._evaluator = None
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
@@ -85,166 +89,144 @@ class Several:
         used = experiment.report(self.resources, self.cache_off)
         return used | {"seeds": self.run_seeds}
 
+    def variables(self) -> dict[str, Any]:
+        """What the checkpoint of a seed holds, while it is saved."""
+        prefix = f"{checkpoint.RUN_ONLY}source/"
+        source = {prefix + name: value for name, value in self._source.items()}
+        return self.algorithm.named_variables() | source
+
     def train(
         self,
         interrupts: Interrupts,
         outputs: Sequence[Output],
         progress: Callable[[int, dict], None],
+        tell: Callable[[dict, int], None],
     ) -> bool:
         """Train all seeds to the end; false when a stop was asked for.
 
         Args:
           interrupts: says when to stop and when to save.
-          outputs: one for each seed; their checkpoints are of ``algorithm``.
+          outputs: one for each seed; their checkpoints are of ``variables``.
           progress: ``(step, metrics)`` of the slowest seed, after every call.
+          tell: ``(event, step)``, what there is to say of the program.
 
         Raises:
           TrainingError: when gradients of a seed are not finite any more.
           SaveError: if the last checkpoints could not be written.
         """
-        config, seconds, count = self.config, 0.0, 1
-        log_every = default(config.log_every, config.steps // 200)
-        lines = [_Lines(output, log_every, config.steps) for output in outputs]
-        should_evaluate = Every(default(config.eval_every, config.steps // 10))
-        should_save = EverySeconds(config.checkpoint_every)
+        records = [
+            Record(self.config, output.write, self._saver(i, output))
+            for i, output in enumerate(outputs)
+        ]
+        should_save = EverySeconds(self.config.checkpoint_every)
         should_save()
-        done = self.population.done
-        while done.min() < config.steps and not interrupts.requested:
-            before, begin = done, time.perf_counter()
+        seconds, count = 0.0, 1
+        while not all(each.done for each in records) and not interrupts.requested:
+            begin = time.perf_counter()
             found = self.population.iterate(tf.constant(count))
             metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
             took = time.perf_counter() - begin
-            first, seconds = seconds == 0, seconds + took
-            self._note(lines, metrics, newest, count, before, seconds - took, took)
-            done = self.population.done
-            if first:  # mostly compiling
-                compile_cache.publish()
-            else:
+            self._note(records, metrics, newest, count, seconds, took)
+            slowest = min(each.step for each in records)
+            if seconds:
                 count = int(np.clip(count * _SECONDS / took, 1, MOST))
-            self._check_finite(metrics, count, before, outputs)
-            progress(int(done.min()), _mean([each.newest for each in lines]))
-            due = should_evaluate(int(done.min())) or done.min() >= config.steps
-            if due and self._evaluator:
-                self._evaluate(interrupts, outputs)
+            else:  # mostly compiling
+                told = {"event": "compiled", "compile": "full", "reason": _REASON}
+                tell(told, slowest)
+                compile_cache.publish()
+            seconds += took
+            progress(slowest, _mean([each.latest for each in records]))
+            if _evaluation_due(records):
+                self._evaluate(interrupts, records)
             if interrupts.checkpoint_requested or should_save():
-                self._save(outputs)
-        for each in lines:
-            each.flush()
-        if not self._save(outputs):
+                _save(records)
+        if not _save(records):
             raise SaveError("the last checkpoint of a seed could not be saved")
-        return bool(done.min() >= config.steps)
+        return all(each.done for each in records)
 
     def _note(
-        self, lines, metrics, newest, count: int, before, start: float, took: float
+        self,
+        records: Sequence[Record],
+        metrics: dict[str, np.ndarray],
+        newest: dict[str, np.ndarray],
+        count: int,
+        start: float,
+        took: float,
     ) -> None:
-        """Every iteration of every seed that was still training."""
-        for k in range(count):
-            now = start + took * (k + 1) / count
-            for i in np.flatnonzero(before < self.config.steps):
+        """Tell the records of a call's iterations in which their seeds still trained.
+
+        Args:
+          records: of the seeds.
+          metrics, newest: as of ``Population.iterate``.
+          count: iterations of the call.
+          start: seconds trained before it.
+          took: its seconds.
+        """
+        wrong: dict[int, TrainingError] = {}
+        for i, record in enumerate(records):
+            for k in range(count):
+                if record.done or i in wrong:
+                    break
                 found = {name: x[k, i] for name, x in metrics.items()}
-                step = int(found.pop(STEP))
+                record.step = int(found.pop(STEP))
+                record.seconds = start + took * (k + 1) / count
+                if not start:
+                    record.compiled(took)
                 if k == count - 1:
                     found |= {name: x[i] for name, x in newest.items()}
-                lines[i].add(found, step, now)
-            before = metrics[STEP][k]
+                try:
+                    record.add(found, self._counters)
+                except TrainingError as error:
+                    wrong[i] = error
+        if wrong:
+            _save([record for i, record in enumerate(records) if i not in wrong])
+            i, error = next(iter(wrong.items()))
+            raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
-    def _check_finite(self, metrics, count: int, before, outputs) -> None:
-        for k in range(count):
-            active = before < self.config.steps
-            bad = (metrics["grad/skipped"][k] == 1) & active
-            self._bad = np.where(bad, self._bad + 1, 0)
-            if self._bad.max() >= BAD_ITERATIONS:
-                break
-            before = metrics[STEP][k]
-        else:
-            return
-        for i in np.flatnonzero(self._bad == 0):
-            self._save_one(i, outputs[i])
-        raise TrainingError(
-            f"no gradient of seed {self.run_seeds[int(self._bad.argmax())]} was finite "
-            f"in {BAD_ITERATIONS} iterations: look for NaN in rewards and "
-            "observations, or lower the learning rate; the checkpoints before are whole"
-        )
+    def _counters(self) -> dict[str, float]:
+        return system(self.population.iterate.experimental_get_tracing_count())
 
-    def _evaluate(self, interrupts: Interrupts, outputs: Sequence[Output]) -> None:
-        done = self.population.done
-        pairs = zip(self.run_seeds, done, strict=True)
-        keys = [seeds.iteration_seed(seed, int(at), "evaluate") for seed, at in pairs]
+    def _evaluate(self, interrupts: Interrupts, records: Sequence[Record]) -> None:
+        keys = [
+            seeds.iteration_seed(seed, record.step, "evaluate")
+            for seed, record in zip(self.run_seeds, records, strict=True)
+        ]
+        begin = time.perf_counter()
         found = self._evaluator(keys, lambda: interrupts.requested)
         if found is None:  # stopped
             return
-        for i, result in enumerate(self.population.split(found)):
-            if self._evaluated[i] == done[i]:
-                continue  # it had finished, and stands still
-            self._evaluated[i] = done[i]
-            outputs[i].write(result.metrics(), int(done[i]))
-            best = self._best[i]
-            if best is None or result.mean_return > best:
-                self._best[i] = result.mean_return
-                if not self._save_one(i, outputs[i], best=True):
-                    self._best[i] = best
+        seconds = time.perf_counter() - begin
+        for record, result in zip(records, self.population.split(found), strict=True):
+            if not record.rests:
+                record.evaluated(result, seconds)
 
-    def _save(self, outputs: Sequence[Output]) -> bool:
-        saved = [self._save_one(i, output) for i, output in enumerate(outputs)]
-        return all(saved)
+    def _saver(self, index: int, output: Output) -> Callable[[int, dict, dict], bool]:
+        def save(step: int, state: dict, metadata: dict) -> bool:
+            self.population.put_into(self.algorithm, index)
+            self._source = self.population.source_variables(index)
+            return output.save(step, state, metadata)
 
-    def _save_one(self, i: int, output: Output, best: bool = False) -> bool:
-        """Save a seed, unless its step is saved already: that may be the best one."""
-        step = int(self.population.done[i])
-        if self._saved[i] == step and not best:
-            return True
-        self.population.put_into(self.algorithm, i)
-        state = {"step": step, "best": self._best[i]}
-        if not output.save(step, state, {"best": best}):
-            return False
-        self._saved[i] = step
-        return True
+        return save
 
 
-class _Lines:
-    """One seed's lines of metrics, in intervals.
+def _evaluation_due(records: Sequence[Record]) -> bool:
+    """All at once: when it is time for the last one that still has something to do."""
+    waiting = [each.evaluation_due() for each in records if not each.rests]
+    return bool(waiting) and all(waiting)
 
-    Attributes:
-      newest: the last line; empty before the first.
-    """
 
-    def __init__(self, output: Output, every: int, steps: int):
-        self.newest: dict[str, Any] = {}
-        self._output, self._steps = output, steps
-        self._due = Every(every)
-        self._interval = Interval()
-        # Step and seconds: at the last line, and at the last iteration not in one.
-        self._since: tuple[int, float] | None = None
-        self._last: tuple[int, float] | None = None
-
-    def add(self, metrics: dict[str, Any], step: int, seconds: float) -> None:
-        """Take an iteration's metrics, and write a line if it is time."""
-        self._interval.add(metrics)
-        self._last = step, seconds
-        if self._due(step) or step >= self._steps:
-            self.flush()
-        if self._since is None:  # the first iteration was compiled
-            self._since = self._last
-
-    def flush(self) -> None:
-        """Write what was taken since the last line."""
-        if self._last is None:
-            return
-        (step, seconds), self._last = self._last, None
-        line = self._interval.summary() | {"time/elapsed_seconds": seconds}
-        if self._since is not None:
-            before, began = self._since
-            line["time/env_steps_per_second"] = (step - before) / (seconds - began)
-            self._since = step, seconds
-        self._output.write(line, step)
-        self.newest, self._interval = line, Interval()
+def _save(records: Sequence[Record]) -> bool:
+    saved = [each.checkpoint() for each in records]
+    return all(saved)
 
 
 def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Of the seeds' returns, for the progress that is shown."""
-    name = "episode/return_mean"
-    known = [line[name] for line in lines if name in line]
-    return {name: float(np.mean(known))} if known else {}
+    """Of the seeds' newest lines, for the progress that is shown."""
+    return {
+        name: float(np.mean([line[name] for line in lines if name in line]))
+        for name in ("episode/return_mean", "eval/return_mean")
+        if any(name in line for line in lines)
+    }
 
 
 def _refuse(config: Config, run_seeds: Sequence[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import EnvError, UserError
 
 SPACE = gymnasium.spaces.Box(-10.0, 10.0, (2,))
 
@@ -56,14 +57,41 @@ def rows(steps, env, seed=1):
 
 @pytest.mark.parametrize(
     "env",
-    [Walk(), Walk, f"{__name__}:Walk"],
-    ids=["object", "class", "name"],
+    [Walk(), Walk, f"{__name__}:Walk", functools.partial(Walk, bound=3.0)],
+    ids=["object", "class", "name", "partial"],
 )
 def test_an_environment_is_given_as_object_class_or_name(env, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Walk.__module__])
     batch = tfb.make_env(env, num_envs=4)
     assert isinstance(batch, TensorBatch) and batch.spec.num_envs == 4
     assert batch.spec.max_episode_steps == 30
+
+
+def test_arguments_of_its_functions_may_have_any_names():
+    class Renamed(Walk):
+        def reset(self, random):
+            return super().reset(random)
+
+        def step(self, where, move, random):
+            return super().step(where, move, random)
+
+    assert isinstance(tfb.make_env(Renamed), TensorBatch)
+
+
+def test_a_list_of_them_or_a_function_that_makes_one_is_refused():
+    with pytest.raises(UserError, match=r"env\[1\] is .*Walk, which is written in"):
+        tfb.make_env(["CartPole-v1", Walk])
+    with pytest.raises(EnvError, match="returned Walk, which is written in TensorFlow"):
+        tfb.make_env(lambda: Walk(), num_workers=0)
+
+
+def test_what_a_constructor_raises_is_said():
+    def fails(self):
+        raise KeyError("level")
+
+    broken = type("Broken", (Walk,), {"__init__": fails})
+    with pytest.raises(UserError, match="Broken could not be made: KeyError: 'level'"):
+        tfb.make_env(broken)
 
 
 def test_arguments_reach_the_environment():

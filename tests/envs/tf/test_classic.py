@@ -68,6 +68,37 @@ def test_transitions_are_gymnasiums(pair):
     assert endings or id.startswith(("Mountain", "Acrobot"))
 
 
+@pytest.mark.parametrize(
+    ("id", "low", "high"),
+    [
+        ("Acrobot-v1", [1.2, -0.7, -2, -2], [4.9, 0.7, 2, 2]),  # upright
+        ("MountainCar-v0", [0.4, 0.0], [0.52, 0.07]),
+        ("MountainCarContinuous-v0", [0.38, 0.0], [0.47, 0.07]),
+        ("CartPole-v1", [2.3, -1, 0.1, -1], [2.5, 1, 0.2, 1]),
+    ],
+)
+def test_episodes_end_where_gymnasiums_do(id, low, high):
+    theirs = gymnasium.make(id, disable_env_checker=True)
+    theirs.reset(seed=1)
+    inner, space = theirs.unwrapped, theirs.action_space
+    space.seed(1)
+    ours = tfb.make_env(f"tf/{id}", num_envs=300)
+    state, _ = ours.init(1)
+    states = np.random.default_rng(1).uniform(low, high, state.inner.shape)
+    states = states.astype(np.float32)
+    actions = np.stack([space.sample() for _ in states])
+    _, steps = ours.step(state._replace(inner=tf.constant(states)), actions)
+    ended = []
+    for i, (begun, action) in enumerate(zip(states, actions, strict=True)):
+        inner.state, inner.steps_beyond_terminated = STATES[id](begun), None
+        _, reward, terminated, _, _ = inner.step(action)
+        assert bool(steps.terminated[i]) == terminated, (begun, action)
+        np.testing.assert_allclose(steps.reward[i], reward, 1e-5, 1e-5)
+        ended.append(terminated)
+    assert 30 < sum(ended) < 270
+    theirs.close()
+
+
 def test_episodes_begin_where_gymnasiums_do(pair):
     id, theirs, _ = pair
     ours = tfb.make_env(f"tf/{id}", num_envs=500)

@@ -150,6 +150,25 @@ def test_seaquest_gets_as_fast_as_the_package_does():
     assert most > 8
 
 
+def test_freeway_ends_when_the_package_does():
+    rules = freeway.RULES
+    draw, start, step, _ = programs(rules, True)
+    theirs, script = package("freeway")(ramping=True), Script()
+    theirs.random = script
+    script.answers = answers("freeway", drawn := draw(0, "start"), None)
+    theirs.reset()
+    state = start(drawn)
+    assert int(state.left) == theirs.terminate_timer
+    state = state._replace(left=tf.constant(2))
+    theirs.terminate_timer = 2
+    endings = []
+    for number in range(3):
+        _, over = theirs.act(grid.NOOP)
+        state, _, our_over = step(state, tf.constant(grid.NOOP), draw(number, "step"))
+        endings.append((bool(our_over), over))
+    assert endings == [(False, False), (False, False), (True, True)]
+
+
 def test_space_invaders_come_back_faster():
     rules = space_invaders.RULES
     _, _, step, _ = programs(rules, True)

@@ -6,6 +6,7 @@ not imported itself. Runs in workers.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import gymnasium
@@ -46,6 +47,16 @@ def is_environment(value: Any) -> bool:
     ) and not isinstance(value, gymnasium.vector.VectorEnv)
 
 
+def is_tensor_env(thing: Any) -> bool:
+    """Whether a class or an object has the functions of a ``TensorEnv``, see
+    ``envs.tf.environment``.
+
+    Told from other environments, whose ``step`` takes an action only, by the arguments
+    of ``reset`` and ``step``: one and three.
+    """
+    return _takes(thing, "reset", 1) and _takes(thing, "step", 3)
+
+
 def _is_dm(value: Any) -> bool:
     methods = ("observation_spec", "action_spec", "reset", "step")
     return all(callable(getattr(value, name, None)) for name in methods)
@@ -61,3 +72,20 @@ def _is_legacy_gym(value: Any) -> bool:
         for kind in (type(value), type(space))
         for base in kind.__mro__
     )
+
+
+def _takes(thing: Any, method: str, count: int) -> bool:
+    """Whether a method needs as many arguments, ``self`` not among them."""
+    try:
+        function = inspect.getattr_static(thing, method)
+        parameters = inspect.signature(getattr(thing, method)).parameters.values()
+    except (AttributeError, TypeError, ValueError):
+        return False
+    needed = [
+        each
+        for each in parameters
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    unbound = isinstance(thing, type) and inspect.isfunction(function)
+    return len(needed) == count + unbound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,7 +50,8 @@ class TensorEnv(Protocol):
 
         Args:
           state: as returned before.
-          action: int32 where the space is discrete, within bounds.
+          action: within bounds, of the space's dtype, in 32 bits where that is wider:
+            int32 of a Discrete or MultiDiscrete space, int8 of a MultiBinary one.
           key: int32 ``[2]``, another one for each call.
 
         Returns:
@@ -71,19 +71,6 @@ class Drawable(Protocol):
 
     def render(self, state: Any) -> np.ndarray:
         """uint8 ``[height, width, 3]`` of a state, given as NumPy arrays."""
-
-
-def is_tensor_env(thing: Any) -> bool:
-    """Whether a class or an object has the functions of a ``TensorEnv``.
-
-    Told from other environments by the argument ``key`` of ``reset`` and ``step``.
-    """
-    try:
-        reset = inspect.signature(thing.reset).parameters
-        step = inspect.signature(thing.step).parameters
-    except (AttributeError, TypeError, ValueError):
-        return False
-    return "key" in reset and "key" in step
 
 
 def at_least(name: str, value: float, least: float, most: float = math.inf) -> None:

@@ -84,7 +84,7 @@ def construct(
     ``max_episode_steps`` is taken for all of them, as by ``gymnasium.make``.
 
     Raises:
-      UserError: if it does not take the arguments.
+      UserError: if it does not take the arguments, or raises something.
     """
     kwargs, signature = dict(env_kwargs or {}), inspect.signature(make)
     limit = {}
@@ -94,7 +94,14 @@ def construct(
         signature.bind(**kwargs)
     except TypeError as error:
         raise UserError(f"env_kwargs {kwargs} do not fit {name}: {error}") from None
-    env = make(**kwargs)
+    try:
+        env = make(**kwargs)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{name} could not be made: {type(error).__name__}: {error}"
+        ) from error
     for attribute, value in limit.items():
         setattr(env, attribute, value)
     return env

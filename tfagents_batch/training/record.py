@@ -1,0 +1,209 @@
+"""What one run says and keeps while it is trained: lines, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfagents_batch.envs import memory
+from tfagents_batch.errors import TrainingError
+from tfagents_batch.schedules import Every
+
+if TYPE_CHECKING:
+    from tfagents_batch.training.evaluate import Evaluation
+    from tfagents_batch.training.experiment import Config
+
+BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
+
+# Means over the episodes of an interval: (sum, count) that programs return.
+EPISODES = {
+    "episode/return_mean": ("episode/return_sum", "episode/count"),
+    "episode/length_mean": ("episode/length_sum", "episode/count"),
+}
+
+
+class Interval:
+    """Metrics since the last line: means over iterations, episode by episode."""
+
+    def __init__(self):
+        self._sums: dict[str, float] = defaultdict(float)
+        self._counts: dict[str, int] = defaultdict(int)
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def add(self, metrics: dict[str, Any]) -> None:
+        for name, value in metrics.items():
+            value = np.asarray(value)
+            if value.ndim:
+                self._vectors[name] = value
+            else:
+                self._sums[name] += float(value)
+                self._counts[name] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """Means by name; of vectors the newest; what had no episode is left out."""
+        special = {name for pair in EPISODES.values() for name in pair}
+        summary: dict[str, Any] = {
+            name: total / self._counts[name]
+            for name, total in self._sums.items()
+            if name not in special
+        }
+        for name, (total, count) in EPISODES.items():
+            if self._sums.get(count):
+                summary[name] = self._sums[total] / self._sums[count]
+        return summary | self._vectors
+
+
+class Record:
+    """One run's lines, clocks, best evaluation and checkpoints, whoever trains it.
+
+    Args:
+      config: of the run.
+      write: ``(metrics, step)``, takes a line of metrics.
+      save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
+      state: of the checkpoint that is resumed, as ``save`` was given it.
+
+    Attributes:
+      step: environment steps done.
+      seconds: trained for, evaluations and pauses left out.
+      best: mean return of the best evaluation; None before the first.
+      latest: the newest value of every scalar metric.
+      saved: step of the newest checkpoint; None before the first.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        write: Callable[[dict, int], None],
+        save: Callable[[int, dict, dict], bool],
+        state: dict[str, Any] | None = None,
+    ):
+        state = state or {}
+        self.step: int = state.get("step", 0)
+        self.seconds: float = state.get("trained_seconds", 0.0)
+        self.best: float | None = state.get("best")
+        self.saved: int | None = state.get("step")
+        self.latest: dict[str, Any] = {}
+        self._write, self._save, self._steps = write, save, config.steps
+        evaluate_every = default(config.eval_every, config.steps // 10)
+        self._evaluates = bool(evaluate_every)
+        self._should_evaluate = Every(evaluate_every)
+        self._should_log = Every(default(config.log_every, config.steps // 200))
+        for name, clock in self._clocks().items():
+            if name in state:
+                clock.restore(state[name])
+        self._evaluated: int | None = None
+        self._interval = Interval()
+        self._once: dict[str, Any] = {}  # what only the next line says
+        self._since = self.step, self.seconds  # at the last line
+        self._bad = 0
+
+    @property
+    def done(self) -> bool:
+        """Are all steps trained?"""
+        return self.step >= self._steps
+
+    def add(
+        self,
+        metrics: dict[str, Any],
+        more: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Take an iteration's metrics, and write a line if it is time.
+
+        Args:
+          metrics: of the iteration that ended at ``step`` and ``seconds``.
+          more: what else a line says, asked for when there is one.
+
+        Raises:
+          TrainingError: when no gradient was finite for some iterations.
+        """
+        self._check_finite(metrics)
+        self._interval.add(metrics)
+        if self._should_log(self.step) or self.done:
+            (step, seconds), self._since = self._since, (self.step, self.seconds)
+            line = self._interval.summary() | more() | self._once
+            if self.seconds > seconds:
+                speed = (self.step - step) / (self.seconds - seconds)
+                line["time/env_steps_per_second"] = speed
+            self._interval, self._once = Interval(), {}
+            self.log(line)
+
+    def compiled(self, seconds: float) -> None:
+        """The first iteration took so long, mostly compiling, so it has no speed."""
+        self._once["time/first_iteration_seconds"] = seconds
+        self._since = self.step, self.seconds
+
+    def log(self, metrics: dict[str, Any]) -> None:
+        """Write a line."""
+        metrics = metrics | {"time/elapsed_seconds": self.seconds}
+        self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
+        self._write(metrics, self.step)
+
+    @property
+    def rests(self) -> bool:
+        """Is there nothing left to train or to evaluate?"""
+        return self.done and (not self._evaluates or self._evaluated == self.step)
+
+    def evaluation_due(self) -> bool:
+        """Is it time to evaluate? It stays so until ``evaluated``."""
+        if not self._evaluates or self._evaluated == self.step:
+            return False
+        return self.done or self._should_evaluate.due(self.step)
+
+    def evaluated(self, result: Evaluation, seconds: float) -> None:
+        """Write the line of an evaluation, and a checkpoint if it is the best one."""
+        self._evaluated = self.step
+        self._should_evaluate(self.step)
+        self.log(result.metrics() | {"time/eval_seconds": seconds})
+        if self.best is None or result.mean_return > self.best:
+            before, self.best = self.best, result.mean_return
+            if not self.checkpoint(best=True):
+                self.best = before
+
+    def checkpoint(self, best: bool = False) -> bool:
+        """Save, unless this step is saved already; false if it could not be."""
+        if self.saved == self.step and not best:
+            return True
+        state = {name: clock.state() for name, clock in self._clocks().items()}
+        state |= {
+            "step": self.step,
+            "best": self.best,
+            "trained_seconds": self.seconds,
+        }
+        if not self._save(self.step, state, {"best": best}):
+            return False
+        self.saved = self.step
+        return True
+
+    def _check_finite(self, metrics: dict[str, Any]) -> None:
+        bad = float(metrics.get("grad/skipped", 0.0)) == 1
+        self._bad = self._bad + 1 if bad else 0
+        if self._bad == BAD_ITERATIONS:
+            raise TrainingError(
+                f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
+                f"{self.step}: look for NaN in rewards and observations, or lower the "
+                "learning rate; the checkpoints before are whole"
+            )
+
+    def _clocks(self) -> dict[str, Every]:
+        return {"evaluate": self._should_evaluate, "log": self._should_log}
+
+
+def system(traces: int) -> dict[str, float]:
+    """What should stay level however long a run is.
+
+    Args:
+      traces: of its program.
+    """
+    sizes: dict[str, float] = {"system/traces": traces}
+    with contextlib.suppress(OSError):  # where the system does not say
+        sizes["system/learner_mb"] = memory.resident_bytes() / 2**20
+    return sizes
+
+
+def default(value: int | None, otherwise: int) -> int:
+    """A setting, or what stands for it where it is None."""
+    return otherwise if value is None else value
