@@ -195,9 +195,9 @@ def minatar(game: str) -> Config:
         num_envs=64,
         rollout_length=64,
         settings=ppo.Config(
-            learning_rate=Linear(1e-3, 0.0),
-            epochs=4,
-            minibatch_size=512,
+            learning_rate=Linear(2e-3, 0.0),
+            epochs=6,
+            minibatch_size=256,
             entropy_scale=Constant(0.01),
             normalize_observation=False,
         ),
