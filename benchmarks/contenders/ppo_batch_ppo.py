@@ -137,8 +137,7 @@ class Agent:
         return session.repeat(self._block, seconds, blocks)
 
     def close(self) -> None:
-        self._env.close()
-        self._session.close()
+        self._env.close()  # the session is read by ``same``, and ends with the process
 
     def _block(self) -> int:
         target = self._step + self._work.batch
