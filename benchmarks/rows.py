@@ -148,8 +148,8 @@ TRAINING = {
     # steps for chunks. The preset of ours that is the same work is one option of
     # ``contenders.ppo_ours_preset`` away.
     "ppo-batch-ppo-pendulum": Row(
-        "PPO, Pendulum-v1, batch-ppo's preset (ours: rollouts of 200 steps for its "
-        "episodes, shuffled steps for its chunks)",
+        "PPO, batch-ppo's pendulum preset (ours: rollouts for episodes, steps for "
+        "chunks)",
         PresetTraining(
             "Pendulum-v1",
             num_envs=30,

@@ -118,7 +118,10 @@ class Agent:
         assert rest == 0, "iterations took different numbers of gradient steps"
         found = work.same(work.constructor(), size, steps, int(rows))
         environment = found["environment"]
-        wrapped = {"wrappers": self._layers + environment["wrappers"]}
+        wrapped = {
+            "wrappers": self._layers + environment["wrappers"],
+            "time_limit": min(work.rollout_length, environment["time_limit"]),
+        }
         return found | {
             "environment": environment | wrapped,
             "advantages": "standardised over the episodes",

@@ -1,6 +1,7 @@
 """The work of batch-ppo's presets, where it needs no batch-ppo."""
 
 import dataclasses
+import os
 import sys
 
 import gymnasium
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import rows
+from benchmarks import duel, process, rows
 from benchmarks.contenders import CONTENDERS, ppo_batch_ppo, ppo_ours_preset
 from benchmarks.inside import old_tensorflow, session
 from benchmarks.preset import PresetTraining, stacked
 from tfagents_batch.configs import PRESETS
 
+PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}
 ROW = rows.TRAINING["ppo-batch-ppo-pendulum"]
 TINY = dataclasses.replace(
     ROW.work,
@@ -83,6 +85,18 @@ def test_ours_does_the_work_of_the_preset(trained):
 def test_ours_declares_what_it_approximates(trained):
     assert {*trained["differs"]} == {"minibatches"}
     assert "approximated" in trained["own"]["config"]
+
+
+@pytest.mark.parametrize("name", ["ppo_batch_ppo", "ppo_batch_ppo_parallel_one"])
+def test_batch_ppo_does_the_same_work_where_it_is_installed(trained, name):
+    if process.python_of("batch_ppo", PYTHONS) is None:
+        pytest.skip("no batch-ppo (benchmarks.make_environments --batch_ppo)")
+    theirs = process.run_contender(name, dataclasses.asdict(TINY), 250, PYTHONS)
+    assert not isinstance(theirs, process.Failure), str(theirs)
+    assert theirs["count"]["steady"] == TINY.blocks * TINY.batch
+    assert theirs["own"]["workers"] == (2 if "parallel" in name else 0)
+    duel._same(name, trained, theirs)  # raises where work differs undeclared
+    assert np.isfinite(theirs["returns"])
 
 
 def test_the_networks_of_the_row_have_the_size_of_the_original():

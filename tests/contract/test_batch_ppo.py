@@ -1,6 +1,7 @@
 """What somebody who comes from batch-ppo counts on, with numbers known beforehand."""
 
 import functools
+import pathlib
 
 import keras
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
+import tfagents_batch as tfb
 from tests.algorithms.cases import collect
 from tests.nn.cases import ACTIONS, make_spec
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import returns
 
@@ -87,3 +90,23 @@ def test_episodes_of_each_environment_end_in_their_own_time():
                 lengths[row].append(int(step.info["episode_length"][row]))
     assert ended[:4] == ["TFFF", "FTFF", "TFTF", "FFFT"]
     assert lengths == [[1] * 5, [2] * 3, [3] * 2, [4] * 2]
+
+
+def test_an_untrained_policy_is_not_filmed(tmp_path):
+    run = tfb.train(
+        "ppo",
+        env="CartPole-v1",
+        steps=50,
+        num_envs=2,
+        num_workers=0,
+        rollout_length=25,
+        eval_every=0,
+        compile="off",
+        settings={"epochs": 1, "minibatch_size": 25},
+        logdir=tmp_path,
+    )
+    checkpoints = pathlib.Path(run.logdir) / "checkpoints"
+    checkpoints.rename(checkpoints.with_name("away"))
+    with pytest.raises(UserError, match="checkpoint"):
+        tfb.visualize(run.logdir, tmp_path / "videos")
+    assert not list(tmp_path.glob("videos/*"))
