@@ -1,8 +1,9 @@
 """Makes the peers' virtual environment: ``python -m benchmarks.make_environments``.
 
 It has the peers, PyTorch and JAX, and this interpreter's releases of whatever the
-environments are made of, so that both sides step the same code. TF-Agents, whose
-TensorFlow is another, gets an environment of its own with ``--tf_agents``.
+environments are made of, so that both sides step the same code. TF-Agents and
+batch-ppo, whose TensorFlow is another, get environments of their own with
+``--tf_agents`` and ``--batch_ppo``.
 """
 
 from __future__ import annotations
@@ -27,16 +28,24 @@ PEERS = (
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
 
+TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest that has both old interfaces
+TENSORFLOW_PYTHON = ((3, 9), (3, 11))  # oldest and newest of it
 TF_AGENTS = (
     # It asks for a Gym whose metadata newer tools for building refuse.
     ("setuptools<66", "wheel<0.40"),
     (
         "--no-build-isolation",
-        *("tf-agents==0.19.0", "tensorflow-cpu==2.15.1", "gym==0.23.0"),
+        *("tf-agents==0.19.0", TENSORFLOW, "gym==0.23.0"),
         *("numpy<2", "psutil"),
     ),
 )
-TF_AGENTS_PYTHON = ((3, 9), (3, 11))  # oldest and newest of that TensorFlow
+BATCH_PPO = (
+    ("setuptools<66", "wheel<0.40"),
+    # What it imports, TensorFlow Probability in the place of what TensorFlow 1 had.
+    (TENSORFLOW, "tensorflow-probability==0.23.0", "ruamel.yaml", "numpy<2", "psutil"),
+    # By itself: it asks for a Gym, and gets Gymnasium as its gym when it is imported.
+    ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +53,7 @@ class Command:
     """Of this script."""
 
     tf_agents: bool = option(False, "make TF-Agents' environment instead")
+    batch_ppo: bool = option(False, "make batch-ppo's environment instead")
     folder: str = option("", "to make it in; beside this script if none")
     torch: str = option("torch", "what pip is asked for, such as torch==2.13.0")
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
@@ -54,20 +64,35 @@ def main(argv: Sequence[str]) -> int:
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
-    name = "tf_agents" if flags.tf_agents else "peers"
-    if flags.tf_agents:
+    name = wanted(flags)
+    if name != "peers":
         check_python(sys.version_info[:2])
     folder = flags.folder or machine.ROOT / "benchmarks" / process.FOLDERS[name]
     folder = pathlib.Path(folder).expanduser().absolute()
     _call([sys.executable, "-m", "venv", str(folder)])
     python = str(folder / "bin/python")
-    if flags.tf_agents:
-        for step in (*TF_AGENTS, gymnasium_alone(versions(*SHARED))):
-            _install(python, step)
-    else:
+    if name == "peers":
         _peers(python, flags)
+    else:
+        steps = {"tf_agents": TF_AGENTS, "batch_ppo": BATCH_PPO}[name]
+        for step in (*steps, gymnasium_alone(versions(*SHARED))):
+            _install(python, step)
     print(python)
     return 0
+
+
+def wanted(flags: Command) -> str:
+    """The interpreter that is to be made, as a ``Contender`` names it.
+
+    Raises:
+      UserError: for two at once.
+    """
+    names = [name for name in ("tf_agents", "batch_ppo") if getattr(flags, name)]
+    if len(names) > 1:
+        raise UserError(
+            "--tf_agents and --batch_ppo are two environments; run this script twice"
+        )
+    return names[0] if names else "peers"
 
 
 def torch_attempts(torch: str, index: str) -> list[list[str]]:
@@ -89,7 +114,7 @@ def pins(found: dict[str, str]) -> list[str]:
 
 
 def gymnasium_alone(found: dict[str, str]) -> list[str]:
-    """Arguments of pip for this interpreter's Gymnasium, beside TF-Agents.
+    """Arguments of pip for this interpreter's Gymnasium, beside an old TensorFlow.
 
     What Gymnasium needs is there, but TF-Agents pins ``typing-extensions`` to a
     release that is older than the one Gymnasium asks for and works with it.
@@ -98,17 +123,17 @@ def gymnasium_alone(found: dict[str, str]) -> list[str]:
 
 
 def check_python(version: Sequence[int]) -> None:
-    """Refuse a Python that TF-Agents' TensorFlow does not exist for.
+    """Refuse a Python that TensorFlow 2.15 does not exist for.
 
     Raises:
       UserError: naming the versions that it exists for.
     """
-    oldest, newest = TF_AGENTS_PYTHON
+    oldest, newest = TENSORFLOW_PYTHON
     if not oldest <= tuple(version) <= newest:
         got, least, most = (".".join(map(str, x)) for x in (version, oldest, newest))
         raise UserError(
-            f"TF-Agents 0.19 needs TensorFlow 2.15, which has no build for Python "
-            f"{got}; run this script with Python {least} to {most}"
+            f"TF-Agents and batch-ppo get TensorFlow 2.15, which has no build for "
+            f"Python {got}; run this script with Python {least} to {most}"
         )
 
 

@@ -19,7 +19,11 @@ from benchmarks.machine import ROOT
 
 _TAIL_LINES = 30
 # Where make_environments puts interpreters that are not this one.
-FOLDERS = {"peers": ".venv", "tf_agents": ".venv_tf_agents"}
+FOLDERS = {
+    "peers": ".venv",
+    "tf_agents": ".venv_tf_agents",
+    "batch_ppo": ".venv_batch_ppo",
+}
 
 
 class Failure(NamedTuple):
@@ -120,7 +124,7 @@ def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
     """Path of an interpreter: as wanted, else as installed in this checkout.
 
     Peers that are in neither may be installed beside ours, so theirs is this one
-    then; TF-Agents cannot be, and has none.
+    then; TF-Agents and batch-ppo cannot be, and have none.
 
     Args:
       interpreter: as a ``Contender`` names it.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.contenders import (
     ASYNC,
+    BATCH_PPO,
     JAX,
     LIMIT,
     SB3,
@@ -16,6 +17,7 @@ from benchmarks.contenders import (
     Contender,
     settings,
 )
+from benchmarks.preset import PresetTraining
 from benchmarks.stepping import Stepping
 from benchmarks.training import Training
 from tfagents_batch.errors import UserError
@@ -142,6 +144,27 @@ TRAINING = {
         )
         for regime, goal in zip(REGIMES, (0.7, 0.6, 0.6), strict=True)
     },
+    # Ours is an approximation: fixed rollouts stand for whole episodes, and shuffled
+    # steps for chunks. The preset of ours that is the same work is one option of
+    # ``contenders.ppo_ours_preset`` away.
+    "ppo-batch-ppo-pendulum": Row(
+        "PPO, batch-ppo's pendulum preset (ours: rollouts for episodes, steps for "
+        "chunks)",
+        PresetTraining(
+            "Pendulum-v1",
+            num_envs=30,
+            rollout_length=200,
+            epochs=25,
+            minibatch_size=1000,
+            steps=60_000,
+        ),
+        "ppo_ours_preset",
+        (
+            *("ppo_ours_preset_update", "ppo_ours_preset_off"),
+            *settings("ppo_batch_ppo"),
+        ),
+        {BATCH_PPO: 10},
+    ),
     "ppo-pong": Row(
         "PPO, ALE/Pong-v5, Nature CNN",
         _PONG,
@@ -164,6 +187,7 @@ ALIASES = {
     "PF-2": tuple(f"ppo-pendulum-{regime}" for regime in REGIMES),
     "PF-3": tuple(f"ppo-halfcheetah-{regime}" for regime in REGIMES),
     "PF-4": tuple(f"ppo-tf-cartpole-{regime}" for regime in REGIMES),
+    "PF-5": ("ppo-batch-ppo-pendulum",),
     "PF-6": ("ppo-cartpole-p1-peers",),
     "PF-7": ("cartpole-32",),
     "PF-8": ("cartpole-32", "halfcheetah-8"),

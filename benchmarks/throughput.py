@@ -35,6 +35,7 @@ class Command:
     contender: str = option("", "run this one once, print its result, record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
     tf_agents_python: str = option("", "interpreter that has TF-Agents")
+    batch_ppo_python: str = option("", "interpreter that has batch-ppo")
     deadline_seconds: float = option(3600.0, "of a run", above=0)
     results: str = option(str(results.FOLDER / FILE), "file to add to")
 
@@ -129,7 +130,11 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
 
 
 def _run(name: str, work: Training, flags: Command) -> dict | process.Failure:
-    pythons = {"peers": flags.peer_python, "tf_agents": flags.tf_agents_python}
+    pythons = {
+        "peers": flags.peer_python,
+        "tf_agents": flags.tf_agents_python,
+        "batch_ppo": flags.batch_ppo_python,
+    }
     return process.run_contender(
         name, dataclasses.asdict(work), flags.deadline_seconds, pythons
     )

@@ -20,8 +20,9 @@ class Contender(NamedTuple):
       setting: what tells it from the others of its kind.
       module: of this package, that is run.
       options: keyword arguments of the module's ``start``.
-      interpreter: that it runs in: "ours" is the one of the command, "peers" and
-        "tf_agents" may be others (``benchmarks.make_environments`` makes them).
+      interpreter: that it runs in: "ours" is the one of the command, "peers",
+        "tf_agents" and "batch_ppo" may be others (``benchmarks.make_environments``
+        makes them).
     """
 
     peer: str
@@ -37,6 +38,7 @@ LIMIT = "limit"  # what the environments themselves allow
 ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
 SBX, TF_AGENTS, ENVPOOL = "SBX", "TF-Agents", "EnvPool and Stable-Baselines3"
+BATCH_PPO = "batch-ppo"
 LOOP, JAX = "loop in CleanRL's style", "JAX loop"  # written for these benchmarks
 ONE, ALL = "1 thread", "a thread per core"
 
@@ -91,6 +93,10 @@ def _ours() -> dict[str, Contender]:
     found["ppo_ours_tf"] = Contender(
         OURS, "PPO", "environment in TensorFlow", "ppo_ours", {"in_graph": True}
     )
+    for end, mode in _MODES:
+        found[f"ppo_ours_preset{end}"] = Contender(
+            OURS, "PPO", f"compile={mode}", "ppo_ours_preset", {"compile": mode}
+        )
     return found
 
 
@@ -131,17 +137,27 @@ def _training_peers() -> dict[str, Contender]:
         found[f"ppo_jax{end}"] = peer(
             JAX, "in-graph CartPole", setting, "ppo_jax", **only
         )
-    for name, kind, processes in (
-        ("ppo_tf_agents", "one process", False),
-        ("ppo_tf_agents_parallel", "a process per environment", True),
+    return (
+        found
+        | _of_tensorflow(TF_AGENTS, "tf_agents")
+        | _of_tensorflow(BATCH_PPO, "batch_ppo")
+    )
+
+
+def _of_tensorflow(whose: str, interpreter: str) -> dict[str, Contender]:
+    """A peer with a TensorFlow of its own: processes times its threads."""
+    found, module = {}, f"ppo_{interpreter}"
+    for middle, kind, processes in (
+        ("", "one process", False),
+        ("_parallel", "a process per environment", True),
     ):
-        for end, setting, count in (
+        for end, setting, threads in (
             ("", "threads as it chooses", None),
             ("_one", ONE, 1),
         ):
-            options = {"processes": processes, "threads": count}
-            found[name + end] = Contender(
-                TF_AGENTS, kind, setting, "ppo_tf_agents", options, "tf_agents"
+            options = {"processes": processes, "threads": threads}
+            found[module + middle + end] = Contender(
+                whose, kind, setting, module, options, interpreter
             )
     return found
 

@@ -21,6 +21,7 @@ class Train:
       compile: what XLA compiles, as in ``--compile``.
       precision: of convolutions, as in ``--precision``.
       in_graph: take the environment of that name that is written in TensorFlow.
+      config: of the run, for modules that have another; made of the work if None.
 
     Raises:
       RuntimeError: from ``measure``, if other gradient steps were taken than the
@@ -35,18 +36,20 @@ class Train:
         compile: str = "auto",
         precision: str = "float32",
         in_graph: bool = False,
+        config: Any = None,
     ):
         from tfagents_batch.envs import registry
         from tfagents_batch.training.experiment import Experiment
 
         self._work = work
-        config = _config(work, compile, precision)
+        config = config or _config(work, compile, precision)
+        constructor = registry.constructor(config.env, config.env_kwargs)
         if in_graph:
             config = dataclasses.replace(config, env=f"tf/{work.env}", num_workers=None)
         self._experiment = experiment = Experiment(config)
         try:
             self.same = work.same(
-                registry.constructor(work.env, work.env_kwargs),
+                constructor,
                 _size(experiment.algorithm.network.trainable_variables),
                 work.gradient_steps(work.batch),
                 min(work.minibatch_size, work.batch),

@@ -50,15 +50,33 @@ def test_tf_agents_gets_old_tools_for_building_before_anything_is_built(
     assert "--no-deps" in gymnasium
 
 
+def test_batch_ppo_is_installed_without_the_gym_it_asks_for(
+    commands, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(make_environments, "check_python", lambda version: None)
+    make_environments.main(["--batch_ppo", f"--folder={tmp_path}"])
+    _, packages, package, gymnasium = asked(commands)
+    assert "ruamel.yaml" in packages
+    assert not any(each.startswith("gym=") for each in packages)
+    assert "batch-ppo==1.4.0" in package and "--no-deps" in package
+    assert "--no-deps" in gymnasium
+
+
+def test_two_environments_at_once_are_refused(commands):
+    with pytest.raises(UserError, match="run this script twice"):
+        make_environments.main(["--tf_agents", "--batch_ppo"])
+    assert commands == []
+
+
 def test_tf_agents_steps_the_gymnasium_that_is_installed_here():
     found = make_environments.gymnasium_alone({"gymnasium": "1.2", "numpy": "2.0"})
     assert "gymnasium==1.2" in found and "numpy==2.0" not in found
 
 
-@pytest.mark.parametrize("name", ["peers", "tf_agents"])
+@pytest.mark.parametrize("name", [*process.FOLDERS])
 def test_environments_are_made_where_they_are_looked_for(commands, name, monkeypatch):
     monkeypatch.setattr(make_environments, "check_python", lambda version: None)
-    make_environments.main(["--tf_agents"] if name == "tf_agents" else [])
+    make_environments.main([] if name == "peers" else [f"--{name}"])
     (folder,) = {each[-1] for each in commands if each[1:3] == ["-m", "venv"]}
     assert pathlib.Path(folder).name == process.FOLDERS[name]
 

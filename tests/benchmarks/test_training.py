@@ -30,7 +30,10 @@ TINY = Training(
     blocks=3,
 )
 FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
-HEAVY = {"torch", "stable_baselines3", "tensorflow", "tf_agents", "jax", "sbx"}
+HEAVY = {
+    *("torch", "stable_baselines3", "tensorflow", "tf_agents", "jax", "sbx"),
+    *("agents", "tensorflow_probability"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -354,5 +357,5 @@ def test_training_rows_are_of_training_contenders():
     for row in rows.TRAINING.values():
         assert all(name.startswith("ppo_") for name in (row.subject, *row.rivals))
         assert {CONTENDERS[x].interpreter for x in row.rivals} <= {
-            *("ours", "peers", "tf_agents")
+            *("ours", "peers", "tf_agents", "batch_ppo")
         }

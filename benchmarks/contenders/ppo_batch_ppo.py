@@ -1,0 +1,220 @@
+"""batch-ppo 1.4 itself, the package ``agents``, in its own interpreter.
+
+It was written for TensorFlow 1 and gym, of which ``inside.old_tensorflow`` makes what
+it imports. Its training phases are played one after the other, by its own loop, without
+the evaluations that it puts between them, and without logs and checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.inside import old_tensorflow, session
+from benchmarks.preset import OBJECTIVE, PresetTraining
+from benchmarks.stepping import versions
+from benchmarks.training import last_mean
+
+DIFFERS = {
+    "advantages": "it standardises them once, before the epochs",
+    "minibatches": "it trains on chunks of episodes",
+    "versions": "its TensorFlow needs an older NumPy",
+}
+
+
+def load() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    old_tensorflow.load()
+    with old_tensorflow.importing():
+        import agents.scripts.train  # noqa: F401
+
+
+class Agent:
+    """A block is a training phase of its loop: all episodes, then its update.
+
+    Args:
+      work: what to train on.
+      processes: a process for each environment, as it is by default; else one thread
+        steps them in turn (``--env_processes=False``).
+      threads: of TensorFlow's pools; as it chooses if None.
+    """
+
+    unit = "env steps"
+    differs = DIFFERS
+
+    def __init__(
+        self,
+        work: PresetTraining,
+        processes: bool = True,
+        threads: int | None = None,
+    ):
+        from agents import tools
+        from agents.scripts import configs, train, utility
+
+        self._tf = tf = old_tensorflow.module()
+        self._work = work
+        preset = configs.pendulum()
+        given = settings(work, lambda: old_tensorflow.OldEnv(work.constructor()()))
+        config = tools.AttrDict({**preset, **given})
+        with config.unlocked:
+            config.algorithm = _counting(tf, config.algorithm)
+        self._layers = _layers(train._create_environment(config))
+        tf.reset_default_graph()
+        tf.set_random_seed(work.seed)
+        with tf.device("/cpu:0"):
+            # It starts its processes here, before there is a session with threads.
+            self._env = utility.define_batch_env(
+                lambda: train._create_environment(config), work.num_envs, processes
+            )
+            graph = utility.define_simulation_graph(self._env, config.algorithm, config)
+            self._loop = tools.Loop(
+                None, graph.step, graph.should_log, graph.do_report, graph.force_reset
+            )
+            self._loop.add_phase(
+                "train",
+                graph.done,
+                graph.score,
+                graph.summary,
+                work.batch,
+                report_every=work.batch,
+                feed={graph.is_training: True},
+            )
+        self._graph = graph
+        pools = {} if threads is None else _pools(threads)
+        self._session = tf.Session(
+            config=tf.ConfigProto(allow_soft_placement=True, **pools)
+        )
+        utility.initialize_variables(self._session, None, None)
+        self._step = 0
+        self._iterations = 0
+        self._returns: list[float] = []
+        changed = [name for name in given if preset.get(name) != given[name]]
+        self.own = {
+            "workers": work.num_envs if processes else 0,
+            "threads": threads or "TensorFlow's default",
+            "autoreset": "before the next step; no step is lost",
+            "preset": "pendulum",
+            "changed in the preset": sorted(changed),
+            "cut off": "the value after a time limit is taken to be 0",
+            "seeds": "of weights and actions; environments draw their own",
+        }
+        self.versions = versions(
+            "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
+        )
+
+    @property
+    def same(self) -> dict[str, Any]:
+        work, tf = self._work, self._tf
+        # It has trainable variables that are none: copies of what it did last.
+        size = sum(
+            int(variable.shape.num_elements())
+            for variable in tf.trainable_variables()
+            if variable.name.startswith("network/")
+        )
+        algorithm = self._graph.algo
+        updates, rows = self._session.run([algorithm.updates, algorithm.rows])
+        steps, rest = divmod(int(updates), self._iterations)
+        assert rest == 0, "iterations took different numbers of gradient steps"
+        found = work.same(work.constructor(), size, steps, int(rows))
+        environment = found["environment"]
+        wrapped = {
+            "wrappers": self._layers + environment["wrappers"],
+            "time_limit": min(work.rollout_length, environment["time_limit"]),
+        }
+        return found | {
+            "environment": environment | wrapped,
+            "advantages": "standardised over the episodes",
+            "objective": OBJECTIVE,
+            "minibatches": f"{work.chunks} chunks of {work.chunk_length} steps",
+        }
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def compile(self) -> int:
+        return 0
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        return session.repeat(self._block, seconds, blocks)
+
+    def close(self) -> None:
+        self._env.close()  # the session is read by ``same``, and ends with the process
+
+    def _block(self) -> int:
+        target = self._step + self._work.batch
+        for score in self._loop.run(self._session, None, target):
+            # The mean of the episodes of a phase stands for each of them.
+            self._returns += [float(score)] * self._work.episodes
+        before, self._step = self._step, int(self._session.run(self._graph.step))
+        self._iterations += 1
+        return self._step - before
+
+
+def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
+    """Entries of its configuration that say what the work is.
+
+    Args:
+      work: what to train on.
+      env: makes one environment with gym's interface.
+    """
+    return {
+        "env": env,
+        "max_length": work.rollout_length,
+        "num_agents": work.num_envs,
+        "normalize_ranges": True,
+        "update_every": work.episodes,
+        "update_epochs": work.epochs,
+        "batch_size": work.chunks,
+        "chunk_length": work.chunk_length,
+        "learning_rate": work.learning_rate,
+        "discount": work.gamma,
+        "policy_layers": tuple(work.hidden),
+        "value_layers": tuple(work.hidden),
+        "init_std": work.init_std,
+        "kl_target": work.kl_target,
+        "kl_cutoff_factor": work.kl_cutoff_factor,
+        "kl_cutoff_coef": work.kl_cutoff_scale,
+        "kl_init_penalty": work.kl_init_penalty,
+    }
+
+
+def _counting(tf: Any, algorithm: type) -> type:
+    """Its algorithm, which notes how many gradient steps it takes, on how many rows."""
+
+    class Counting(algorithm):
+        def __init__(self, *args: Any, **kwargs: Any):
+            self.updates = tf.Variable(0, trainable=False, name="counted_updates")
+            self.rows = tf.Variable(0, trainable=False, name="counted_rows")
+            super().__init__(*args, **kwargs)
+
+        def _update_step(self, sequence: dict[str, Any]) -> Any:
+            rows = tf.maximum(self.rows.read_value(), tf.reduce_sum(sequence["length"]))
+            with tf.control_dependencies(
+                [self.updates.assign_add(1), self.rows.assign(rows)]
+            ):
+                return super()._update_step(sequence)
+
+    return Counting
+
+
+def _layers(env: Any) -> list[str]:
+    """Names of its wrappers around an environment, from the outside in; closes it."""
+    found = []
+    while not isinstance(env, old_tensorflow.OldEnv):
+        found.append(type(env).__name__)
+        env = vars(env)["_env"]
+    env.close()
+    return found
+
+
+def _pools(threads: int) -> dict[str, int]:
+    return {
+        "intra_op_parallelism_threads": threads,
+        "inter_op_parallelism_threads": threads,
+    }
+
+
+if __name__ == "__main__":
+    session.main(load, Agent, PresetTraining)

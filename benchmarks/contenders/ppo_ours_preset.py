@@ -1,0 +1,86 @@
+"""Ours on the work of batch-ppo's presets, approximated or by a preset of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from benchmarks.contenders import ppo_ours
+from benchmarks.inside import graph, session
+from benchmarks.preset import OBJECTIVE, PresetTraining
+
+_OBJECTIVES = {"kl": OBJECTIVE}
+
+# What is not done the same way, but costs the same.
+APPROXIMATED = {
+    "minibatches": "any steps that were collected, as many as the chunks have",
+}
+
+
+def start(work: PresetTraining, compile: str = "auto", preset: str = "") -> Any:
+    """A session of ``ppo_ours.Train``.
+
+    Args:
+      work: what to train on.
+      compile: what XLA compiles, as in ``--compile``.
+      preset: of ours that is this work; if none, fixed rollouts of as many steps stand
+        for whole episodes, and shuffled steps for chunks.
+    """
+    config = _config(work, compile, preset)
+    trainer = ppo_ours.Train(work, compile, config=config)
+    trainer.same |= {
+        "objective": _OBJECTIVES.get(config.settings.objective),
+        "minibatches": f"{work.minibatch_size} steps",
+    }
+    trainer.own |= {"config": preset or "approximated: rollouts stand for episodes"}
+    if not preset:
+        trainer.differs |= APPROXIMATED
+    return trainer
+
+
+def _config(work: PresetTraining, compile: str, preset: str) -> Any:
+    from tfagents_batch.algorithms import ppo
+    from tfagents_batch.configs import PRESETS
+    from tfagents_batch.nn import networks
+    from tfagents_batch.schedules import Constant
+    from tfagents_batch.training import experiment
+
+    run = {
+        "steps": work.steps,
+        "seed": work.seed,
+        "num_workers": work.num_workers,
+        "eval_every": 0,
+        "compile": compile,
+        "compile_cache": False,  # so that every run's warm-up has compiling in it
+    }
+    if preset:
+        return dataclasses.replace(PRESETS[preset](), **run)
+    settings = ppo.Config(
+        objective="kl",
+        gamma=work.gamma,
+        gae_lambda=work.gae_lambda,
+        learning_rate=Constant(work.learning_rate),
+        adam_epsilon=work.adam_epsilon,
+        epochs=work.epochs,
+        minibatch_size=work.minibatch_size,
+        gradient_norm=work.gradient_norm,
+        kl_target=work.kl_target,
+        kl_cutoff_factor=work.kl_cutoff_factor,
+        kl_cutoff_scale=work.kl_cutoff_scale,
+        kl_init_penalty=work.kl_init_penalty,
+        network=networks.Config(
+            hidden=work.hidden, activation="relu", init_std=work.init_std
+        ),
+    )
+    return experiment.Config(
+        env="benchmarks.preset:stacked",
+        env_kwargs={"name": work.env, "max_episode_steps": work.rollout_length},
+        num_envs=work.num_envs,
+        rollout_length=work.rollout_length,
+        settings=settings,
+        **run,
+    )
+
+
+if __name__ == "__main__":
+    session.main(graph.load, start, PresetTraining)

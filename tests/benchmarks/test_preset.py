@@ -1,0 +1,215 @@
+"""The work of batch-ppo's presets, where it needs no batch-ppo."""
+
+import dataclasses
+import os
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import duel, process, rows
+from benchmarks.contenders import CONTENDERS, ppo_batch_ppo, ppo_ours_preset
+from benchmarks.inside import old_tensorflow, session
+from benchmarks.preset import PresetTraining, stacked
+from tfagents_batch.configs import PRESETS
+
+PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}
+ROW = rows.TRAINING["ppo-batch-ppo-pendulum"]
+TINY = dataclasses.replace(
+    ROW.work,
+    num_envs=2,
+    rollout_length=20,
+    epochs=2,
+    minibatch_size=10,
+    chunk_length=5,
+    steps=200,
+    hidden=(6, 5),
+    num_workers=0,
+    seconds=0.0,
+    blocks=2,
+)
+
+
+def test_the_row_is_the_preset_that_was_published():
+    given = ppo_batch_ppo.settings(ROW.work, None)
+    assert ROW.work.env == "Pendulum-v1"
+    assert {k: given[k] for k in given if k != "env"} == {
+        "max_length": 200,
+        "num_agents": 30,
+        "normalize_ranges": True,
+        "update_every": 30,
+        "update_epochs": 25,
+        "batch_size": 20,
+        "chunk_length": 50,
+        "learning_rate": 1e-4,
+        "discount": 0.995,
+        "policy_layers": (200, 100),
+        "value_layers": (200, 100),
+        "init_std": 0.35,
+        "kl_target": 0.01,
+        "kl_cutoff_factor": 2.0,
+        "kl_cutoff_coef": 1000.0,
+        "kl_init_penalty": 1.0,
+    }
+
+
+def test_chunks_make_as_many_gradient_steps_as_shuffled_rows():
+    work = ROW.work
+    chunks = work.episodes * work.rollout_length // work.chunk_length
+    assert work.gradient_steps(work.batch) == work.epochs * chunks // work.chunks == 150
+    # Restart rows, which are at most one an episode, make no step less.
+    assert work.gradient_steps(work.batch - work.episodes) == 150
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return session.run(lambda: None, ppo_ours_preset.start, TINY)
+
+
+def test_ours_does_the_work_of_the_preset(trained):
+    same = trained["same"]
+    assert same["environment"]["wrappers"] == [
+        *("CacheSpaces", "ConvertTo32Bit", "ClipAction", "RangeNormalize"),
+        *("LimitDuration", "TimeLimit", "OrderEnforcing"),
+    ]
+    # Two towers 3 -> 6 -> 5, a mean with its deviation, and a value.
+    towers = 2 * ((3 * 6 + 6) + (6 * 5 + 5))
+    assert same["parameters"] == towers + (5 + 1) + 1 + (5 + 1)
+    assert same["gradient_steps_an_iteration"] == 2 * 40 // 10
+    assert same["samples_a_gradient_step"] == 10
+    assert same["objective"] == ppo_batch_ppo.OBJECTIVE
+
+
+def test_ours_declares_what_it_approximates(trained):
+    assert {*trained["differs"]} == {"minibatches"}
+    assert "approximated" in trained["own"]["config"]
+
+
+@pytest.mark.parametrize("name", ["ppo_batch_ppo", "ppo_batch_ppo_parallel_one"])
+def test_batch_ppo_does_the_same_work_where_it_is_installed(trained, name):
+    if process.python_of("batch_ppo", PYTHONS) is None:
+        pytest.skip("no batch-ppo (benchmarks.make_environments --batch_ppo)")
+    theirs = process.run_contender(name, dataclasses.asdict(TINY), 250, PYTHONS)
+    assert not isinstance(theirs, process.Failure), str(theirs)
+    assert theirs["count"]["steady"] == TINY.blocks * TINY.batch
+    assert theirs["own"]["workers"] == (2 if "parallel" in name else 0)
+    duel._same(name, trained, theirs)  # raises where work differs undeclared
+    assert np.isfinite(theirs["returns"])
+
+
+def test_the_networks_of_the_row_have_the_size_of_the_original():
+    config = ppo_ours_preset._config(ROW.work, "auto", "")
+    assert config.settings.network.hidden == (200, 100)
+    tower = (3 * 200 + 200) + (200 * 100 + 100) + (100 + 1)
+    assert 2 * tower + 1 == 42_003
+
+
+def test_a_preset_of_ours_can_take_the_place_of_the_approximation():
+    work = dataclasses.replace(ROW.work, seed=7, num_workers=2)
+    config = ppo_ours_preset._config(work, "off", "pendulum")
+    preset = PRESETS["pendulum"]()
+    assert config.settings == preset.settings
+    assert config.rollout_length == preset.rollout_length
+    assert (config.seed, config.compile, config.eval_every) == (7, "off", 0)
+
+
+def test_environments_are_cut_off_where_the_work_says():
+    env = stacked("Pendulum-v1", 3)
+    env.reset(seed=1)
+    ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(3)]
+    assert ends == [(False, False), (False, False), (False, True)]
+    env.close()
+
+
+def test_every_setting_of_the_peer_has_its_interpreter():
+    names = [name for name in ROW.rivals if name.startswith("ppo_batch_ppo")]
+    options = [CONTENDERS[name].options for name in names]
+    assert {CONTENDERS[name].interpreter for name in names} == {"batch_ppo"}
+    assert {each["processes"] for each in options} == {True, False}
+
+
+# ---- what stands for TensorFlow 1 and gym
+
+
+class Ending(gymnasium.Env):
+    """Its first step has these flags."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, terminated, truncated):
+        self.flags = terminated, truncated
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.ones(1, np.float32), 2.0, *self.flags, {"key": 3}
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("truncated", [False, True])
+def test_old_environments_have_one_flag_and_one_observation(terminated, truncated):
+    env = old_tensorflow.OldEnv(Ending(terminated, truncated))
+    np.testing.assert_array_equal(env.reset(), [0])
+    observation, reward, done, info = env.step(0)
+    np.testing.assert_array_equal(observation, [1])
+    assert (reward, info) == (2.0, {"key": 3})
+    assert done is (terminated or truncated)
+    assert env.action_space == Ending.action_space
+
+
+def test_imports_get_the_old_names_and_the_real_ones_come_back(tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow_probability")
+    code = (
+        "import gym, gym.spaces\n"
+        "import tensorflow as tf\n"
+        "Session, contrib, Box = tf.Session, tf.contrib, gym.spaces.Box\n"
+    )
+    (tmp_path / "of_2018.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = {name: sys.modules.get(name) for name in ("tensorflow", "gym")}
+    with old_tensorflow.importing():
+        import of_2018
+    assert of_2018.Session is tf.compat.v1.Session
+    assert of_2018.Box is gymnasium.spaces.Box
+    assert of_2018.contrib.layers.fully_connected
+    with pytest.raises(ZeroDivisionError), old_tensorflow.importing():
+        1 / 0  # noqa: B018
+    assert {name: sys.modules.get(name) for name in before} == before
+    del sys.modules["of_2018"]
+
+
+def test_layers_of_a_template_share_their_weights():
+    pytest.importorskip("tensorflow_probability")
+    old = old_tensorflow.module()
+    layers = old.contrib.layers
+
+    def network(x):
+        x = layers.fully_connected(x, 4)
+        small = layers.variance_scaling_initializer(factor=0.1)
+        return layers.fully_connected(x, 2, old.tanh, weights_initializer=small)
+
+    with tf.Graph().as_default():
+        template = old.make_template("network", network)
+        outputs = [template(old.ones([2, 5, 3])) for _ in range(2)]
+        assert all(each.shape == (2, 5, 2) for each in outputs)
+        shapes = {
+            each.name: tuple(each.shape) for each in old.trainable_variables("network")
+        }
+        with old.Session() as open_session:
+            open_session.run(old.global_variables_initializer())
+            first, second = open_session.run(outputs)
+    assert shapes == {
+        "network/fully_connected/weights:0": (3, 4),
+        "network/fully_connected/biases:0": (4,),
+        "network/fully_connected_1/weights:0": (4, 2),
+        "network/fully_connected_1/biases:0": (2,),
+    }
+    np.testing.assert_array_equal(first, second)
+
+
+def test_work_of_lists_is_that_of_tuples():
+    assert PresetTraining(**dataclasses.asdict(TINY) | {"hidden": [6, 5]}) == TINY
