@@ -172,8 +172,8 @@ def test_an_early_certain_policy_is_told_a_late_one_that_learned_is_not():
         (gs.Discrete(4), 0.1, 0.01),
         (gs.MultiDiscrete([3, 3]), 0.2, 0.01),
         (gs.MultiBinary(4), 0.2, 0.01),
-        (gs.Box(-1, 1, (1,)), 1.42 - 3.0, 1.42 - 6.0),
-        (gs.Box(-np.inf, np.inf, (2, 3)), 6 * (1.42 - 3.0), 6 * (1.42 - 6.0)),
+        (gs.Box(-1, 1, (1,)), 1.42 - 2.5, 1.42 - 6.0),
+        (gs.Box(-np.inf, np.inf, (2, 3)), 6 * (1.42 - 2.5), 6 * (1.42 - 6.0)),
     ],
 )
 def test_entropy_is_measured_by_what_the_action_space_could_have(space, healthy, dead):
@@ -188,6 +188,17 @@ def test_entropy_is_measured_by_what_the_action_space_could_have(space, healthy,
 
     assert "entropy" not in flat(healthy)
     assert "entropy" in flat(dead)
+
+
+def test_a_policy_that_is_certain_is_not_told_to_move():
+    still = {"policy__clip_fraction": 0.0, "policy__approx_kl": 0.0}
+    lines = [line(i, policy__entropy=1e-9, **still) for i in range(40)]
+    assert raised(lines) == ["entropy"]
+
+
+def test_one_update_that_loses_the_policy_is_enough():
+    lines = [line(i, policy__approx_kl=9.8 if i == 20 else 0.01) for i in range(40)]
+    assert raised(lines) == ["kl"]
 
 
 def test_masked_actions_are_measured_by_the_first_line():

@@ -117,9 +117,9 @@ class _Watch:
         if seen is None:
             return None
         self._good = self._good + 1 if seen.good else 0
-        self._bad = self._bad + 1 if seen.bad else 0
-        if self._bad == 1:
+        if seen.bad and not self._bad:
             self._since = line.step
+        self._bad = self._bad + seen.lines if seen.bad else 0
         if self.raised:
             self.raised = self._good < self._symptom.patience.calm
             return None

@@ -55,11 +55,13 @@ class Seen(NamedTuple):
       bad: as an unhealthy run's.
       good: as a healthy run's.
       text: what is seen, why it matters and what to try, if it is bad.
+      lines: that it counts for, if it is bad: more where one is enough.
     """
 
     bad: bool
     good: bool
     text: str = ""
+    lines: int = 1
 
 
 class Patience(NamedTuple):

@@ -31,6 +31,7 @@ _VALUE_LOSS = "loss/value"
 _EXPLAINED = "value/explained_variance"
 _KL = "policy/approx_kl"
 _CLIPPED = "policy/clip_fraction"
+_ENTROPY = "policy/entropy"
 
 
 def gradients_skipped(facts: Facts, progress: Progress) -> Symptom:
@@ -79,9 +80,7 @@ def value_loss(facts: Facts, progress: Progress) -> Symptom:
         # Losses that grow with the returns that are learned are explained by values.
         explained = line.metrics.get(_EXPLAINED, 0.0) > 0.2
         limit = most if explained else min(most, 10 * level)
-        known = (
-            "" if limit == most else f", more than ten times its level of {level:.3g}"
-        )
+        known = "" if loss > most else f", ten times its level of {level:.3g} before"
         text = (
             f"The value loss is {loss:.3g}{known}: values are wrong by "
             f"{math.sqrt(2 * loss) if loss >= 0 else math.nan:.3g} in the unit of the "
@@ -132,7 +131,10 @@ def explained_variance(facts: Facts, progress: Progress) -> Symptom:
 
 
 def kl(facts: Facts, progress: Progress) -> Symptom:
-    """Updates that move the policy too far; 0.045 at most in healthy runs."""
+    """Updates that move the policy too far; 0.045 at most in healthy runs.
+
+    One line above 1 is enough: the policy that acted is gone then.
+    """
     target = facts.setting("kl_target", 0.0)
     aimed = facts.setting("objective", "clip") != "clip"
     limit = max(0.2, 4 * target) if aimed else 0.2
@@ -148,9 +150,11 @@ def kl(facts: Facts, progress: Progress) -> Symptom:
             "lower --algorithm.learning_rate or --algorithm.epochs, raise "
             "--algorithm.minibatch_size, or set --algorithm.kl_stop=0.03"
         )
-        return above(found, limit, limit / 2, text)
+        lines = 1 if found <= max(1.0, limit) else patience.lines
+        return above(found, limit, limit / 2, text)._replace(lines=lines)
 
-    return Symptom("kl", Patience(lines=3), look)
+    patience = Patience(lines=3)
+    return Symptom("kl", patience, look)
 
 
 def kl_penalty(facts: Facts, progress: Progress) -> Symptom:
@@ -210,12 +214,18 @@ def clip_fraction(facts: Facts, progress: Progress) -> Symptom:
 
 
 def policy_still(facts: Facts, progress: Progress) -> Symptom:
-    """A policy that updates do not move, though there is a learning rate."""
-    rate = _HighestRate()
+    """A policy that updates do not move, though there is a learning rate.
+
+    One that has become certain cannot move; that is another alarm.
+    """
+    rate, measure = _HighestRate(), _certainty(facts)
 
     def look(line: Line) -> Seen | None:
         share, found = line.metrics.get(_CLIPPED), line.metrics.get(_KL)
         if share is None or found is None or rate.spent(line):
+            return None
+        certain = line.metrics.get(_ENTROPY)
+        if measure and certain is not None and measure(certain)[0] < 0.01:
             return None
         text = (
             f"Updates do not move the policy: no transition left the clip range in "
@@ -235,19 +245,20 @@ def entropy(facts: Facts, progress: Progress) -> Symptom:
     """A policy that has become certain, though returns did not rise.
 
     Of discrete actions, in shares of the entropy of all valid ones being as likely:
-    CartPole's policies, at their best return, go down to 4 %. Of a Box, the standard
-    deviation in shares of that at the start: 19 % in Pendulum and HalfCheetah. At 1 %
-    one action in about a thousand explores. Where returns rose and stayed, a policy
-    may become certain, so the limit is a tenth there.
+    CartPole's policies go down to 4 %, long after they reached its best return. Of a
+    Box, the standard deviation in shares of that at the start: 19 % in Pendulum and
+    HalfCheetah. Before returns rose, 5 % is too little: of two actions, one in 180 is
+    not the likelier one. Where they rose and stayed, a policy may become certain, and
+    the limit is 0.1 %.
     """
     measure = _certainty(facts)
 
     def look(line: Line) -> Seen | None:
-        found = line.metrics.get("policy/entropy")
+        found = line.metrics.get(_ENTROPY)
         if found is None or measure is None:
             return None
         share, seen = measure(found)
-        limit = 0.001 if progress.learned else 0.01
+        limit = 0.001 if progress.learned else 0.05
         text = (
             f"The policy explores no more: its entropy is {found:.3g} nats, {seen}. "
             "What was never tried cannot be learned, and this does not go back by "
