@@ -3,23 +3,62 @@ import pytest
 from tests.training.test_curves import make_run
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import plot
+from tfagents_batch.training import curves
 
 
-def test_it_writes_a_picture_and_says_where(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+def seen(logdir, metrics=(), compare=False):
+    """``{(title, metric): labels}`` of what would be drawn."""
+    found = plot.panels(curves.group([logdir]), metrics, compare)
+    return {(p.title, p.metric): [line.label for line in p.lines] for p in found}
+
+
+@pytest.fixture
+def logs(tmp_path):
+    folder = tmp_path / "logs"
     for seed in (1, 2):
-        make_run(tmp_path / "logs", seed, [1, 2, 3])
-    out = tmp_path / "curves.png"
-    logdir = f"--logdir={tmp_path / 'logs'}"
-    assert plot.main([logdir, f"--out={out}", "--threshold=2"]) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out.strip() == str(out)
+        make_run(folder, seed, [1, 2, 3], evals=[2, 3])
+    make_run(folder, 1, [1, 2, 3], name="other")
+    return folder
 
 
-def test_a_threshold_too_many_is_refused(tmp_path):
-    make_run(tmp_path, 1, [1, 2])
-    with pytest.raises(UserError, match="2 thresholds for 1 panels"):
-        plot.main([f"--logdir={tmp_path}", "--threshold=1,2"])
+def test_it_writes_a_picture_and_says_where(logs, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    for number, options in enumerate([[], ["--compare"], ["--threshold=2"]]):
+        out = tmp_path / f"{number}.png"
+        assert plot.main([f"--logdir={logs}", f"--out={out}", *options]) == 0
+        assert out.read_bytes().startswith(b"\x89PNG")
+        assert capsys.readouterr().out.strip() == str(out)
+
+
+def test_returns_of_training_and_of_evaluations_are_lines_of_a_panel(logs):
+    assert seen(logs) == {
+        ("cartpole on CartPole-v1", ""): [
+            "episode/return_mean (2 runs)",
+            "eval/return_mean (2 runs)",
+        ],
+        ("other on CartPole-v1", "episode/return_mean"): [
+            "episode/return_mean (1 run)"
+        ],
+    }
+
+
+def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
+    assert seen(logs, compare=True) == {
+        ("CartPole-v1", "episode/return_mean"): ["cartpole (2 runs)", "other (1 run)"],
+        ("CartPole-v1", "eval/return_mean"): ["cartpole (2 runs)"],
+    }
+
+
+def test_a_metric_that_is_asked_for_is_what_is_seen(logs):
+    found = seen(logs, ["episode/return_mean"])
+    assert all(len(labels) == 1 for labels in found.values())
+    with pytest.raises(UserError, match="has no metric 'eval/return_mean'"):
+        seen(logs, ["eval/return_mean"])
+
+
+def test_thresholds_are_one_or_as_many_as_panels(logs):
+    with pytest.raises(UserError, match="3 thresholds for 2 panels"):
+        plot.main([f"--logdir={logs}", "--threshold=1,2,3"])
 
 
 def test_a_folder_without_runs_is_named(tmp_path):

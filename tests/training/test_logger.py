@@ -1,4 +1,5 @@
 import errno
+import io
 import json
 import math
 import os
@@ -7,12 +8,13 @@ import subprocess
 import sys
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator,
 )
-from tensorboard.util import tensor_util
+from tensorboard.util import img_mime_type_detector, tensor_util
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import logger
@@ -376,3 +378,25 @@ def test_loggers_leave_no_descriptor_open(tmp_path):
         log.close()
         log.write({"a/b": 1}, step)  # after closing: nothing happens
     assert count() == before
+
+
+def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 255, [4, 12, 16, 3], np.uint8)
+    with Logger(tmp_path) as log:
+        log.video("video/episode", frames, 30, fps=10)
+    assert [each["event"] for each in lines(tmp_path)] == ["header"]
+    accumulator = EventAccumulator(str(tmp_path), tensor_size_guidance={})
+    accumulator.Reload()
+    metadata = accumulator.SummaryMetadata("video/episode")
+    assert metadata.plugin_data.plugin_name == "images"
+    ((step, (width, height, data)),) = tensorboard(tmp_path)["video/episode"]
+    assert (step, width, height) == (30, b"16", b"12")
+    assert img_mime_type_detector.from_bytes(data) == "image/gif"
+    image = PIL.Image.open(io.BytesIO(data))
+    assert (image.n_frames, image.size) == (4, (16, 12))
+
+
+def test_a_video_without_a_group_in_its_name_is_refused(tmp_path):
+    frames = np.zeros([1, 4, 4, 3], np.uint8)
+    with Logger(tmp_path) as log, pytest.raises(ValueError, match="group/name"):
+        log.video("episode", frames, 1)

@@ -1,16 +1,52 @@
-"""Plot learning curves: ``python -m tfagents_batch.scripts.plot --logdir=logs``."""
+"""Plot learning curves: ``python -m tfagents_batch.scripts.plot --logdir=logs``.
+
+Runs that differ by their seed only are one line, their mean, with a 95 % bootstrap
+interval of it and each run thinly. ``--compare`` puts different ones into one panel.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tfagents_batch.scripts import app
 
+TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
+_COLUMNS = 3
+_COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
+
+
+class Drawn(NamedTuple):
+    """One line of a panel.
+
+    Attributes:
+      label: for the legend.
+      curves: of the runs, see ``training.curves``.
+      band: of the curves.
+    """
+
+    label: str
+    curves: list[Any]
+    band: Any
+
+
+class Panel(NamedTuple):
+    """One panel.
+
+    Attributes:
+      title, metric: to be written above it and beside it.
+      lines: in it.
+    """
+
+    title: str
+    metric: str
+    lines: list[Drawn]
+
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags and write a PNG: a panel for each kind of run, a line a seed."""
+    """Parse flags, write a PNG, print its path."""
     from tfagents_batch.config import option
     from tfagents_batch.errors import UserError
     from tfagents_batch.training import curves
@@ -21,63 +57,121 @@ def main(argv: Sequence[str]) -> int:
 
         logdir: tuple[str, ...] = option(("logs",), "run folders, or folders of runs")
         out: str = option("learning_curves.png", "picture to write")
-        metric: str = option("episode/return_mean", "what to plot")
-        threshold: tuple[float, ...] = option((), "a dashed line in each panel")
+        metric: tuple[str, ...] = option(
+            (), f"what to plot; default {TRAIN}, and {EVAL} of runs that have it"
+        )
+        compare: bool = option(False, "all runs on an environment in one panel")
+        threshold: tuple[float, ...] = option(
+            (), "a dashed line: one for all panels, or one each"
+        )
         debug: bool = option(False, "show tracebacks")
 
     command = app.parse(argv, Command)
     if command is None:
         return 0
     groups = curves.group(command.logdir)
-    if command.threshold and len(command.threshold) != len(groups):
+    found = panels(groups, command.metric, command.compare)
+    thresholds = command.threshold
+    if len(thresholds) == 1:
+        thresholds *= len(found)
+    if thresholds and len(thresholds) != len(found):
+        titles = "; ".join(panel.title for panel in found)
         raise UserError(
-            f"{len(command.threshold)} thresholds for {len(groups)} panels "
-            f"({'; '.join(groups)}); expected one each"
+            f"{len(thresholds)} thresholds for {len(found)} panels ({titles}); "
+            "expected one each"
         )
-    bands = {}
-    for name, folders in groups.items():
-        lines = [curves.read(folder, command.metric) for folder in folders]
-        bands[name] = (lines, curves.band(lines))
-    draw(bands, command.metric, command.threshold, command.out)
+    draw(found, thresholds, command.out)
     print(command.out)
     return 0
 
 
-def draw(bands: dict, metric: str, thresholds: Sequence[float], out: str) -> None:
+def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list[Panel]:
+    """What is to be seen.
+
+    Args:
+      groups: of ``curves.group``.
+      metrics: names; empty for returns, of evaluations too where there were any.
+      compare: a panel for each environment and metric, with a line a group; otherwise
+        one for each group, with a line a metric.
+
+    Raises:
+      UserError: if a run does not have a metric that was asked for.
+    """
+    from tfagents_batch.training import curves
+
+    def lines(group, metric, label):
+        read = [curves.read(folder, metric) for folder in group.folders]
+        runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
+        return Drawn(f"{label} ({runs})", read, curves.band(read))
+
+    def has(group, metric):
+        return all(metric in curves.known(folder) for folder in group.folders)
+
+    def asked(group):
+        return metrics or [TRAIN, *([EVAL] if has(group, EVAL) else [])]
+
+    if not compare:
+        return [
+            Panel(
+                f"{group.name} on {group.env}",
+                asked(group)[0] if len(asked(group)) == 1 else "",
+                [lines(group, metric, metric) for metric in asked(group)],
+            )
+            for group in groups
+        ]
+    found: dict[tuple[str, str], list[Drawn]] = {}
+    for group in groups:
+        for metric in asked(group):
+            drawn = lines(group, metric, group.name)
+            found.setdefault((group.env, metric), []).append(drawn)
+    return [Panel(env, metric, drawn) for (env, metric), drawn in found.items()]
+
+
+def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     """Write the picture.
 
     Args:
-      bands: ``{title: (curves, band)}``, one panel each.
-      metric: named on the vertical axis.
+      found: at least one.
       thresholds: one for each panel, or none.
       out: path of the PNG.
+
+    Raises:
+      UserError: if matplotlib is missing.
     """
-    from tfagents_batch.training.figure import panels
+    from tfagents_batch.training import figure
 
-    with panels(1, len(bands), (5 * len(bands), 3.5), out) as axes:
-        from matplotlib import ticker
-
-        for index, (axis, (name, (lines, band))) in enumerate(
-            zip(axes[0], bands.items(), strict=True)
-        ):
-            for line in lines:
-                axis.plot(
-                    line.step, line.value, color="tab:blue", alpha=0.25, linewidth=1
-                )
-            axis.plot(band.step, band.mean, color="tab:blue", linewidth=2)
-            axis.fill_between(
-                band.step, band.low, band.high, color="tab:blue", alpha=0.2
-            )
+    columns = min(_COLUMNS, len(found))
+    rows = -(-len(found) // columns)
+    with figure.panels(rows, columns, (5 * columns, 3.7 * rows), out) as axes:
+        for axis in axes.flat[len(found) :]:
+            axis.set_visible(False)
+        for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
+            _draw_panel(axis, panel)
             if thresholds:
                 axis.axhline(
                     thresholds[index], color="black", linestyle="--", linewidth=1
                 )
-            runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
-            axis.set_title(f"{name} ({runs})", fontsize=10)
-            axis.set_xlabel("environment steps")
-            axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-            axis.set_ylabel(metric)
-            axis.grid(alpha=0.3)
+
+
+def _draw_panel(axis: Any, panel: Panel) -> None:
+    from matplotlib import ticker
+
+    for number, line in enumerate(panel.lines):
+        color = f"tab:{_COLORS[number % len(_COLORS)]}"
+        if len(line.curves) > 1:
+            for curve in line.curves:
+                axis.plot(
+                    curve.step, curve.value, color=color, alpha=0.25, linewidth=0.8
+                )
+        band = line.band
+        axis.plot(band.step, band.mean, color=color, linewidth=2, label=line.label)
+        axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
+    axis.set_title(panel.title, fontsize=10)
+    axis.set_xlabel("environment steps")
+    axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    axis.set_ylabel(panel.metric)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ event has an ``event`` key first. Numbers that are not finite are null there. Tw
 runs write equal lines once ``time/*`` and ``system/*`` are dropped, so durations lie
 under the one, and sizes of processes under the other.
 
-TensorBoard gets the same scalars, vectors as histograms, and events as text, in one
-file per process. The file is written record by record rather than through
-``tf.summary``: that cannot say which steps a resumed run takes back, and its writes are
-TensorFlow ops. No failure to log ever stops training.
+TensorBoard gets the same scalars, vectors as histograms, events as text and videos as
+animated GIFs among its images, in one file per process. The file is written record by
+record rather than through ``tf.summary``: that cannot say which steps a resumed run
+takes back, and its writes are TensorFlow ops. Trackers, if there are any, get scalars,
+events and videos. No failure to log ever stops training.
 
 A resumed run appends. Lines after the step that was resumed stay in the file, but are
 no longer part of the run: readers drop them at the ``resumed`` event, TensorBoard at a
@@ -26,7 +27,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,21 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.image import metadata as image_metadata
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.util import tensor_util
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import runs
+from tfagents_batch.training import gif, runs
+from tfagents_batch.training.tracker import Tracker
 
 SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
 _NAME = re.compile(r"[^/]+(/[^/]+)+")
 _EVENTS = "events.out.tfevents."
+ENDS = ("finished", "stopped", "failed")  # events that say how a run came to its end
 
 
 class Logger:
@@ -55,6 +60,7 @@ class Logger:
       resume_step: env steps of the checkpoint that is resumed; None for a new run.
       clock: seconds, monotonic; spaces the histograms.
       warn: takes one line of text when a log has to be given up.
+      trackers: get the same, see ``tracker.Tracker``; closed with the logger.
 
     Raises:
       UserError: for a new run in a folder that has a log.
@@ -67,11 +73,14 @@ class Logger:
         *,
         clock: Callable[[], float] = time.monotonic,
         warn: Callable[[str], None] | None = None,
+        trackers: Sequence[Tracker] = (),
     ):
         self._clock = clock
         self._warn = warn or (lambda text: print(text, file=sys.stderr))
         self._drawn: dict[str, float] = {}  # when each histogram was last written
         self._step = resume_step or 0
+        self._trackers = list(trackers)
+        self._ended = ENDS[-1]  # unless an event says otherwise
         self._sinks: dict[str, Any] = {}
         folder = Path(run_folder)
         path = folder / FILE
@@ -109,6 +118,9 @@ class Logger:
                 if value.size and self._is_due(name):
                     summary.MergeFrom(histogram_pb(name, value))
         self._to("TensorBoard", lambda file: file.write(step, summary))
+        finite = {name: x for name, x in scalars.items() if math.isfinite(x)}
+        for tracker in self._trackers:
+            tracker.write(step, finite)
 
     def event(self, kind: str, step: int | None = None, **fields: Any) -> None:
         """Log something that happened; ``step`` defaults to the last one written.
@@ -125,9 +137,36 @@ class Logger:
         text = "\n".join(f"    {key}: {value}" for key, value in line.items())
         summary = text_pb(f"event/{kind}", text)
         self._to("TensorBoard", lambda file: file.write(step, summary))
+        if kind in ENDS:
+            self._ended = kind
+        for tracker in self._trackers:
+            tracker.event(line)
+
+    def video(self, name: str, frames: Any, step: int, fps: float = 30.0) -> None:
+        """Log a film, which TensorBoard shows among the images.
+
+        Args:
+          name: ``group/name``.
+          frames: uint8 ``[n, height, width, 3]``; kept as a GIF, so a few hundred
+            small pictures are a megabyte.
+          step: env steps.
+          fps: pictures a second.
+
+        Raises:
+          ValueError: for a name or frames that are none.
+        """
+        step = self._step = int(step)
+        data = gif.encode(frames, fps)
+        height, width = np.shape(frames)[1:3]
+        summary = _image(_checked(name), width, height, data)
+        self._to("TensorBoard", lambda file: file.write(step, summary))
+        for tracker in self._trackers:
+            tracker.video(name, data, step)
 
     def close(self) -> None:
-        """Close the files; may be called again."""
+        """Close the files and trackers; may be called again."""
+        while self._trackers:
+            self._trackers.pop().close(self._ended)
         for name in list(self._sinks):
             self._to(name, lambda file: file.close())
             self._sinks.pop(name, None)
@@ -240,6 +279,16 @@ class _EventFile:
     def _record(self, **fields: Any) -> None:
         event = event_pb2.Event(wall_time=time.time(), **fields)
         self._writer.write(event.SerializeToString())
+
+
+def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
+    """An encoded picture, as the plug-in for images wants it: after its size."""
+    parts = np.array([str(width).encode(), str(height).encode(), data], object)
+    tensor = tensor_util.make_tensor_proto(parts, dtype=np.object_)
+    metadata = image_metadata.create_summary_metadata(None, None)
+    summary = summary_pb2.Summary()
+    summary.value.add(tag=name, metadata=metadata, tensor=tensor)
+    return summary
 
 
 def _checked(name: str) -> str:

@@ -106,13 +106,10 @@ def film(
             f"cannot make the folder {folder}: {error.strerror}; pass an --outdir that "
             "is a writable folder"
         ) from error
-    if camera is None and not hasattr(env.env, "render"):
-        raise UserError(
-            f"{type(env.env).__name__} has no render(state), which would return a "
-            "picture"
-        )
-    fps = getattr(env.env, "render_fps", FPS) if camera is None else camera.fps
-    act = _acting(actor, seed)
+    if camera is None:
+        check_drawn(env)
+    fps = frames_a_second(env, camera)
+    act = greedy(actor, seed)
     state, step = env.init(seed)
     acting = actor.initial_state(1)
     found: list[Episode] = []
@@ -122,7 +119,7 @@ def film(
         with contextlib.ExitStack() as stack:
             stack.callback(video.abandon)
             while True:
-                video.add(camera.picture() if camera else _drawn(env, state))
+                video.add(picture(env, state, camera))
                 if step.last[0]:
                     break
                 if int(step.info["episode_length"][0]) > limit:
@@ -141,7 +138,9 @@ def film(
     return found
 
 
-def _acting(actor: Actor, seed: int) -> Callable:
+def greedy(actor: Actor, seed: int) -> Callable:
+    """``(timestep, state) -> (action, state)`` of an actor that plays its mode."""
+
     @tf.function(autograph=False)
     def act(timestep, state):
         noise = nest.map(lambda x: x[0], actor.noise((1, 1), seed))
@@ -151,9 +150,30 @@ def _acting(actor: Actor, seed: int) -> Callable:
     return act
 
 
-def _drawn(env: TensorBatch, state: Any) -> np.ndarray:
+def picture(env: Env, state: Any, camera: Camera | None) -> np.ndarray:
+    """uint8 ``[height, width, 3]`` of the only row of a batch; arguments as of film."""
+    if camera is not None:
+        return camera.picture()
     row = nest.map(lambda x: x[0].numpy(), state.inner)
     return env.env.render(row)
+
+
+def frames_a_second(env: Env, camera: Camera | None) -> float:
+    """How fast an environment is to be shown; arguments as of film."""
+    return getattr(env.env, "render_fps", FPS) if camera is None else camera.fps
+
+
+def check_drawn(env: TensorBatch) -> None:
+    """Refuse an environment written in TensorFlow that cannot be seen.
+
+    Raises:
+      UserError: naming what it needs.
+    """
+    if not hasattr(env.env, "render"):
+        raise UserError(
+            f"{type(env.env).__name__} has no render(state), which would return a "
+            "picture"
+        )
 
 
 def _takes_mode(env: Any) -> bool:

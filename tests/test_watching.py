@@ -1,0 +1,66 @@
+"""The page on watching a run names everything that is to be seen of one."""
+
+import pathlib
+import re
+
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.training.alarms import Alarms, Facts
+from tfagents_batch.training.logger import read_events, read_metrics
+
+PAGE = (pathlib.Path(__file__).parents[1] / "docs" / "watching.md").read_text()
+QUICK = {
+    "num_envs": 2,
+    "rollout_length": 64,
+    "steps": 200,  # two iterations
+    "log_every": 1,
+    "eval_every": 100,
+    "eval_episodes": 2,
+    "compile": "off",
+    "compile_cache": False,
+}
+
+
+def documented():
+    """Names in the first column of the page's tables."""
+    rows = re.findall(r"^\| (`.+?`) \|", PAGE, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def missing(folder):
+    lines = read_metrics(folder)
+    assert len(lines) >= 3
+    return {name for line in lines for name in line} - {"step"} - documented()
+
+
+@pytest.mark.parametrize(
+    ("env", "objective", "options"),
+    [
+        ("CartPole-v1", "clip", {"num_workers": 1}),
+        ("Pendulum-v1", "both", {"num_workers": 0, "overlap": True}),
+    ],
+)
+def test_every_metric_of_a_run_is_on_the_page(tmp_path, env, objective, options):
+    settings = {"epochs": 1, "objective": objective}
+    run = tfb.train(env=env, logdir=tmp_path, settings=settings, **QUICK, **options)
+    assert missing(run.logdir) == set()
+    kinds = {event["event"] for event in read_events(run.logdir)}
+    assert kinds <= documented()
+
+
+def test_metrics_of_an_update_are_on_the_page():
+    names = {*ppo.METRICS, *ppo.KL_METRICS}
+    assert names <= documented()
+
+
+def test_every_alarm_is_on_the_page():
+    alarms = Alarms(Facts(1, 1, ppo.Config()))
+    assert set(alarms.names) <= documented()
+
+
+def test_every_name_is_explained_once():
+    rows = re.findall(r"^\| (`.+?`) \|", PAGE, re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(names) == sorted(set(names))

@@ -1,0 +1,73 @@
+"""What a tracker is: somebody else who takes a run's log.
+
+And what those in this package share: how they are opened, and how the run's name in
+them is kept in the run folder, as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tfagents_batch.training import runs
+
+PROJECT = "tfagents_batch"  # of runs that no variable of the environment puts elsewhere
+
+
+class Tracker(Protocol):
+    """Takes a run's log."""
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """A line of metrics, finite numbers by their log names."""
+
+    def event(self, line: dict[str, Any]) -> None:
+        """An event, as in ``metrics.jsonl``: ``event``, ``step`` and its fields."""
+
+    def video(self, name: str, data: bytes, step: int) -> None:
+        """An animated GIF."""
+
+    def close(self, ended: str) -> None:
+        """Send the rest; ``ended`` is "finished", "stopped" or "failed"."""
+
+
+class Opened(NamedTuple):
+    """What a tracker is opened with.
+
+    Attributes:
+      folder: of the run.
+      config: JSON-able, nested.
+      tell: takes a line of text for the user; from any thread.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    tell: Callable[[str], None]
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names, as flags have them."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def read_id(path: Path) -> dict[str, str]:
+    """What ``write_id`` wrote; empty without a file, or with one that is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {k: v for k, v in found.items() if isinstance(v, str)}
+
+
+def write_id(path: Path, **names: str) -> None:
+    """Keep a run's names in its tracker, as JSON text."""
+    runs.write_atomic(path, json.dumps(names) + "\n")

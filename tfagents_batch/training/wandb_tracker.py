@@ -1,0 +1,69 @@
+"""A run's log in Weights & Biases.
+
+Where it goes is W&B's own business: ``WANDB_PROJECT``, ``WANDB_ENTITY``,
+``WANDB_MODE=offline`` and the rest of its environment variables hold.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+from tfagents_batch.training.tracker import PROJECT, Opened, flat, read_id, write_id
+
+FILE = "wandb.json"
+ALERTS = ("alarm", "env_failed", "failed")  # events that a person should hear of
+
+
+class WandbTracker:
+    """See ``tracker.Tracker``.
+
+    Charts have environment steps on their x-axis. An event is a point of
+    ``event/<kind>``; those that a person should hear of are alerts too.
+    """
+
+    def __init__(self, opened: Opened):
+        import wandb
+
+        self._wandb = wandb
+        path = opened.folder / FILE
+        known = read_id(path)
+        self._run = wandb.init(
+            project=known.get("project") or os.environ.get("WANDB_PROJECT", PROJECT),
+            entity=known.get("entity") or None,
+            id=known.get("id"),
+            resume="allow" if known else None,
+            name=opened.folder.name,
+            dir=str(opened.folder),
+            config=flat(opened.config),
+            allow_val_change=True,  # what a resumed run may change
+            # Our lines are ours: W&B neither captures stdout and stderr nor writes.
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+        names = {"id": self._run.id, "project": self._run.project}
+        if self._run.entity:
+            names["entity"] = self._run.entity
+        write_id(path, **names)
+        opened.tell(f"Weights & Biases: {self._run.url or self._run.dir}")
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        self._run.log({"step": step, **metrics})
+
+    def event(self, line: dict[str, Any]) -> None:
+        kind = line["event"]
+        self._run.log({"step": line["step"], f"event/{kind}": 1})
+        if kind in ALERTS:
+            told = [f"{k}: {v}" for k, v in line.items() if k not in ("event", "step")]
+            text = line.get("text") or ", ".join(told)
+            self._run.alert(title=f"{kind} at step {line['step']:,}", text=str(text))
+
+    def video(self, name: str, data: bytes, step: int) -> None:
+        video = self._wandb.Video(io.BytesIO(data), format="gif")
+        self._run.log({"step": step, name: video})
+
+    def close(self, ended: str) -> None:
+        self._run.summary["ended"] = ended
+        self._run.finish(exit_code=1 if ended == "failed" else 0)
