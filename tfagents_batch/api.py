@@ -5,37 +5,43 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs.make import tensor_env
 from tfagents_batch.envs.registry import describe
 from tfagents_batch.errors import (
-    EnvError,
     SaveError,
-    Stopped,
     TrainingError,
     UserError,
 )
 from tfagents_batch.interfaces import Env
-from tfagents_batch.training import checkpoint, compile_cache, runs, stored, threads
+from tfagents_batch.training import (
+    checkpoint,
+    compile_cache,
+    hooks,
+    running,
+    runs,
+    stored,
+    threads,
+    trackers,
+)
 from tfagents_batch.training import evaluate as evaluation
-from tfagents_batch.training import profile as profiling
 from tfagents_batch.training import visualize as filming
+from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
-from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.output import Output, sentence
+from tfagents_batch.training.running import Run
 from tfagents_batch.training.several import Several
 
 # What may change when a run is resumed; the rest comes from its folder.
@@ -43,23 +49,8 @@ RESUMABLE = (
     *("steps", "eval_every", "eval_episodes", "log_every", "checkpoint_every"),
     *("num_workers", "envs_per_worker", "threads"),
     *("compile", "compile_cache", "device", "on_fault"),
+    *("stop_at_return", "log_video_every", "track"),
 )
-
-
-class Run(NamedTuple):
-    """What ``train`` returns.
-
-    Attributes:
-      logdir: the run's folder, as ``evaluate`` and ``resume`` take it.
-      step: environment steps trained.
-      metrics: the newest value of every scalar metric.
-      finished: false if a signal ended it early.
-    """
-
-    logdir: str
-    step: int
-    metrics: dict[str, float]
-    finished: bool
 
 
 def train(
@@ -73,6 +64,9 @@ def train(
     network: keras.Model | Callable | None = None,
     eval_env: Env | None = None,
     profile: bool = False,
+    on_iteration: OnIteration | Sequence[OnIteration] | None = None,
+    on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
+    on_checkpoint: OnCheckpoint | Sequence[OnCheckpoint] | None = None,
     **options: Any,
 ) -> Run:
     """Train an agent; metrics, TensorBoard events and checkpoints go to a new folder.
@@ -99,6 +93,8 @@ def train(
       eval_env: for evaluations, where ``env`` is an Env.
       profile: measure where the time of an iteration goes, when all steps are done:
         ``profile.json``, a table on stderr and TensorFlow's profile.
+      on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
+        called and may end training by returning False, see ``training.hooks``.
       **options: any other field of ``training.experiment.Config``.
 
     Raises:
@@ -106,22 +102,29 @@ def train(
       EnvError: if an environment failed; a checkpoint was written first.
       TrainingError: if gradients are not finite any more.
       SaveError: if the last checkpoint could not be written.
+      Exception: what a callback raised; a checkpoint was written first.
     """
+    callbacks = {
+        "on_iteration": hooks.listed("on_iteration", on_iteration),
+        "on_evaluation": hooks.listed("on_evaluation", on_evaluation),
+        "on_checkpoint": hooks.listed("on_checkpoint", on_checkpoint),
+    }
     if resume is not None:
         if algorithm or config or settings or logdir:
             raise UserError(
                 "resume takes its algorithm, config, settings and logdir from the "
                 f"run's folder; only {', '.join(RESUMABLE)} may change"
             )
-        return _resume(resume, env, network, eval_env, profile, options)
+        return _resume(resume, env, network, eval_env, profile, callbacks, options)
     options = threads.exclusive(_sized(env, options))
     resolved = resolve(algorithm, env, config, settings, options).check()
+    trackers.check(resolved.track)
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         text = stored.to_text(resolved, resolved.env if env is None else env, network)
         folder = runs.create(logdir or "logs", name, resolved.seed, text)
         with runs.lock(folder):
-            return _run(experiment, folder, profile=profile)
+            return running.run(experiment, folder, callbacks, profiled=profile)
 
 
 def train_seeds(
@@ -178,7 +181,11 @@ def train_seeds(
             folder = runs.create(logdir or "logs", name, seed, text)
             stack.enter_context(runs.lock(folder))
             logger = stack.enter_context(Logger(folder, None, warn=console.message))
-            outputs.append(Output(folder, logger, console, several.variables))
+            watch = Alarms(facts(resolved, several.spec))
+            none = hooks.Hooks(folder)
+            outputs.append(
+                Output(folder, logger, console, several.variables, watch, none, seed)
+            )
             logger.event("resources", 0, **several.report())
 
         def tell(event: dict, step: int) -> None:
@@ -290,7 +297,7 @@ def _trained(
     saved, user = stored.from_text(run.config_text)
     stored.need(user, env, network, saved)
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
-    changes["on_fault"] = "raise"
+    changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
     if isinstance(env, str) and env != saved.env:
         changes |= {"env": env, "env_kwargs": {}}
     if env_kwargs is not None:
@@ -337,7 +344,9 @@ def resolve(
     return config.replace(base, options)
 
 
-def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) -> Run:
+def _resume(
+    folder, env, network, eval_env, profile, callbacks: dict, options: dict[str, Any]
+) -> Run:
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -354,6 +363,7 @@ def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) ->
         )
     options = threads.exclusive(options)
     resolved = config.replace(saved, options).check()
+    trackers.check(resolved.track)
     with (
         runs.lock(run.folder),
         Experiment(resolved, _object(env), eval_env, network) as experiment,
@@ -380,80 +390,7 @@ def _resume(folder, env, network, eval_env, profile, options: dict[str, Any]) ->
             text = stored.to_text(resolved, env, network, user)
             runs.write_atomic(run.folder / "config.json", text)
             events.append({"kind": "options", "changed": changed})
-        return _run(experiment, run.folder, state, events, profile)
-
-
-def _run(
-    experiment: Experiment,
-    folder: pathlib.Path,
-    state: dict | None = None,
-    events: Sequence[dict] = (),
-    profile: bool = False,
-) -> Run:
-    """Train in a run folder whose lock is held."""
-    start = state["step"] if state else 0
-    with contextlib.ExitStack() as stack:
-        console = Console(experiment.config.steps, start_step=start)
-        stack.enter_context(console)
-        logger = Logger(folder, start if state else None, warn=console.message)
-        stack.enter_context(logger)
-        interrupts = stack.enter_context(
-            Interrupts(experiment.stop, kill=experiment.close, report=console.message)
-        )
-        if state:
-            console.message(f"going on from step {start:,} of {folder}")
-        console.message(str(experiment.resources))
-        logger.event("resources", start, **experiment.report())
-        for event in events:
-            logger.event(**event)
-            if event["kind"] == "checkpoint_damaged":
-                console.message(
-                    f"warning: the checkpoint of step {event['step']:,} is damaged "
-                    f"({event['reason']}); an older one is taken"
-                )
-
-        def variables() -> dict[str, Any]:
-            return experiment.named_variables() | experiment.run_variables()
-
-        output = Output(folder, logger, console, variables)
-
-        def tell(event: dict, step: int) -> None:
-            output.tell(event, step)
-            if text := sentence(event):
-                console.message(text)
-
-        def restore() -> None:
-            variables = experiment.run_variables()
-            if state and variables:
-                checkpoint.load_run_only(folder, start, variables)
-
-        write, save, progress = output.write, output.save, console.update
-        loop = Loop(experiment, interrupts, write, save, progress, tell, state, restore)
-        try:
-            finished = loop.run()
-        except (EnvError, TrainingError, UserError, SaveError) as error:
-            kind = type(error).__name__
-            logger.event("failed", loop.step, error=kind, text=str(error))
-            raise
-        logger.event("finished" if finished else "stopped", step=loop.step)
-        if profile and finished:
-            _profile(experiment, folder, console, logger)
-    return Run(str(folder), loop.step, loop.latest, finished)
-
-
-def _profile(
-    experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
-) -> None:
-    """Of a run that is done: whatever goes wrong here does not undo it."""
-    console.message("measuring where the time goes")
-    try:
-        found = profiling.run(experiment, folder)
-    except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
-        console.message(f"warning: there is no profile: {error}")
-        logger.event("profile_failed", reason=str(error))
-        return
-    console.message(found.table())
-    logger.event("profile", **found.to_dict())
+        return running.run(experiment, run.folder, callbacks, state, events, profile)
 
 
 def _object(env: Any) -> Callable | Env | None:

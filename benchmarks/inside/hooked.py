@@ -35,8 +35,9 @@ def train(
       **options: of ``train``.
     """
     from tfagents_batch import api
+    from tfagents_batch.training import running
 
-    make = api.Loop
+    make = running.Loop
 
     def loop(experiment, interrupts, write, save, progress, *rest, **named):
         def after(step, metrics):
@@ -50,6 +51,6 @@ def train(
 
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
-        mock.patch.object(api, "Loop", loop),
+        mock.patch.object(running, "Loop", loop),
     ):
         api.train(config=preset, logdir=logdir, **options)

@@ -20,7 +20,7 @@ POINTS = 200  # of a grid
 ASIDE = {
     *("seed", "num_workers", "envs_per_worker", "threads", "device", "compile"),
     *("compile_cache", "on_fault", "eval_every", "eval_episodes", "log_every"),
-    *("checkpoint_every", "log_video_every", "track"),
+    *("checkpoint_every", "log_video_every", "track", "stop_at_return"),
 }
 
 

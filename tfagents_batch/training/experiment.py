@@ -28,6 +28,7 @@ from tfagents_batch.training import (
     program,
     threads,
 )
+from tfagents_batch.training.clips import Clips
 from tfagents_batch.training.evaluate import Evaluator
 
 
@@ -75,6 +76,15 @@ class Config:
     on_fault: Literal["raise", "restart"] = option(
         "raise", "when an environment fails: end the run, or replace the environment"
     )
+    stop_at_return: float | None = option(
+        None, "end when the mean return of an evaluation reaches it"
+    )
+    log_video_every: int = option(
+        0, "steps between films of an episode in TensorBoard; 0 never"
+    )
+    track: Literal["none", "wandb", "mlflow"] = option(
+        "none", "where else the log goes: Weights & Biases or MLflow"
+    )
     settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
 
     def check(self) -> Config:
@@ -98,6 +108,7 @@ class Config:
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
         least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
+        least |= {"log_video_every": 0}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
@@ -107,6 +118,11 @@ class Config:
                 f"num_workers is {self.num_workers} and envs_per_worker is "
                 f"{self.envs_per_worker}, which both say how many processes there are; "
                 "leave one out"
+            )
+        if self.stop_at_return is not None and self.eval_every == 0:
+            raise UserError(
+                f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
+                "nothing is evaluated; leave one of them out"
             )
         if self.seed >= 2**31:
             raise UserError(f"seed is {self.seed}; expected less than 2**31")
@@ -128,6 +144,7 @@ class Experiment:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
       evaluator: greedy evaluation on environments of its own; None without.
+      clips: films of the agent, in an environment of its own; None without.
       resources: threads and workers, and why.
       cache_off: why compiled programs are not kept; empty if they are.
     """
@@ -163,6 +180,11 @@ class Experiment:
             if self._actor is not None:
                 overlap.check_apart(self._actor, self.algorithm)
             self.evaluator = self._make_evaluator(stack, eval_env)
+            self.clips = None
+            if config.log_video_every:
+                given, kwargs = self._given, config.env_kwargs
+                self.clips = Clips(given, kwargs, self.algorithm)
+                stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
     def start(self, step: int) -> None:

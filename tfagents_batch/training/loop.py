@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ from tfagents_batch.errors import EnvError, SaveError, Stopped, UserError
 from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import compile_cache
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.hooks import Hooks
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.record import Record, system
 
@@ -29,6 +31,7 @@ class Loop:
       tell: ``(event, step)``, called when an environment failed or was replaced.
       state: of the checkpoint that is resumed.
       restore: called once the environments are there, to put them where they were.
+      hooks: the user's callbacks.
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class Loop:
         tell: Callable[[dict, int], None],
         state: dict | None = None,
         restore: Callable[[], None] = lambda: None,
+        hooks: Hooks | None = None,
     ):
         self.experiment = experiment
-        self._record = Record(experiment.config, write, save, state)
+        self._hooks = hooks or Hooks(Path())
+        self._record = Record(experiment.config, write, save, state, self._hooks)
         self._interrupts = interrupts
         self._progress = progress
         self._tell = tell
@@ -65,12 +70,14 @@ class Loop:
         """Train.
 
         Returns:
-          True when the steps are done, False when a stop was asked for.
+          True when the steps are done or a callback said so, False when a stop was
+          asked for.
 
         Raises:
           EnvError: after a checkpoint; the iteration in which it happened is void.
           TrainingError: when gradients are not finite any more.
           SaveError: if the last checkpoint could not be written.
+          Exception: what a callback raised, after a checkpoint.
         """
         record = self._record
         try:
@@ -82,6 +89,10 @@ class Loop:
         except (EnvError, UserError):
             self._tell_events()
             record.checkpoint()
+            raise
+        except BaseException as error:
+            if error is self._hooks.raised:
+                record.checkpoint()
             raise
         if not record.checkpoint():
             raise SaveError(

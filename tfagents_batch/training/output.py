@@ -10,7 +10,9 @@ import numpy as np
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.training import checkpoint
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.console import Console
+from tfagents_batch.training.hooks import Hooks
 from tfagents_batch.training.logger import Logger
 
 
@@ -22,6 +24,9 @@ class Output:
       logger: of the folder.
       console: takes warnings.
       variables: says what a checkpoint is to hold, ``{name: variable}``.
+      alarms: look at every line of metrics.
+      hooks: are told of checkpoints.
+      seed: said on the console, where runs of several share it.
 
     Attributes:
       latest: newest value of every scalar metric.
@@ -33,15 +38,23 @@ class Output:
         logger: Logger,
         console: Console,
         variables: Callable[[], dict[str, Any]],
+        alarms: Alarms,
+        hooks: Hooks,
+        seed: int | None = None,
     ):
         self.folder, self.logger = folder, logger
         self.latest: dict[str, float] = {}
         self._console, self._variables = console, variables
+        self._alarms, self._hooks = alarms, hooks
+        self._whose = "" if seed is None else f" of seed {seed}"
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Add a line of metrics."""
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self.logger.write(metrics, step)
+        for alarm in self._alarms.check(metrics, step):
+            self._console.message(f"alarm{self._whose}: {alarm.text}")
+            self.logger.event("alarm", step, name=alarm.name, text=alarm.text)
 
     def tell(self, event: dict[str, Any], step: int) -> None:
         """Add the line of something that happened: its kind under ``event``, and what
@@ -52,13 +65,14 @@ class Output:
     def save(self, step: int, state: dict, metadata: dict) -> bool:
         """Write a checkpoint; a full disk, which gives false, ends no training."""
         try:
-            checkpoint.save(
+            path = checkpoint.save(
                 self.folder, step, self._variables(), state, metadata=metadata
             )
         except SaveError as error:
             self._console.message(f"warning: {error}; will try again")
             self.logger.event("checkpoint_failed", step=step, reason=str(error))
             return False
+        self._hooks.checkpoint(step, path, bool(metadata.get("best")))
         return True
 
 

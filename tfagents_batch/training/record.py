@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from tfagents_batch.envs import memory
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.schedules import Every
+from tfagents_batch.training.hooks import Hooks
 
 if TYPE_CHECKING:
     from tfagents_batch.training.evaluate import Evaluation
@@ -65,6 +67,7 @@ class Record:
       write: ``(metrics, step)``, takes a line of metrics.
       save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
       state: of the checkpoint that is resumed, as ``save`` was given it.
+      hooks: the user's callbacks, told of iterations and evaluations.
 
     Attributes:
       step: environment steps done.
@@ -80,8 +83,10 @@ class Record:
         write: Callable[[dict, int], None],
         save: Callable[[int, dict, dict], bool],
         state: dict[str, Any] | None = None,
+        hooks: Hooks | None = None,
     ):
         state = state or {}
+        self._hooks = hooks or Hooks(Path())
         self.step: int = state.get("step", 0)
         self.seconds: float = state.get("trained_seconds", 0.0)
         self.best: float | None = state.get("best")
@@ -103,8 +108,8 @@ class Record:
 
     @property
     def done(self) -> bool:
-        """Are all steps trained?"""
-        return self.step >= self._steps
+        """Are all steps trained, or does a callback say that it is enough?"""
+        return self.step >= self._steps or self._hooks.stopped_by is not None
 
     def add(
         self,
@@ -122,6 +127,10 @@ class Record:
         """
         self._check_finite(metrics)
         self._interval.add(metrics)
+        if self._hooks.watches_iterations:
+            one = Interval()
+            one.add(metrics)
+            self._hooks.iteration(self.step, one.summary())
         if self._should_log(self.step) or self.done:
             (step, seconds), self._since = self._since, (self.step, self.seconds)
             line = self._interval.summary() | more() | self._once
@@ -158,10 +167,12 @@ class Record:
         self._evaluated = self.step
         self._should_evaluate(self.step)
         self.log(result.metrics() | {"time/eval_seconds": seconds})
-        if self.best is None or result.mean_return > self.best:
+        best = self.best is None or result.mean_return > self.best
+        if best:
             before, self.best = self.best, result.mean_return
             if not self.checkpoint(best=True):
                 self.best = before
+        self._hooks.evaluation(self.step, result, best)
 
     def checkpoint(self, best: bool = False) -> bool:
         """Save, unless this step is saved already; false if it could not be."""

@@ -44,6 +44,7 @@ class Several:
     Attributes:
       algorithm: holds one seed's values at a time, while they are saved.
       resources, cache_off: as of an ``Experiment``.
+      spec: of one seed's environments.
     """
 
     def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
@@ -63,7 +64,7 @@ class Several:
             return make_env(given, count * rows, env_kwargs=config.env_kwargs)
 
         train_env = make(config.num_envs)
-        spec = train_env.spec._replace(num_envs=config.num_envs)
+        self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.settle(config, spec)
         self.cache_off = experiment.enable_cache(config, self.resources)
         kind, _ = algorithms.REGISTRY[config.algorithm]
@@ -236,6 +237,7 @@ def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
     plain = {"overlap": False, "device": "cpu", "compile": "auto"}
     plain |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
+    plain |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
     for name, expected in plain.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):

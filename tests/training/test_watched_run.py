@@ -1,0 +1,178 @@
+"""Alarms, callbacks, films and trackers in a run: wired to what happens."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator,
+)
+
+import tfagents_batch as tfb
+from tests.training.test_clips import Falling, Shown
+from tests.training.test_trackers import fake  # noqa: F401
+from tfagents_batch.errors import UserError
+from tfagents_batch.training import checkpoint
+from tfagents_batch.training.logger import read_events, read_metrics
+
+QUICK = {
+    "steps": 600,
+    "num_envs": 2,
+    "rollout_length": 50,
+    "num_workers": 0,
+    "eval_every": 0,
+    "log_every": 1,
+    "compile": "off",
+    "compile_cache": False,
+    "settings": {"epochs": 1, "minibatch_size": 50},
+}
+
+
+def events(run, kind):
+    return [event for event in read_events(run.logdir) if event["event"] == kind]
+
+
+def of_the_seed(run):
+    drop = ("time/", "system/")
+    return [
+        {k: v for k, v in line.items() if not k.startswith(drop)}
+        for line in read_metrics(run.logdir)
+    ]
+
+
+def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys):
+    broken = QUICK | {"settings": {"learning_rate": 10.0, "epochs": 4}}
+    run = tfb.train(env="CartPole-v1", logdir=tmp_path, **broken)
+    found = events(run, "alarm")
+    assert found
+    names = [event["name"] for event in found]
+    assert len(names) == len(set(names))
+    assert f"alarm: {found[0]['text']}" in capsys.readouterr().err
+    again = tfb.train(resume=run.logdir, steps=1200)
+    assert [event["name"] for event in events(again, "alarm")][: len(names)] == names
+
+
+def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
+    calls = {"iteration": [], "evaluation": [], "checkpoint": []}
+    run = tfb.train(
+        env="CartPole-v1",
+        logdir=tmp_path,
+        on_iteration=calls["iteration"].append,
+        on_evaluation=[calls["evaluation"].append],
+        on_checkpoint=calls["checkpoint"].append,
+        **QUICK | {"eval_every": 300, "eval_episodes": 2},
+    )
+    steps = [told.step for told in calls["iteration"]]
+    assert steps == [
+        line["step"] for line in read_metrics(run.logdir) if "env/masked" in line
+    ]
+    assert all("loss/total" in told.metrics for told in calls["iteration"])
+    assert any("episode/return_mean" in told.metrics for told in calls["iteration"])
+    assert calls["evaluation"][0].best
+    assert {told.path.name for told in calls["checkpoint"]} >= {f"step-{run.step:012d}"}
+    assert all(told.path.parent.parent == told.folder for told in calls["checkpoint"])
+    assert calls["checkpoint"][0].best
+
+
+@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
+def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
+    options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
+    callback = {what: lambda told: False}
+    run = tfb.train(env="CartPole-v1", logdir=tmp_path, **callback, **options)
+    assert run.finished
+    assert run.step < 1000
+    assert checkpoint.newest(run.logdir) == run.step
+    assert [event["event"] for event in read_events(run.logdir)][-2:] == [
+        "stopped_by_callback",
+        "finished",
+    ]
+
+
+@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
+def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
+    class Mine(Exception):
+        pass
+
+    def bad(told):
+        raise Mine("of the user")
+
+    options = QUICK | {"eval_every": 200, "eval_episodes": 2}
+    with pytest.raises(Mine, match="of the user"):
+        tfb.train(env="CartPole-v1", logdir=tmp_path, **{what: bad}, **options)
+    (folder,) = pathlib.Path(tmp_path).iterdir()
+    assert checkpoint.newest(folder) is not None
+    last = read_events(folder)[-1]
+    assert (last["event"], last["error"]) == ("failed", "Mine")
+    assert checkpoint.newest(folder) == last["step"]
+    assert tfb.train(resume=folder).finished
+
+
+def test_training_ends_at_a_return_that_is_asked_for(tmp_path):
+    options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
+    run = tfb.train(env="CartPole-v1", logdir=tmp_path, stop_at_return=5, **options)
+    assert run.finished
+    assert run.step < 1000
+    (event,) = events(run, "stopped_by_callback")
+    assert event["name"] == "stop_at_return(5)"
+    with pytest.raises(UserError, match=r"stop_at_return is 5.*eval_every is 0"):
+        tfb.train(env="CartPole-v1", logdir=tmp_path, stop_at_return=5, **QUICK)
+
+
+@pytest.mark.parametrize("env", [Falling, Shown])
+def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
+    options = {k: v for k, v in QUICK.items() if env is Shown or k != "num_workers"}
+    plain = tfb.train(env=env, logdir=tmp_path / "plain", **options)
+    run = tfb.train(env=env, logdir=tmp_path / "film", log_video_every=300, **options)
+    assert of_the_seed(run) == of_the_seed(plain)
+    assert len(events(run, "video")) == 2
+    accumulator = EventAccumulator(run.logdir, tensor_size_guidance={})
+    accumulator.Reload()
+    assert len(accumulator.Tensors("video/episode")) == 2
+
+
+def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
+    env = tfb.make_env("CartPole-v1", 2, 0)
+    with env, pytest.raises(UserError, match="env is an Env object"):
+        tfb.train(env=env, logdir=tmp_path, steps=100, eval_every=0, log_video_every=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tracker_gets_the_run_and_a_resumed_one_goes_on_there(tmp_path, fake):  # noqa: F811
+    run = tfb.train(env="CartPole-v1", logdir=tmp_path, track="wandb", **QUICK)
+    calls = fake("wandb")
+    assert calls[0][1]["config"]["settings.epochs"] == 1
+    logged = [call[1]["step"] for call in calls if call[0] == "log"]
+    assert logged[-1] == run.step
+    assert calls[-1][0] == "finish"
+    names = json.loads((pathlib.Path(run.logdir) / "wandb.json").read_text())
+    assert names["id"] == "fresh"
+    calls.clear()
+    tfb.train(resume=run.logdir, steps=1200)
+    assert calls[0][1]["resume"] == "allow"
+
+
+def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs mlflow"):
+        tfb.train(env="CartPole-v1", logdir=tmp_path, track="mlflow", **QUICK)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_in_one_program_have_alarms_of_their_own(tmp_path):
+    runs = tfb.train_seeds(
+        env="tf/CartPole-v1",
+        seeds=2,
+        logdir=tmp_path,
+        steps=600,
+        num_envs=2,
+        rollout_length=50,
+        eval_every=0,
+        log_every=1,
+        settings={"learning_rate": 10.0, "epochs": 2, "minibatch_size": 50},
+    )
+    assert all(events(run, "alarm") for run in runs)
+    with pytest.raises(UserError, match="track=wandb is not for several seeds"):
+        tfb.train_seeds(env="tf/CartPole-v1", seeds=2, track="wandb", logdir=tmp_path)
