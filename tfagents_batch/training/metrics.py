@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
+
+
+def collected(source: Source, trajectory: Trajectory) -> Metrics:
+    """What is measured of a trajectory, in the program in which its source made it."""
+    own = source.metrics() if hasattr(source, "metrics") else {}
+    return own | episodes(trajectory)
 
 
 def episodes(trajectory: Trajectory) -> Metrics:

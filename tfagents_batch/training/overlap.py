@@ -19,7 +19,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
 from tfagents_batch.ops import masked
-from tfagents_batch.training.metrics import episodes
+from tfagents_batch.training.metrics import collected
 
 VERSION = "policy_version"  # in behavior: int64 [T, B], updates that acting had seen
 _THREAD = "tfagents_batch-collect"
@@ -112,7 +112,8 @@ class Overlapped:
         version = tf.fill(trajectory.mask.shape, self._seen.read_value())
         behavior = trajectory.behavior | {VERSION: version}
         trajectory = trajectory._replace(behavior=behavior)
-        return trajectory, self._source.ok(), metrics | episodes(trajectory)
+        metrics |= collected(self._source, trajectory)
+        return trajectory, self._source.ok(), metrics
 
     def _copying(self):
         for mine, its in self._pairs:

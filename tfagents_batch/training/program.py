@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
-from tfagents_batch.training.metrics import episodes
+from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
 Program = Callable[[tf.Tensor], Metrics]
@@ -206,7 +206,7 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             skip = {name: _zeros(x) for name, x in learn.structured_outputs.items()}
             ok = source.ok()
             learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
-        return metrics | source.feedback(learned) | episodes(trajectory)
+        return metrics | source.feedback(learned) | collected(source, trajectory)
 
     return iterate
 
