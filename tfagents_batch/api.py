@@ -36,7 +36,7 @@ from tfagents_batch.training import visualize as filming
 from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.experiment import Config, Experiment, one_length
 from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
@@ -163,6 +163,12 @@ def train_seeds(
                 "the other, by train"
             )
     resolved = resolve(algorithm, env, config, settings, options).check()
+    if resolved.update_every is not None:
+        raise UserError(
+            f"update_every={resolved.update_every} is not for several seeds, whose "
+            "iterations have a fixed length; leave it out, and say rollout_length, or "
+            "train one seed after the other"
+        )
     if isinstance(seeds, (int, np.integer)):
         if seeds < 1:
             raise UserError(f"seeds is {seeds}; expected at least 1")
@@ -298,6 +304,7 @@ def _trained(
     stored.need(user, env, network, saved)
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
+    changes["update_every"] = None  # which num_envs divides
     if isinstance(env, str) and env != saved.env:
         changes |= {"env": env, "env_kwargs": {}}
     if env_kwargs is not None:
@@ -341,7 +348,7 @@ def resolve(
         options = options | {"settings": settings}
     if env is not None:
         options = options | {"env": env if isinstance(env, str) else describe(env)}
-    return config.replace(base, options)
+    return config.replace(base, one_length(options))
 
 
 def _resume(

@@ -195,6 +195,9 @@ class Source(Protocol):
 
     Attributes:
       compilable: may it run under XLA?
+
+    Optional is ``metrics() -> Metrics``: what is to tell of the trajectory just made,
+    read as ``ok`` is.
     """
 
     compilable: bool

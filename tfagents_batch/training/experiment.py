@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import keras
@@ -17,8 +17,10 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.interfaces import Env
+from tfagents_batch.interfaces import Algorithm, Env, Source
 from tfagents_batch.nn import networks
+from tfagents_batch.sources import episodes
+from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import (
     checkpoint,
@@ -52,6 +54,11 @@ class Config:
         None, "of TensorFlow; default one for small networks, else one a core"
     )
     rollout_length: int = option(256, "steps of each environment an iteration")
+    update_every: int | None = option(
+        None,
+        "whole episodes an iteration, instead of rollout_length; a multiple of "
+        "num_envs",
+    )
     eval_every: int | None = option(
         None, "steps between evaluations; 0 never, default a tenth of the run"
     )
@@ -108,11 +115,13 @@ class Config:
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
         least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
-        least |= {"log_video_every": 0}
+        least |= {"log_video_every": 0, "update_every": 1}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
                 raise UserError(f"{name} is {value}; expected at least {bound}")
+        if self.update_every is not None:
+            episodes.rounds(self.update_every, self.num_envs, "update_every")
         if self.num_workers is not None and self.envs_per_worker is not None:
             raise UserError(
                 f"num_workers is {self.num_workers} and envs_per_worker is "
@@ -161,6 +170,8 @@ class Experiment:
         self._running: list[Any] = []  # environments that are more than tensors
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config.num_envs)
+            if config.update_every is not None:
+                episodes.longest(self.env.spec)  # or say so before there is a run
             # Here, where environments are known and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.settle(
@@ -198,7 +209,7 @@ class Experiment:
         if step:
             seed = seeds.iteration_seed(seed, step, "environments")
         actor = self._actor or self.algorithm
-        self.source = Rollout(self.env, actor, config.rollout_length, seed)
+        self.source = self._source(actor, seed)
         self.iterate = program.build(
             self.source, self.algorithm, config.compile, config.device, self._actor
         )
@@ -238,8 +249,16 @@ class Experiment:
     def __exit__(self, *_) -> None:
         self.close()
 
+    def _source(self, actor: Algorithm, seed: int) -> Source:
+        """What makes the trajectories that are learned from."""
+        config = self.config
+        if config.update_every is not None:
+            # Opened with the seed of the iteration: none is played twice.
+            return Episodes(self.env, actor, config.update_every)
+        return Rollout(self.env, actor, config.rollout_length, seed)
+
     def _make_evaluator(self, stack, eval_env: Env | None) -> Evaluator | None:
-        episodes = self.config.eval_episodes
+        count = self.config.eval_episodes
         if self.config.eval_every == 0:
             return None
         if eval_env is None and isinstance(self._given, Env):
@@ -248,11 +267,11 @@ class Experiment:
                 "eval_env= too, or eval_every=0"
             )
         if eval_env is None:
-            batch = evaluate.batch_size(episodes, self.config.num_envs)
+            batch = evaluate.batch_size(count, self.config.num_envs)
             eval_env = self._environments(stack, batch)
         else:
             self._note(eval_env)
-        return Evaluator(eval_env, self.algorithm, episodes)
+        return Evaluator(eval_env, self.algorithm, count)
 
     def _environments(self, stack, num_envs: int) -> Env:
         config, given = self.config, self._given
@@ -283,6 +302,31 @@ class Experiment:
     def _note(self, env: Env) -> None:
         if hasattr(env, "stop") or hasattr(env, "events"):
             self._running.append(env)
+
+
+def one_length(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in which the one way to say how much is collected cancels the other.
+
+    What is asked for takes the place of what a preset says in the other way.
+
+    Args:
+      options: of a Config, as they are asked for.
+
+    Raises:
+      UserError: if both ways are asked for.
+    """
+    options = dict(options)
+    if options.get("rollout_length") is None:
+        return options
+    if options.get("update_every") is not None:
+        raise UserError(
+            f"rollout_length is {options['rollout_length']} and update_every is "
+            f"{options['update_every']}, which both say how much is collected for an "
+            "update: steps of each environment, or whole episodes of all; leave one "
+            "out"
+        )
+    options["update_every"] = None
+    return options
 
 
 def enable_cache(config: Config, resources: threads.Resources) -> str:

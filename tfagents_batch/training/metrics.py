@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
 
 
-def collected(trajectory: Trajectory, env: Any) -> Metrics:
-    """Of a trajectory: its episodes, and what only the graph can count of its
-    environments, where these are tensors and have no counters of their own.
+def collected(source: Source, trajectory: Trajectory) -> Metrics:
+    """What is measured of a trajectory, in the program in which its source made it.
 
-    Args:
-      trajectory: ``[T, B]``.
-      env: it is from.
+    Its episodes, what the source counts, and what only the graph can count of
+    environments that are tensors and have no counters of their own.
     """
-    found = episodes(trajectory)
+    found = source.metrics() if hasattr(source, "metrics") else {}
+    env = getattr(source, "env", None)
     if env is not None and not hasattr(env, "metrics"):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
-        found["env/action_clipped_fraction"] = fraction
-    return found
+        found = found | {"env/action_clipped_fraction": fraction}
+    return found | episodes(trajectory)
 
 
 def episodes(trajectory: Trajectory) -> Metrics:

@@ -112,8 +112,8 @@ class Overlapped:
         version = tf.fill(trajectory.mask.shape, self._seen.read_value())
         behavior = trajectory.behavior | {VERSION: version}
         trajectory = trajectory._replace(behavior=behavior)
-        found = collected(trajectory, getattr(self._source, "env", None))
-        return trajectory, self._source.ok(), metrics | found
+        metrics |= collected(self._source, trajectory)
+        return trajectory, self._source.ok(), metrics
 
     def _copying(self):
         for mine, its in self._pairs:

@@ -165,7 +165,7 @@ class Population:
         for variable, old in zip(sources, stood, strict=True):
             variable.assign(nest.where(rows, variable.read_value(), old))
         step = self._value_of(self._algorithm.step).read_value()
-        found = _each(lambda rows: collected(rows, self._source.env), trajectory)
+        found = _each(lambda rows: collected(self._source, rows), trajectory)
         return metrics | found | {STEP: step}
 
     def _seeds(self, step: tf.Tensor) -> tf.Tensor:

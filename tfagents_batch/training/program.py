@@ -207,7 +207,7 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             skip = {name: _zeros(x) for name, x in learn.structured_outputs.items()}
             ok = source.ok()
             learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
-        return metrics | source.feedback(learned) | collected(trajectory, env)
+        return metrics | source.feedback(learned) | collected(source, trajectory)
 
     return iterate
 

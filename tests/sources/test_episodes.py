@@ -1,0 +1,584 @@
+"""Whole episodes against a slow search, environment by environment, in plain Python."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfagents_batch as tfb
+from tfagents_batch import interfaces, seeds
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.errors import UserError
+from tfagents_batch.ops import returns
+from tfagents_batch.sources.episodes import Episodes
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import metrics
+from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+
+ENDS = {
+    "terminate": (True, False),
+    "truncate": (False, True),
+    "both": (True, True),
+}
+FAIL = "fail"
+
+
+class Counter:
+    """Acts 0 or 1 by its noise and counts its own steps as acting state."""
+
+    def initial_state(self, batch):
+        return (tf.zeros([batch], tf.int32),)
+
+    def noise(self, shape, seed):
+        return seeds.uniform(shape, seeds.key(seed, "action"))
+
+    def act(self, timestep, state, noise, explore):
+        action = tf.cast(noise > 0.5, tf.int32) if explore else tf.zeros_like(state[0])
+        behavior = {"count": state[0], "noise": noise}
+        return action, behavior, (state[0] + 1,)
+
+
+class Table:
+    """An environment that says what stands in a table, whatever is done.
+
+    Attributes:
+      steps: how often its step was called, in eager code.
+      table: f32 ``[S, B, 8]``: episode, step, reward, first, terminated,
+        truncated, return, length.
+    """
+
+    compilable = True
+
+    def __init__(self, batch, limit):
+        self.spec = EnvSpec(
+            batch,
+            gymnasium.spaces.Box(0, np.inf, (2,), np.float32),
+            gymnasium.spaces.Discrete(2),
+            {"episode_return": "float32", "episode_length": "int32"},
+            limit,
+        )
+        self.table = None
+        self.steps = 0
+
+    def init(self, seed):
+        return tf.constant(0), self._row(0)
+
+    def step(self, state, action):
+        self.steps += 1
+        return state + 1, self._row(state + 1)
+
+    def ok(self, state):
+        return tf.constant(True)
+
+    def _row(self, t):
+        columns = tf.unstack(self.table[t], axis=-1)
+        flags = [x > 0 for x in columns[3:6]]
+        info = {"episode_return": columns[6]}
+        info["episode_length"] = tf.cast(columns[7], tf.int32)
+        observation = tf.stack(columns[:2], -1)
+        return TimeStep(observation, columns[2], *flags, info)
+
+
+def play(script, rows):
+    """One environment with restart rows.
+
+    Args:
+      script: steps, how they end and, where that is "fail", how many rows are lost, of
+        each episode; over and over again.
+      rows: how many.
+    """
+    found = []
+    for episode, (steps, how, away) in enumerate(itertools.cycle(script)):
+        if len(found) >= rows:
+            return found[:rows]
+        return_ = 0.0
+        good = steps if how == FAIL else steps + 1
+        for step in range(good):
+            reward = float(step * (episode % 7 + 1))
+            return_ += reward
+            ends = ENDS[how] if step == steps else (False, False)
+            row = (episode, step, reward, step == 0, *ends, return_, step)
+            found.append(row)
+        for _ in range(away if how == FAIL else 0):
+            found.append((episode, max(good - 1, 0), 0.0, True, False, True, 0.0, 0))
+
+
+def search(rows, rounds, length):
+    """First and last row of the episode of every turn; None where there is none."""
+    first, over = ([bool(x) for x in column] for column in _flags(rows))
+    found = [None] * rounds
+    turn, t = -1, 0
+    while t < rounds * (length + 1):
+        if over[t] or not first[t]:
+            t += 1
+            continue
+        turn = max(turn + 1, -(-t // (length + 1)))
+        if turn >= rounds:
+            break
+        end = t + 1
+        while not (first[end] or over[end]) and end - t < length:
+            end += 1
+        if not first[end]:
+            found[turn] = (t, end)
+        t = end
+    return found
+
+
+def _flags(rows):
+    first = [row[3] for row in rows]
+    return first, [row[4] or row[5] for row in rows]
+
+
+@functools.cache
+def program(batch, rounds, length, way, limit=True):
+    """From a table and a seed to what ``Episodes`` makes of it, and tells."""
+    env = Table(batch, length if limit else None)
+    source = Episodes(env, Counter(), rounds * batch, None if limit else length)
+
+    def run(table, seed):
+        env.table = table
+        return source(seed), source.metrics(), source.ok()
+
+    if way == "eager":
+        return run
+    return tf.function(run, jit_compile=way == "xla", autograph=False)
+
+
+def found_by(scripts, rounds, length, way="graph", limit=True):
+    """Trajectory and metrics as arrays, and the rows of every environment."""
+    size = 2 * rounds * (length + 1) + 2
+    rows = [play(script, size) for script in scripts]
+    table = np.array(rows, np.float32).transpose(1, 0, 2)
+    run = program(len(scripts), rounds, length, way, limit)
+    trajectory, told, ok = run(tf.constant(table), tf.constant(3))
+    assert bool(ok)
+    return trajectory, {k: float(v) for k, v in told.items()}, rows
+
+
+def compare(trajectory, rows, rounds, length):
+    """Every stream is the episode of its turn, and nothing else."""
+    mask, discount = trajectory.mask.numpy(), trajectory.discount(0.5).numpy()
+    steps = tf.nest.map_structure(lambda x: x.numpy(), trajectory.steps)
+    valid = trajectory.steps.valid.numpy()
+    spans = [search(each, rounds, length) for each in rows]
+    total = 0
+    for stream in range(rounds * len(rows)):
+        turn, env = divmod(stream, len(rows))
+        span = spans[env][turn]
+        if span is None:
+            assert not mask[:, stream].any() and not valid[:, stream].any()
+            continue
+        begin, end = span
+        size = end - begin
+        total += size
+        np.testing.assert_array_equal(mask[:, stream], np.arange(length) < size)
+        np.testing.assert_array_equal(valid[:, stream], np.arange(length + 1) <= size)
+        expected = np.array(rows[env][begin : end + 1], np.float32)
+        np.testing.assert_array_equal(
+            steps.observation[: size + 1, stream], expected[:, :2]
+        )
+        np.testing.assert_array_equal(steps.reward[: size + 1, stream], expected[:, 2])
+        np.testing.assert_array_equal(
+            steps.terminated[: size + 1, stream], expected[:, 4] > 0
+        )
+        over = expected[-1, 4] + expected[-1, 5] > 0
+        assert steps.truncated[size, stream] == (expected[-1, 5] > 0 or not over)
+        # Behind the end its last step is repeated.
+        np.testing.assert_array_equal(
+            steps.observation[size + 1 :, stream],
+            np.broadcast_to(expected[-1, :2], (length - size, 2)),
+        )
+        assert not steps.reward[size + 1 :, stream].any()
+        assert steps.info["episode_length"][size, stream] == size
+        earned = np.where(mask, steps.reward[1:], 0)[:, stream].sum()
+        assert earned == steps.info["episode_return"][size, stream]
+        at_the_end = 0.0 if expected[-1, 4] else 0.5
+        assert discount[size - 1, stream] == at_the_end
+        assert (discount[: size - 1, stream] == 0.5).all()
+        count = trajectory.behavior["count"].numpy()[:, stream]
+        np.testing.assert_array_equal(count[:size], range(size))
+    assert mask.sum() == total
+    return spans
+
+
+HEALTHY = st.sampled_from(sorted(ENDS))
+SIZES = [(3, 1, 5), (2, 3, 4), (1, 2, 1), (4, 2, 3)]  # environments, rounds, length
+
+
+def healthy(length):
+    episode = st.tuples(st.integers(1, length), HEALTHY, st.just(0))
+    return st.lists(episode, min_size=1, max_size=5)
+
+
+def unhealthy(length):
+    """Some fail, for some time, and some are too long."""
+    failed = st.tuples(st.integers(0, length), st.just(FAIL), st.integers(1, length))
+    long = st.tuples(st.integers(1, 2 * length), HEALTHY, st.just(0))
+    return st.lists(st.one_of(failed, long), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("way", ["graph", "xla"])
+@pytest.mark.parametrize(("batch", "rounds", "length"), SIZES)
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_every_environment_gives_its_first_episodes(way, batch, rounds, length, data):
+    scripts = [data.draw(healthy(length)) for _ in range(batch)]
+    trajectory, told, rows = found_by(scripts, rounds, length, way)
+    spans = compare(trajectory, rows, rounds, length)
+    flat = [span for each in spans for span in each]
+    assert None not in flat and told["env/missing_episodes"] == 0
+    for each in spans:  # one after the other, from the first row on
+        assert each[0][0] == 0
+        assert all(b[0] == a[1] + 1 for a, b in itertools.pairwise(each))
+    done = [each[-1][1] for each in spans]
+    assert told["env/idle_steps"] == sum(max(done) - each for each in done)
+    sums = metrics.episodes(trajectory)
+    assert sums["episode/count"] == rounds * batch
+    assert sums["episode/length_sum"] == sum(end - begin for begin, end in flat)
+    assert sums["episode/return_sum"] == sum(
+        rows[env][end][6] for env, each in enumerate(spans) for _, end in each
+    )
+
+
+@pytest.mark.parametrize("way", ["graph", "xla"])
+@pytest.mark.parametrize(("batch", "rounds", "length"), SIZES)
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_failures_leave_out_the_episodes_they_happen_in(
+    way, batch, rounds, length, data
+):
+    scripts = [data.draw(unhealthy(length)) for _ in range(batch)]
+    trajectory, told, rows = found_by(scripts, rounds, length, way, limit=False)
+    spans = compare(trajectory, rows, rounds, length)
+    whole = [span for each in spans for span in each if span is not None]
+    assert told["env/missing_episodes"] == rounds * batch - len(whole)
+    sums = metrics.episodes(trajectory)
+    assert sums["episode/count"] == len(whole)
+    assert sums["episode/length_sum"] == sum(end - begin for begin, end in whole)
+    for leaf in tf.nest.flatten(trajectory):
+        assert np.isfinite(np.asarray(leaf, np.float64)).all()
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=10)
+def test_eager_code_graphs_and_compiled_programs_agree(data):
+    scripts = [data.draw(unhealthy(3)) for _ in range(2)]
+    scripts = [[*script, (2, "terminate", 0)] for script in scripts]
+    found = {
+        way: found_by(scripts, 2, 3, way, limit=False)[:2]
+        for way in ("eager", "graph", "xla")
+    }
+    for way in ("graph", "xla"):
+        tf.nest.map_structure(np.testing.assert_array_equal, found["eager"], found[way])
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=20)
+def test_a_longer_max_length_changes_nothing_but_padding(data):
+    scripts = [data.draw(healthy(3)) for _ in range(2)]
+    short, told, _ = found_by(scripts, 2, 3, limit=False)
+    long, other, _ = found_by(scripts, 2, 8, limit=False)
+    assert told == other
+    assert not long.mask[3:].numpy().any()
+    np.testing.assert_array_equal(short.mask, long.mask[:3])
+    tf.nest.map_structure(
+        np.testing.assert_array_equal,
+        short.steps,
+        tf.nest.map_structure(lambda x: x[:4], long.steps),
+    )
+    tf.nest.map_structure(
+        np.testing.assert_array_equal,
+        (short.action, short.behavior),
+        tf.nest.map_structure(lambda x: x[:3], (long.action, long.behavior)),
+    )
+    tf.nest.map_structure(np.testing.assert_array_equal, short.state, long.state)
+
+
+def test_an_episode_that_a_failure_ended_uses_up_its_turn():
+    """Whatever comes next has the next turn, so lengths do not decide."""
+    scripts = [[(2, FAIL, 1), (1, "terminate", 0)], [(4, "terminate", 0)]]
+    trajectory, told, _ = found_by(scripts, 1, 4)
+    np.testing.assert_array_equal(trajectory.mask[:, 0], [0, 0, 0, 0])
+    np.testing.assert_array_equal(trajectory.mask[:, 1], [1, 1, 1, 1])
+    assert told["env/missing_episodes"] == 1
+    trajectory, told, _ = found_by(scripts, 2, 4)
+    lengths = trajectory.mask.numpy().sum(0)
+    np.testing.assert_array_equal(lengths, [0, 4, 1, 4])
+
+
+def test_an_episode_that_begins_too_late_for_its_turn_has_a_later_one():
+    # Rows 0 to 5 are lost; an episode of turn 1 begins by row 5, of turn 2 by row 10.
+    scripts = [[(0, FAIL, 6), (1, "terminate", 0), (1, "terminate", 0)]]
+    trajectory, told, _ = found_by(scripts, 3, 4)
+    np.testing.assert_array_equal(trajectory.mask.numpy().sum(0), [0, 0, 1])
+    assert told["env/missing_episodes"] == 2
+
+
+@pytest.mark.parametrize(("rounds", "steps"), [(1, 0), (2, 5), (3, 10)])
+def test_environments_that_can_give_nothing_any_more_are_not_waited_for(rounds, steps):
+    """They have failed since the first row; their last turn begins by row ``steps``."""
+    env = Table(1, 4)
+    env.table = tf.constant([play([(0, FAIL, 100)], 40)], tf.float32)[0][:, tf.newaxis]
+    source = Episodes(env, Counter(), rounds)
+    assert not source(1).mask.numpy().any()
+    assert env.steps == steps
+    assert source.metrics()["env/missing_episodes"] == rounds
+
+
+def test_an_episode_that_is_too_long_is_cut_off_and_bootstraps():
+    scripts = [[(9, "terminate", 0)]]
+    trajectory, told, _ = found_by(scripts, 1, 4, limit=False)
+    np.testing.assert_array_equal(trajectory.mask[:, 0], [1, 1, 1, 1])
+    np.testing.assert_array_equal(trajectory.steps.truncated[:, 0], [0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(trajectory.discount(0.5)[:, 0], [0.5] * 4)
+    assert told == {"env/idle_steps": 0, "env/missing_episodes": 0}
+
+
+@pytest.mark.parametrize(("how", "last"), [("truncate", 7.0), ("terminate", 0.0)])
+def test_advantages_are_those_of_the_episode_alone(how, last):
+    """The last state's value is bootstrapped from if it was truncated only."""
+    trajectory, _, _ = found_by([[(3, how, 0)]], 1, 6)
+    value = tf.constant([[1.0], [2.0], [4.0], [7.0], [90.0], [91.0], [92.0]])
+    found = returns.gae(
+        trajectory.reward, trajectory.discount(0.5), value, 0.5, trajectory.mask
+    )
+    # Rewards are 1, 2, 3 and delta = r + discount * V' - V.
+    delta = [1 + 0.5 * 2 - 1, 2 + 0.5 * 4 - 2, 3 + 0.5 * last - 4]
+    expected = delta[0] + 0.25 * (delta[1] + 0.25 * delta[2])
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found[3:, 0], [0, 0, 0])
+
+
+# ---- on environments that are stepped
+
+
+def counting(lengths, **options):
+    makers = [functools.partial(CountingEnv, length=length) for length in lengths]
+    return ProcessEnv(makers, num_workers=0, **options)
+
+
+def numbers(x):
+    return np.asarray(x).astype(int).tolist()
+
+
+def test_environments_of_different_durations_restart_on_their_own():
+    """Durations 1, 2, 3 and 4, ten steps."""
+    with counting((1, 2, 3, 4)) as env:
+        steps = Rollout(env, Counter(), 10, seed=0)(1).steps
+    last = steps.last[1:].numpy()
+    assert [numbers(row) for row in last[:4]] == [
+        [1, 0, 0, 0],
+        [0, 1, 0, 0],
+        [1, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+    lengths = steps.info["episode_length"][1:].numpy()
+    finished = [lengths[last[:, i], i].tolist() for i in range(4)]
+    assert finished == [[1] * 5, [2, 2, 2], [3, 3], [4, 4]]
+    assert lengths[-1].tolist() == [0, 1, 2, 0]  # of those that were begun
+
+
+def test_environments_of_different_durations_give_equally_many_episodes():
+    with counting((1, 2, 3, 4)) as env:
+        source = Episodes(env, Counter(), 8, max_length=5)
+        trajectory = source(1)
+        told = source.metrics()
+    assert numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)) == [
+        *(1, 2, 3, 4),
+        *(1, 2, 3, 4),
+    ]
+    episode = trajectory.steps.observation[..., 0].numpy()
+    np.testing.assert_array_equal(episode, np.broadcast_to([0] * 4 + [1] * 4, (6, 8)))
+    # They are done in rows 3, 5, 7 and 9.
+    assert told["env/idle_steps"] == 6 + 4 + 2
+    assert told["env/missing_episodes"] == 0
+
+
+def test_shapes_are_static_and_time_major():
+    with counting((2, 3)) as env:
+        source = Episodes(env, Counter(), 6, max_length=4)
+        function = tf.function(source, autograph=False)
+        made = function.get_concrete_function(tf.TensorSpec([], tf.int32))
+        outputs = made.structured_outputs
+    assert isinstance(outputs, Trajectory)
+    assert outputs.steps.observation.shape == (5, 6, 2)
+    assert outputs.steps.first.shape == (5, 6)
+    assert outputs.action.shape == (4, 6)
+    assert outputs.behavior["count"].shape == (4, 6)
+    assert outputs.state[0].shape == (6,)
+
+
+def test_every_call_opens_new_episodes_of_its_seed():
+    """So a run that is resumed needs nothing but the number of its iteration."""
+    options = {"num_envs": 2, "env_kwargs": {"max_episode_steps": 4}}
+
+    def observations(*call_seeds):
+        source = Episodes(tfb.make_env("tf/CartPole-v1", **options), Counter(), 4)
+        return [source(seed).steps.observation.numpy() for seed in call_seeds]
+
+    one, two, again = observations(1, 2, 1)
+    np.testing.assert_array_equal(one, again)
+    assert not np.isin(one[0], two[0]).any()
+    assert len(np.unique(one[0, :, 0])) == 4  # episodes differ
+    np.testing.assert_array_equal(observations(2)[0], two)
+
+
+def test_every_episode_begins_with_the_actors_initial_state():
+    with counting((3, 3)) as env:
+        trajectory = Episodes(env, Counter(), 4, max_length=3)(1)
+    np.testing.assert_array_equal(trajectory.state[0], [0] * 4)
+    np.testing.assert_array_equal(
+        trajectory.behavior["count"], np.tile([[0], [1], [2]], 4)
+    )
+
+
+def test_the_step_an_episode_ends_with_was_acted_on_too():
+    """What acting records there is not left over from another step."""
+    with counting((2, 4)) as env:
+        trajectory = Episodes(env, Counter(), 2, max_length=6)(1)
+    count = trajectory.behavior["count"].numpy()
+    np.testing.assert_array_equal(count[:, 0], [0, 1, 2, 2, 2, 2])
+    np.testing.assert_array_equal(count[:, 1], [0, 1, 2, 3, 4, 4])
+
+
+def test_without_exploration_the_noise_is_not_used():
+    with counting((2, 4)) as env:
+        trajectory = Episodes(env, Counter(), 2, max_length=6, explore=False)(1)
+    np.testing.assert_array_equal(trajectory.action, 0)
+
+
+def test_it_is_a_source():
+    with counting((2,)) as env:
+        source = Episodes(env, Counter(), 1, max_length=2)
+        assert isinstance(source, interfaces.Source)
+        assert isinstance(source, tf.Module)
+        assert not source.compilable
+        assert source.collect(1) == {} and source.named_variables() == {}
+        told = {"loss/total": tf.constant(1.0)}
+        assert source.feedback(told) == told
+        source(1)
+        assert bool(source.ok())
+        assert {x.dtype for x in source.metrics().values()} == {tf.float32}
+
+
+@pytest.mark.parametrize("episodes", [0, 3, 5, -2])
+def test_a_number_of_episodes_that_is_no_multiple_is_refused(episodes):
+    with counting((2, 2)) as env:
+        text = rf"episodes is {episodes}; expected a multiple of the 2 env.*: \d or \d"
+        with pytest.raises(UserError, match=text):
+            Episodes(env, Counter(), episodes, max_length=2)
+
+
+def test_environments_without_a_limit_need_a_length():
+    with counting((2, 2)) as env:
+        with pytest.raises(UserError, match=r"no time limit.*max_length"):
+            Episodes(env, Counter(), 2)
+        with pytest.raises(UserError, match="max_length is 0"):
+            Episodes(env, Counter(), 2, max_length=0)
+
+
+def test_a_length_below_the_environments_limit_is_refused():
+    env = tfb.make_env("tf/CartPole-v1", num_envs=2)
+    with pytest.raises(UserError, match=r"max_length is 100, .* 500 steps"):
+        Episodes(env, Counter(), 2, max_length=100)
+    assert Episodes(env, Counter(), 2)(1).action.shape == (500, 2)
+
+
+# By name: a function of this module would make workers import it, and TensorFlow.
+cartpole = functools.partial(gymnasium.make, "CartPole-v1", max_episode_steps=60)
+
+
+def of_cartpole(env, **options):
+    """Two calls of a program."""
+    source = Episodes(env, Counter(), 8)
+
+    @tfb.function(envs=[env], autograph=False, **options)
+    def run(seed):
+        return source(seed), source.metrics(), source.ok()
+
+    return [run(tf.constant(seed)) for seed in (5, 6)]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with ProcessEnv([cartpole] * 4, num_workers=0) as env:
+        return of_cartpole(env)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_workers):
+    env = make_process_env([cartpole] * 4, num_workers)
+    tf.nest.map_structure(np.testing.assert_array_equal, of_cartpole(env), expected)
+    (first, told, ok), (second, *_) = expected
+    assert bool(ok) and told["env/idle_steps"] > 0
+    assert np.any(first.steps.observation != second.steps.observation)
+
+
+@pytest.mark.xla
+def test_worker_processes_are_stepped_by_a_compiled_program(library, expected):
+    with ProcessEnv([cartpole] * 4, 2, route="native") as env:
+        found = of_cartpole(env, jit_compile=True)
+    tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
+
+
+def test_a_vector_environment_gives_episodes_too():
+    with tfb.make_env(gymnasium.make_vec("CartPole-v1", 2)) as env:
+        trajectory = Episodes(env, Counter(), 4)(1)
+    assert trajectory.mask.shape == (500, 4)
+    ended = trajectory.steps.info["episode_length"][-1]
+    lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
+    np.testing.assert_array_equal(lengths, ended)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_environment_that_is_replaced_loses_one_episode(
+    tmp_path, make_process_env, num_workers
+):
+    mark = str(tmp_path / "mark")
+    envs = fault_envs("exc", length=6, step=3, mark=mark)
+    env = make_process_env(envs, num_workers, on_fault="restart")
+    source = Episodes(env, Counter(), 4, max_length=6)
+    trajectory, told = source(1), source.metrics()
+    env.check()
+    assert bool(source.ok())
+    lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
+    assert numbers(lengths) == [6, 0, 6, 6]
+    assert told["env/missing_episodes"] == 1
+    sums = metrics.episodes(trajectory)
+    assert (sums["episode/count"], sums["episode/length_sum"]) == (3, 18)
+    assert numbers(tf.reduce_sum(tf.cast(source(2).mask, tf.int32), 0)) == [6] * 4
+
+
+def test_a_worker_that_dies_loses_whole_episodes(tmp_path, make_process_env):
+    envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
+    env = make_process_env(envs, 2, on_fault="restart")
+    source = Episodes(env, Counter(), 6, max_length=6)
+    trajectory = source(1)
+    env.check()
+    lengths = numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0))
+    assert lengths[0::2] == [6, 6, 6]
+    assert lengths[1] == 0 and set(lengths[1::2]) <= {0, 6}
+    assert source.metrics()["env/missing_episodes"] == lengths.count(0)
+
+
+def test_a_fault_that_is_raised_voids_the_trajectory(make_process_env):
+    env = make_process_env(fault_envs("exc", length=6, step=3), 1)
+    source = Episodes(env, Counter(), 2, max_length=6)
+
+    @tf.function(autograph=False)
+    def run(seed):
+        return source(seed), source.ok()
+
+    trajectory, ok = run(tf.constant(1))
+    assert not bool(ok)
+    assert not trajectory.mask.numpy().any()
+    with pytest.raises(tfb.EnvError):
+        env.check()

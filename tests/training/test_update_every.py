@@ -1,0 +1,222 @@
+"""Runs that learn from whole episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.wrappers import TimeLimit
+
+import tfagents_batch as tfb
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.testing import CountingEnv, FaultEnv
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.logger import read_metrics
+
+SMALL = {
+    "steps": 300,
+    "num_envs": 3,
+    "update_every": 6,
+    "num_workers": 0,
+    "eval_every": 0,
+    "log_every": 1,
+    "compile": "off",
+    "settings": {"epochs": 1, "minibatch_size": 50},
+}
+PENDULUM = {"env": "Pendulum-v1", "env_kwargs": {"max_episode_steps": 20}}
+CARTPOLE = {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 50}}
+
+
+def train(tmp_path, **options):
+    return tfb.train(logdir=tmp_path, **{**SMALL, **options})
+
+
+def of_the_seed(run):
+    """A run's lines of metrics, without what depends on the machine."""
+    drop = ("time/", "system/")
+    return [
+        {k: v for k, v in line.items() if not k.startswith(drop)}
+        for line in read_metrics(run.logdir)
+    ]
+
+
+@pytest.mark.parametrize(
+    "where", [{"num_workers": 0}, {"num_workers": 2}, {"env": "tf/Pendulum-v1"}]
+)
+def test_an_iteration_is_as_many_episodes_wherever_they_are_played(tmp_path, where):
+    if "env" in where:
+        where = {**where, "num_workers": None}
+    run = train(tmp_path, **{**PENDULUM, **where, "compile": "auto"})
+    lines = read_metrics(run.logdir)
+    # Six of twenty steps each; only these are counted.
+    assert [line["step"] for line in lines] == [120, 240, 360]
+    for line in lines:
+        assert line["episode/length_mean"] == 20
+        assert line["env/masked"] == pytest.approx(0, abs=1e-6)
+        assert line["env/idle_steps"] == 0
+        assert line["env/missing_episodes"] == 0
+    assert run.finished and run.step == 360
+
+
+def test_padding_and_idle_steps_do_not_count(tmp_path):
+    run = train(tmp_path, **CARTPOLE)
+    lines = read_metrics(run.logdir)
+    steps = np.diff([0, *(line["step"] for line in lines)])
+    lengths = [6 * line["episode/length_mean"] for line in lines]
+    np.testing.assert_allclose(steps, lengths, rtol=1e-6)
+    masked = [1 - n / (6 * 50) for n in steps]
+    np.testing.assert_allclose([line["env/masked"] for line in lines], masked, 1e-4)
+    assert max(line["env/idle_steps"] for line in lines) > 0
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path):
+    def lines(**options):
+        return of_the_seed(train(tmp_path, **{**CARTPOLE, **options}))
+
+    options = {"eval_every": 200, "eval_episodes": 4}
+    expected = lines(num_workers=1, **options)
+    assert len(expected) >= 3
+    assert lines(num_workers=2, **options) == expected
+    assert lines(num_workers=0, **options) == expected
+    assert lines(num_workers=2, seed=1, **options) != expected
+
+
+@pytest.mark.xla
+def test_worker_processes_and_update_are_one_compiled_program(tmp_path, library):
+    def lines(workers):
+        options = {**CARTPOLE, "num_workers": workers, "compile": "full"}
+        return of_the_seed(train(tmp_path, **options))
+
+    expected = lines(1)
+    assert len(expected) >= 2
+    assert lines(2) == expected
+
+
+@pytest.mark.parametrize(
+    "env", [CARTPOLE, {**CARTPOLE, "env": "tf/CartPole-v1", "num_workers": None}]
+)
+def test_a_resumed_run_is_the_run_itself(tmp_path, env):
+    """An iteration opens its own episodes, so environments leave no trace."""
+    whole = train(tmp_path / "whole", **{**env, "steps": 600})
+    half = train(tmp_path / "half", **env)
+    again = tfb.train(resume=half.logdir, steps=600)
+    assert half.step < again.step == whole.step
+    assert of_the_seed(again) == of_the_seed(whole)
+    # The episodes are others than those before.
+    returns = [line["episode/return_mean"] for line in of_the_seed(again)]
+    assert len(set(returns)) > len(returns) / 2
+
+
+def test_episodes_may_be_collected_while_the_last_ones_are_learned_from(tmp_path):
+    def run():
+        return train(tmp_path, **{**CARTPOLE, "overlap": True})
+
+    first, second = run(), run()
+    assert first.finished
+    assert of_the_seed(first) == of_the_seed(second)
+    lines = read_metrics(first.logdir)
+    assert [line["lag/updates"] for line in lines[:2]] == [0, 1]
+    assert all("env/idle_steps" in line for line in lines)
+
+
+def test_several_seeds_in_one_program_refuse_it_by_name(tmp_path):
+    with pytest.raises(UserError, match="update_every=6 is not for several seeds"):
+        tfb.train_seeds(
+            env="tf/CartPole-v1", num_envs=3, update_every=6, logdir=tmp_path
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"update_every": 7}, "update_every is 7; expected a multiple of the 3 env"),
+        ({"update_every": 0}, "update_every is 0; expected at least 1"),
+        ({"rollout_length": 20}, "rollout_length is 20 and update_every is 6"),
+        ({"env": CountingEnv}, "no time limit"),
+    ],
+)
+def test_what_cannot_be_is_said_before_there_is_a_run(tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        train(tmp_path, **{"env": "CartPole-v1", **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_asked_for_counts_before_what_a_preset_says(tmp_path):
+    options = {k: v for k, v in SMALL.items() if k != "update_every"}
+    whole = Config(env="CartPole-v1", num_envs=3, update_every=6)
+    fixed = Config(env="CartPole-v1", num_envs=3, rollout_length=10)
+    del options["settings"], options["num_envs"]
+    run = tfb.train(config=whole, rollout_length=50, logdir=tmp_path, **options)
+    assert read_metrics(run.logdir)[0]["env/masked"] < 0.2  # no padding
+    assert "env/idle_steps" not in run.metrics
+    run = tfb.train(config=fixed, update_every=3, logdir=tmp_path, **options)
+    assert "env/idle_steps" in run.metrics
+
+
+def test_a_run_of_episodes_is_evaluated_with_any_number_of_them(tmp_path):
+    run = train(tmp_path, **CARTPOLE)
+    assert tfb.evaluate(run.logdir, episodes=4).episodes == 4
+    assert tfb.evaluate(run.logdir, episodes=5).mean_return > 5
+
+
+def config(**changes):
+    base = Config(
+        env="mine",
+        num_envs=2,
+        update_every=4,
+        num_workers=0,
+        eval_every=0,
+        compile="off",
+        settings=ppo.Config(minibatch_size=16, epochs=1),
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def counting():
+    """Three steps, of at most five."""
+    return TimeLimit(CountingEnv(length=3), 5)
+
+
+def test_statistics_see_every_step_of_an_episode_once():
+    with Experiment(config(), env=counting) as experiment:
+        experiment.start(0)
+        metrics = experiment.iterate(tf.constant(1))
+        agent = experiment.algorithm
+        assert int(agent.step) == 12
+        assert float(metrics["episode/count"]) == 4
+        assert float(metrics["episode/return_sum"]) == 24
+        (moments,) = agent.observations.moments
+        assert float(moments.count.numpy()) == 16  # four of each, the last one too
+        np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
+        assert float(agent.returns.count.numpy()) == 12
+
+
+@pytest.mark.parametrize("compile", ["off", "update"])
+def test_an_iteration_with_a_fault_is_void_and_raises(compile):
+    def make(i):
+        return TimeLimit(FaultEnv("exc", step=3, env=i, target=1, length=6), 6)
+
+    envs = [functools.partial(make, i) for i in range(2)]
+    with Experiment(config(compile=compile), env=envs) as experiment:
+        experiment.start(0)
+        named = experiment.named_variables()
+        before = {name: np.array(x.numpy()) for name, x in named.items()}
+        with pytest.raises(EnvError, match="something broke"):
+            experiment.iterate(tf.constant(1))
+        for name, value in before.items():
+            np.testing.assert_array_equal(named[name].numpy(), value, err_msg=name)
+
+
+def test_a_rollout_has_no_idle_steps(tmp_path):
+    options = {**CARTPOLE, "update_every": None, "rollout_length": 20}
+    run = train(tmp_path, **options)
+    assert "env/idle_steps" not in run.metrics
+    assert not hasattr(Rollout, "metrics")
+    assert pathlib.Path(run.logdir, "config.json").read_text().count("update_every")

@@ -1,0 +1,276 @@
+"""Trajectories of whole episodes from a batch of environments.
+
+Every environment gives the same number of episodes. (Taking the first ones that end
+would favour short ones.) An environment that fails may leave gaps; so that these do
+not depend on lengths either, an episode has a turn: number k of an environment's turns
+begins by row ``k * (T + 1)``, early enough to come to its end whatever its length. What
+is lost uses up its turn, and what comes late has a later one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+
+
+class Episodes(tf.Module):
+    """Plays ``episodes`` whole episodes, the same number in each environment.
+
+    Every call opens new episodes everywhere, with its seed: ``init`` is part of the
+    program, so that nothing has to be played to its end that nobody will use, and a
+    call depends on its seed and the weights only. An environment that has given its
+    episodes is stepped on, unused, until all have.
+
+    An episode is a stream of its own: T is ``max_length`` and B is ``episodes``, stream
+    ``k * num_envs + i`` for episode k of environment i. Behind its end its last step is
+    repeated, with ``first`` set and reward 0, so that it is not ``valid``; so are all
+    steps of an episode that is missing, because its environment failed.
+
+    Args:
+      env: the batch of environments.
+      actor: who acts; every episode begins with its initial state.
+      episodes: n, a multiple of ``num_envs``.
+      max_length: T, steps of the longest episode; by default the environments' time
+        limit. Of environments without one, longer episodes are cut off there.
+      explore: sample actions, else take the policy's mode.
+
+    Raises:
+      UserError: if ``episodes`` is no multiple, or no length is known.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        actor: Actor,
+        episodes: int,
+        max_length: int | None = None,
+        explore: bool = True,
+    ):
+        super().__init__()
+        self.env = env
+        self._actor, self._explore = actor, explore
+        self._batch = env.spec.num_envs
+        self._rounds = rounds(episodes, self._batch)
+        self._length = longest(env.spec, max_length)
+        self._ok = tf.Variable(True, trainable=False)
+        self._idle = tf.Variable(0.0, trainable=False)
+        self._missing = tf.Variable(0.0, trainable=False)
+
+    @property
+    def compilable(self) -> bool:
+        """May collecting run under XLA?"""
+        return getattr(self.env, "compilable", False)
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Where it stands: nowhere, as every call starts anew."""
+        return {}
+
+    def ok(self) -> tf.Tensor:
+        """bool ``[]``: false when the last trajectory must not be used."""
+        return self._ok.read_value()
+
+    def metrics(self) -> Metrics:
+        """``env/idle_steps``, of environments that had given their episodes, and
+        ``env/missing_episodes``, of environments that failed; of the last call."""
+        return {
+            "env/idle_steps": self._idle.read_value(),
+            "env/missing_episodes": self._missing.read_value(),
+        }
+
+    def collect(self, seed) -> Metrics:
+        return {}
+
+    def feedback(self, metrics: Metrics) -> Metrics:
+        return metrics
+
+    def __call__(self, seed) -> Trajectory:
+        """Play: ``[T, n]`` actions and the ``[T+1, n]`` steps around them."""
+        env_state, rows, turns, idle = self._play(seed)
+        self._ok.assign(self.env.ok(env_state))
+        self._idle.assign(tf.cast(idle, tf.float32))
+        missing = tf.cast(turns.end < 0, tf.float32)
+        self._missing.assign(tf.reduce_sum(missing))
+        return self._dealt(rows, turns)
+
+    def _play(self, seed) -> tuple[Any, _Row, _Turns, tf.Tensor]:
+        """Step until every environment has given its episodes.
+
+        Returns:
+          The environments' state, all rows ``[S, B, ...]``, where the episodes are, and
+          int32 ``[]`` idle steps. Rows that were not needed are zeros.
+        """
+        most = self._rounds * (self._length + 1)
+        noise = self._actor.noise((most, self._batch), seed)
+        initial = self._actor.initial_state(self._batch)
+
+        def act(t, timestep, state):
+            state = nest.where(timestep.first, initial, state)
+            now = nest.map(lambda x: x[t], noise)
+            return self._actor.act(timestep, state, now, self._explore)
+
+        def step(t, env_state, action, state, arrays, turns, idle):
+            wanted = _wanted(turns, t, self._length)
+            idle += tf.reduce_sum(tf.cast(~wanted, tf.int32))
+            env_state, timestep = self.env.step(env_state, action)
+            t += 1
+            action, behavior, state = act(t, timestep, state)
+            arrays = _write(arrays, t, _Row(timestep, action, behavior))
+            turns = _look(turns, t, timestep, self._length)
+            return t, env_state, action, state, arrays, turns, idle
+
+        env_state, timestep = self.env.init(seed)
+        action, behavior, state = act(0, timestep, initial)
+        row = _Row(timestep, action, behavior)
+        arrays = [
+            tf.TensorArray(x.dtype, most, element_shape=x.shape)
+            for x in nest.flatten(row)
+        ]
+        arrays = _write(arrays, 0, row)
+        turns = _look(_no_turns(self._rounds, self._batch), 0, timestep, self._length)
+        idle = tf.constant(0)
+        _, env_state, _, _, arrays, turns, idle = tf.while_loop(
+            lambda t, *rest: tf.reduce_any(_wanted(rest[-2], t, self._length)),
+            step,
+            (tf.constant(0), env_state, action, state, arrays, turns, idle),
+            maximum_iterations=most - 1,
+            parallel_iterations=1,
+        )
+        stacked = [array.stack() for array in arrays]
+        return env_state, tf.nest.pack_sequence_as(row, stacked), turns, idle
+
+    def _dealt(self, rows: _Row, turns: _Turns) -> Trajectory:
+        """Rows to the streams of their episodes."""
+        length, count = self._length, self._rounds * self._batch
+        begin, end = (tf.reshape(x, [-1]) for x in (turns.begin, turns.end))
+        missing = end < 0
+        begin, end = tf.maximum(begin, 0), tf.maximum(end, 0)
+        offset = tf.range(length + 1)[:, tf.newaxis]
+        behind = begin + offset > end
+        row = tf.minimum(begin + offset, end)
+        index = row * self._batch + tf.range(count) % self._batch  # [T+1, n]
+        timestep, action, behavior = nest.fold(rows)
+        steps: TimeStep = nest.gather(timestep, index)
+        action, behavior = nest.gather((action, behavior), index[:-1])
+        cut = (offset == length) & ~steps.last
+        steps = steps._replace(
+            reward=tf.where(behind, 0.0, steps.reward),
+            first=steps.first | behind,
+            truncated=steps.truncated | cut | missing,
+        )
+        return Trajectory(steps, action, behavior, self._actor.initial_state(count))
+
+
+def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
+    """Episodes of each environment.
+
+    Args:
+      episodes: of all of them.
+      num_envs: B.
+      name: of ``episodes``, where it comes from.
+
+    Raises:
+      UserError: if they cannot all have the same number.
+    """
+    if episodes < 1 or episodes % num_envs:
+        least = num_envs * max(episodes // num_envs, 1)
+        raise UserError(
+            f"{name} is {episodes}; expected a multiple of the {num_envs} "
+            "environments, which play the same number each: "
+            f"{least} or {least + num_envs}"
+        )
+    return episodes // num_envs
+
+
+def longest(spec: EnvSpec, max_length: int | None = None) -> int:
+    """Steps of the longest episode that there can be.
+
+    Args:
+      spec: of the environments.
+      max_length: as somebody says; None for the environments' time limit.
+
+    Raises:
+      UserError: if it is not known, or less than the environments' time limit.
+    """
+    limit = spec.max_episode_steps
+    if max_length is None:
+        if limit is None:
+            raise UserError(
+                "the environments name no time limit that they share, so how long an "
+                "episode may become is not known; give them one "
+                "(gymnasium.wrappers.TimeLimit), or pass max_length to Episodes"
+            )
+        return limit
+    if max_length < 1:
+        raise UserError(f"max_length is {max_length}; expected at least 1")
+    if limit is not None and max_length < limit:
+        raise UserError(
+            f"max_length is {max_length}, but the environments play up to {limit} "
+            "steps an episode; give them a shorter time limit (max_episode_steps)"
+        )
+    return max_length
+
+
+class _Row(NamedTuple):
+    """What is kept of a moment: ``[B, ...]``, or ``[S, B, ...]`` of all."""
+
+    timestep: TimeStep
+    action: Nest
+    behavior: dict[str, Nest]
+
+
+class _Turns(NamedTuple):
+    """Which episodes are given, and the rows they are in.
+
+    Attributes:
+      number: int32 ``[B]``, turn of the newest episode; -1 before there was one.
+      opened: int32 ``[B]``, its first row.
+      playing: bool ``[B]``, it is under way, and will be given.
+      begin, end: int32 ``[R, B]``, first and last row of each turn's episode; -1 where
+        there is none.
+    """
+
+    number: tf.Tensor
+    opened: tf.Tensor
+    playing: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+
+
+def _no_turns(rounds: int, batch: int) -> _Turns:
+    """Before the first row."""
+    zeros = tf.zeros([batch], tf.int32)
+    none = tf.fill([rounds, batch], -1)
+    return _Turns(zeros - 1, zeros, zeros > 0, none, none)
+
+
+def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) -> _Turns:
+    """Take in row ``t``."""
+    rounds = turns.end.shape[0]
+    opens = timestep.first & timestep.valid
+    soonest = (t + length) // (length + 1)  # that begins by row k * (length + 1)
+    number = tf.where(opens, tf.maximum(turns.number + 1, soonest), turns.number)
+    opened = tf.where(opens, t, turns.opened)
+    # A failed row is first, and ends what was played there.
+    playing = tf.where(timestep.first, opens & (number < rounds), turns.playing)
+    over = playing & (timestep.last | (t - opened == length))
+    mine = over & (tf.range(rounds)[:, tf.newaxis] == number)
+    begin = tf.where(mine, opened, turns.begin)
+    end = tf.where(mine, t, turns.end)
+    return _Turns(number, opened, playing & ~over, begin, end)
+
+
+def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
+    """bool ``[B]``: whether an environment may give something after row ``t``."""
+    last = turns.end.shape[0] - 1
+    return turns.playing | ((turns.number < last) & (t < last * (length + 1)))
+
+
+def _write(arrays: list[tf.TensorArray], t: int | tf.Tensor, row: _Row) -> list:
+    leaves = zip(arrays, nest.flatten(row), strict=True)
+    return [array.write(t, x) for array, x in leaves]
