@@ -168,17 +168,15 @@ def tf_catch() -> Config:
 
 
 def tf_gridworld() -> Config:
-    """The gridworld with walls, a goal and a trap."""
+    """The four rooms; the shortest way from anywhere is a mean return of about 0.9."""
     return Config(
         env="tf/GridWorld-v0",
-        steps=100_000,
+        env_kwargs={"one_hot": True, "step_reward": -0.01},
+        steps=200_000,
         num_envs=32,
         rollout_length=32,
         settings=ppo.Config(
-            learning_rate=Linear(1e-3, 0.0),
-            epochs=4,
-            minibatch_size=128,
-            entropy_scale=Constant(0.01),
+            learning_rate=Linear(1e-3, 0.0), epochs=4, minibatch_size=128
         ),
     )
 
