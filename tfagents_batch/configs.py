@@ -84,24 +84,19 @@ def halfcheetah() -> Config:
 # ---- environments written in TensorFlow
 
 
-def _in_graph(config: Config) -> Config:
-    """Twice the environments, which cost little there, for half the steps of each."""
-    return dataclasses.replace(
-        config,
-        env=f"tf/{config.env}",
-        num_envs=2 * config.num_envs,
-        rollout_length=config.rollout_length // 2,
-    )
-
-
 def tf_cartpole() -> Config:
-    """CartPole-v1 in the graph, solved at a mean return of 475."""
-    return _in_graph(cartpole())
+    """CartPole-v1 in the graph, solved at a mean return of 475.
+
+    With twice the environments, which cost little there, for half the steps of each.
+    """
+    return dataclasses.replace(
+        cartpole(), env="tf/CartPole-v1", num_envs=16, rollout_length=128
+    )
 
 
 def tf_pendulum() -> Config:
     """Pendulum-v1 in the graph, a mean return of -200 or better."""
-    return _in_graph(pendulum())
+    return dataclasses.replace(pendulum(), env="tf/Pendulum-v1")
 
 
 def tf_acrobot() -> Config:
