@@ -71,7 +71,9 @@ def test_a_tracker_that_fails_is_given_up_with_one_warning(fails_at):
     ]
 
 
-@pytest.mark.parametrize("error", [OSError("no route"), SystemExit(1)])
+@pytest.mark.parametrize(
+    "error", [OSError("no route"), SystemExit(1), KeyboardInterrupt()]
+)
 def test_a_tracker_that_cannot_be_opened_is_given_up(error):
     def make():
         raise error
@@ -244,6 +246,7 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(root)
     for name in [n for n in sys.modules if n.partition(".")[0] in ("wandb", "mlflow")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setenv("WANDB_SILENT", "true")  # so that it is put back
     for variable in ("WANDB_PROJECT", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(variable, raising=False)
     yield lambda name: importlib.import_module(name).calls

@@ -137,7 +137,7 @@ class Apart:
             tracker = self._make()
             while (call := self._next()) is not None:
                 call(tracker)
-        except (Exception, SystemExit) as error:  # whatever a package does of its own
+        except BaseException as error:  # whatever a package does of its own
             self._give_up(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
     def _next(self) -> Callable[[Tracker], None] | None:

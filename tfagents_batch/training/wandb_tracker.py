@@ -24,6 +24,8 @@ class WandbTracker:
     """
 
     def __init__(self, opened: Opened):
+        # Or it asks for a key on the terminal, where the progress is.
+        os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
         self._wandb = wandb
@@ -38,8 +40,8 @@ class WandbTracker:
             dir=str(opened.folder),
             config=flat(opened.config),
             allow_val_change=True,  # what a resumed run may change
-            # Our lines are ours: W&B neither captures stdout and stderr nor writes.
-            settings=wandb.Settings(console="off", silent=True),
+            # Our lines are ours: W&B is not to capture stdout and stderr.
+            settings=wandb.Settings(console="off"),
         )
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
