@@ -100,15 +100,16 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
     from tfagents_batch.training import curves
 
     def lines(group, metric, label):
-        read = [curves.read(folder, metric) for folder in group.folders]
+        folders = group.folders if metrics else having(group, metric) or group.folders
+        read = [curves.read(folder, metric) for folder in folders]
         runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
         return Drawn(f"{label} ({runs})", read, curves.band(read))
 
-    def has(group, metric):
-        return all(metric in curves.known(folder) for folder in group.folders)
+    def having(group, metric):
+        return [f for f in group.folders if metric in curves.known(f)]
 
     def asked(group):
-        return metrics or [TRAIN, *([EVAL] if has(group, EVAL) else [])]
+        return metrics or [TRAIN, *([EVAL] if having(group, EVAL) else [])]
 
     if not compare:
         return [
