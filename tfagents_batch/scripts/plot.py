@@ -141,9 +141,9 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     """
     from tfagents_batch.training import figure
 
-    columns = min(_COLUMNS, len(found))
+    columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
-    with figure.panels(rows, columns, (5 * columns, 3.7 * rows), out) as axes:
+    with figure.panels(rows, columns, (5 * columns, 4 * rows), out) as axes:
         for axis in axes.flat[len(found) :]:
             axis.set_visible(False)
         for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
@@ -172,7 +172,8 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axis.set_ylabel(panel.metric)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    # Below, as names of groups may be wider than a panel is empty.
+    axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17))
 
 
 if __name__ == "__main__":
