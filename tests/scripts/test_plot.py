@@ -42,6 +42,13 @@ def test_returns_of_training_and_of_evaluations_are_lines_of_a_panel(logs):
     }
 
 
+def test_of_runs_some_of_which_were_evaluated_these_are_seen(tmp_path):
+    make_run(tmp_path, 1, [1, 2, 3], evals=[2, 3])
+    make_run(tmp_path, 2, [1, 2, 3])
+    (labels,) = seen(tmp_path).values()
+    assert labels == ["episode/return_mean (2 runs)", "eval/return_mean (1 run)"]
+
+
 def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
     assert seen(logs, compare=True) == {
         ("CartPole-v1", "episode/return_mean"): ["cartpole (2 runs)", "other (1 run)"],

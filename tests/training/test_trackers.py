@@ -201,6 +201,7 @@ class Video:
     def __init__(self, data, format): self.data, self.format = data.read(), format
 class Run:
     project, entity, url, dir = "mine", None, "https://server/run", "/x"
+    offline = False
     def __init__(self, id): self.id, self.summary = id or "fresh", {}
     def define_metric(self, *a, **k): calls.append(("define", a, k))
     def log(self, data): calls.append(("log", data))

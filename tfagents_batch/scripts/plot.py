@@ -100,15 +100,16 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
     from tfagents_batch.training import curves
 
     def lines(group, metric, label):
-        read = [curves.read(folder, metric) for folder in group.folders]
+        folders = group.folders if metrics else having(group, metric) or group.folders
+        read = [curves.read(folder, metric) for folder in folders]
         runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
         return Drawn(f"{label} ({runs})", read, curves.band(read))
 
-    def has(group, metric):
-        return all(metric in curves.known(folder) for folder in group.folders)
+    def having(group, metric):
+        return [f for f in group.folders if metric in curves.known(f)]
 
     def asked(group):
-        return metrics or [TRAIN, *([EVAL] if has(group, EVAL) else [])]
+        return metrics or [TRAIN, *([EVAL] if having(group, EVAL) else [])]
 
     if not compare:
         return [
@@ -140,9 +141,9 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     """
     from tfagents_batch.training import figure
 
-    columns = min(_COLUMNS, len(found))
+    columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
-    with figure.panels(rows, columns, (5 * columns, 3.7 * rows), out) as axes:
+    with figure.panels(rows, columns, (5 * columns, 4 * rows), out) as axes:
         for axis in axes.flat[len(found) :]:
             axis.set_visible(False)
         for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
@@ -171,7 +172,8 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axis.set_ylabel(panel.metric)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    # Below, as names of groups may be wider than a panel is empty.
+    axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17))
 
 
 if __name__ == "__main__":

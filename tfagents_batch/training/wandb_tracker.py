@@ -49,7 +49,8 @@ class WandbTracker:
         if self._run.entity:
             names["entity"] = self._run.entity
         write_id(path, **names)
-        opened.tell(f"Weights & Biases: {self._run.url or self._run.dir}")
+        where = self._run.dir if self._run.offline else self._run.url
+        opened.tell(f"Weights & Biases: {where}")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         self._run.log({"step": step, **metrics})
