@@ -420,3 +420,36 @@ def test_check_keeps_what_is_right_as_its_type_says():
     assert checked == Bounded(2, 1.0, (3,), Constant(2.0))
     assert isinstance(checked.count, int) and isinstance(checked.share, float)
     assert config.check(Bounded()) == Bounded()
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixed:
+    normalize: Literal[True, False, "batch"] = config.option(True, "how")
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [
+        ("--normalize", True),
+        ("--normalize=true", True),
+        ("--nonormalize", False),
+        ("--normalize=false", False),
+        ("--normalize=batch", "batch"),
+    ],
+)
+def test_a_choice_may_have_true_and_false_beside_words(argument, value):
+    values = flags.FlagValues()
+    config.define_flags(values, Mixed)
+    config.parse_argv([argument], values)
+    read = config.replace(Mixed(), config.overrides(values, Mixed))
+    assert read.normalize is value or read.normalize == value == "batch"
+    assert config.from_json(Mixed, config.to_json(read)) == config.check(read) == read
+    assert "--normalize=true\n      how (true or false or batch)" in config.help_text(
+        values
+    )
+
+
+@pytest.mark.parametrize("value", [1, 0, "off", "true", None])
+def test_such_a_choice_takes_nothing_else(value):
+    with pytest.raises(UserError, match="expected true or false or batch"):
+        config.replace(Mixed(), {"normalize": value})

@@ -112,6 +112,17 @@ def test_padding_by_the_last_row_is_masked_once_the_episode_is_over(batch, paddi
     assert not mask[-padding:, ended].any()
 
 
+@given(batches(), st.integers(1, 8))
+def test_rows_are_real_but_for_failures_and_for_padding_behind_an_end(batch, padding):
+    plain = trajectory([rows for rows, _ in batch])
+    np.testing.assert_array_equal(plain.real, plain.steps.valid)
+    ended = plain.steps.last[-1].numpy()
+    real = trajectory([rows + rows[-1:] * padding for rows, _ in batch]).real.numpy()
+    np.testing.assert_array_equal(real[:-padding], plain.real)
+    alive = ended & plain.steps.valid[-1].numpy()
+    assert not real[-padding:, alive].any()
+
+
 def test_the_views_of_a_worked_example():
     """s0 -a-> s1 -a-> s2 terminal, restart s0', -a-> s1' truncated, restart s0''."""
     rows, counted = simulate(["on", "terminate", "on", "truncate", "on"])

@@ -105,7 +105,7 @@ def help_text(flag_values: flags.FlagValues) -> str:
     groups: dict[str, list[str]] = {}
     for name in flag_values:
         flag = flag_values[name]
-        expected = "true or false" if flag.boolean else flag.parser.syntactic_help
+        expected = flag.parser.syntactic_help or "true or false"  # of absl's own
         text = textwrap.fill(f"{flag.help} ({expected})", _WIDTH - len(_INDENT))
         entry = f"  --{name}={fields.to_text(flag.default)}\n"
         entry += textwrap.indent(text, _INDENT)

@@ -1,7 +1,7 @@
 """What a setting of a config takes: on the command line, in Python and in JSON.
 
-bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal, dict (a JSON object)
-and ``schedules.Schedule``.
+bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal (of texts, and of True
+and False beside them), dict (a JSON object) and ``schedules.Schedule``.
 """
 
 from __future__ import annotations
@@ -213,15 +213,17 @@ _KINDS = {
 
 
 def _choice(choices: tuple[Any, ...]) -> Kind:
-    by_name = {str(choice): choice for choice in choices}
+    by_name = {to_text(choice): choice for choice in choices}
 
     def check(value):
-        if value not in choices:
-            raise ValueError
-        return value
+        for choice in choices:  # 1 is not True
+            if isinstance(value, type(choice)) and value == choice:
+                return choice
+        raise ValueError
 
     expected = " or ".join(by_name)
-    return Kind(expected, lambda text: check(by_name.get(text)), check)
+    boolean = any(choice is True for choice in choices)
+    return Kind(expected, lambda text: check(by_name.get(text)), check, boolean)
 
 
 def _sequence(item: Kind) -> Kind:

@@ -131,7 +131,10 @@ class Network(Protocol):
         """State of ``batch`` rows before their first step; ``()`` if feed-forward."""
 
     def __call__(self, timestep: TimeStep, state: Nest) -> tuple[Any, Nest]:
-        """Heads of one step ``[B, ...]`` and the next state."""
+        """Heads of one step ``[B, ...]`` and the next state.
+
+        The state is reset before where ``first``: acting hands on what it got.
+        """
 
     def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
         """Heads of ``[T, B, ...]`` steps; the state is reset where ``first``."""

@@ -85,6 +85,17 @@ class Trajectory(NamedTuple):
         """
         return ~(self.steps.last[:-1] | self.steps.first[1:])
 
+    @property
+    def real(self) -> tf.Tensor:
+        """bool ``[T+1, B]``: true where an environment was observed.
+
+        False for failed rows and for the padding behind an episode, which repeats its
+        last row: what statistics of observations are not to see.
+        """
+        ended, first = self.steps.last[:-1], self.steps.first[1:]
+        start = tf.ones_like(first[:1])
+        return self.steps.valid & tf.concat([start, ~ended | first], 0)
+
 
 class EnvSpec(NamedTuple):
     """What a batch of environments takes and gives.

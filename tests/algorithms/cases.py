@@ -10,12 +10,20 @@ from tfagents_batch.types import TimeStep, Trajectory
 T, B = 12, 4
 
 
-def collect(agent, observation=VECTOR, seed=0, length=5, terminate=False) -> Trajectory:
-    """A trajectory of random observations and rewards, acted on by the agent."""
+def collect(
+    agent, observation=VECTOR, seed=0, length=5, terminate=False, state=None
+) -> Trajectory:
+    """A trajectory of random observations and rewards, acted on by the agent.
+
+    Args:
+      length: steps of every episode; streams are shifted against each other.
+      terminate: whether they end in terminal states.
+      state: of the agent at the start.
+    """
     random = np.random.default_rng(seed)
     drawn = make_steps(observation, T + 1, B, seed).observation
     rows, actions, behaviors = [], [], []
-    state = start = agent.initial_state(B)
+    state = start = agent.initial_state(B) if state is None else state
     noise = agent.noise((T, B), seed)
     clock = np.arange(B) % length
     for t in range(T + 1):

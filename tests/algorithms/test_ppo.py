@@ -55,6 +55,26 @@ def named(agent):
         ({"kl_cutoff_factor": -1.0}, "kl_cutoff_factor is -1.0; expected more than 0"),
         ({"kl_cutoff_scale": -1.0}, "kl_cutoff_scale is -1.0; expected at least 0"),
         ({"kl_stop": 0.0}, "kl_stop is 0.0; expected more than 0"),
+        ({"sequence_length": 0}, "sequence_length is 0; expected at least 1"),
+        ({"observation_clip": 0.0}, "observation_clip is 0.0; expected more than 0"),
+        ({"value_target": "mc"}, "value_target is 'mc'; expected gae or return"),
+        ({"kl_reduction": "row"}, "kl_reduction is 'row'; expected batch or sequence"),
+        (
+            {"normalize_advantage": "minibatch"},
+            "normalize_advantage is 'minibatch'; expected true or false or batch",
+        ),
+        (
+            {"normalize_return": "reward"},
+            "normalize_return is 'reward'; expected true or false or per_step",
+        ),
+        (
+            {"network": networks.Config(policy_scale=0.0)},
+            "network.policy_scale is 0.0; expected more than 0",
+        ),
+        (
+            {"network": networks.Config(core="rnn")},
+            "network.core is 'rnn'; expected none or gru or lstm",
+        ),
         ({"objective": "clp"}, "objective is 'clp'; expected clip or kl or both"),
         ({"entropy_scale": np.inf}, "entropy_scale is inf; expected"),
         ({"network": networks.Config(init_std=-1)}, "network.init_std is -1.0; expect"),
@@ -83,7 +103,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, objective):
     agent = make(action=ACTIONS[action], objective=objective)
     before = weights(agent)
     metrics = agent.update(collect(agent), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values() if not x.shape)
+    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
     assert float(metrics["grad/skipped"]) == 0
     moved = [np.any(a != b) for a, b in zip(before, weights(agent), strict=True)]
     assert all(moved)
@@ -94,7 +114,7 @@ def test_observations_of_any_kind_are_learned_from(observation):
     space = OBSERVATIONS[observation]
     agent = make(space)
     metrics = agent.update(collect(agent, space), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values() if not x.shape)
+    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
 
 
 def test_before_the_first_step_ratio_is_one_and_kl_zero():
@@ -334,19 +354,6 @@ def test_evaluating_in_chunks_changes_nothing(monkeypatch):
             np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_recurrent_network_is_refused_by_name():
-    class Recurrent(networks.ActorCritic):
-        def initial_state(self, batch):
-            return tf.zeros([batch, 1])
-
-    def build(observation_space, action_space):
-        spec = make_spec(observation_space, action_space)
-        return Recurrent(networks.actor_critic(spec).body, spec)
-
-    with pytest.raises(UserError, match=r"'actor_critic' keeps a state"):
-        ppo.PPO(ppo.Config(), make_spec(), build)
-
-
 def regularized(scale):
     def build(observation_space, action_space):
         l2 = keras.regularizers.L2(scale)
@@ -372,3 +379,159 @@ def test_what_a_users_layers_add_is_minimised_and_logged(jit):
     assert logged[0.0] == 0
     assert 0 < logged[1.0] < first  # once a minibatch, however many went before
     assert norms[1.0] < 0.5 * norms[0.0]
+
+
+# ---- variants of the objective, of targets and of what is normalised
+
+
+@pytest.mark.parametrize("objective", ["clip", "kl"])
+def test_without_a_minibatch_size_an_epoch_is_one_step(objective):
+    agent = make(minibatch_size=None, epochs=3, objective=objective)
+    assert int(agent.update(collect(agent), 1)["grad/updates"]) == 3
+
+
+def test_a_step_on_everything_is_a_minibatch_of_everything():
+    results = []
+    for size in (None, T * B):
+        agent = make(minibatch_size=size, epochs=2)
+        agent.update(collect(agent), 1)
+        results.append(named(agent))
+    for name, expected in results[0].items():
+        np.testing.assert_allclose(
+            results[1][name], expected, rtol=1e-3, atol=1e-5, err_msg=name
+        )
+
+
+def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
+    policy = {}
+    for kind in (True, False, "batch"):
+        for size in (None, 8):
+            agent = make(
+                normalize_advantage=kind,
+                minibatch_size=size,
+                epochs=1,
+                objective="kl",
+                learning_rate=0,
+            )
+            policy[kind, size] = float(agent.update(collect(agent), 1)["loss/policy"])
+    # Before the first step the ratio is 1, and the mean of what is standardized is 0.
+    assert policy[True, None] == pytest.approx(0, abs=1e-6)
+    assert policy["batch", None] == pytest.approx(0, abs=1e-6)
+    assert policy[True, 8] == pytest.approx(0, abs=1e-6)
+    assert abs(policy[False, None]) > 1e-3
+    losses = {}
+    for kind in (True, "batch"):
+        agent = make(normalize_advantage=kind, minibatch_size=8, epochs=1)
+        agent.update(collect(agent), 1)
+        losses[kind] = named(agent)["network/000-kernel"]
+    assert np.any(losses[True] != losses["batch"])
+
+
+def test_the_target_may_be_the_return_whatever_lambda_is():
+    targets = {}
+    for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
+        agent = make(value_target=kind, gae_lambda=lambda_)
+        target = agent.update(collect(agent), 1)["value/target"].numpy()
+        targets[kind, lambda_] = target[np.isfinite(target)]
+    np.testing.assert_allclose(
+        targets["return", 0.3], targets["gae", 1.0], rtol=1e-5, atol=1e-5
+    )
+    assert np.max(np.abs(targets["gae", 0.3] - targets["gae", 1.0])) > 0.1
+
+
+def test_rewards_may_be_divided_by_their_own_deviation():
+    agent = make(normalize_return="per_step", gae_lambda=0.0, gamma=0.0)
+    trajectory = collect(agent)
+    rewards = trajectory.reward.numpy()[trajectory.mask.numpy()]
+    metrics = agent.update(trajectory, 1)
+    std = np.std(rewards, ddof=1)
+    assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
+    assert float(metrics["normalize/reward"]) == pytest.approx(rewards.mean(), rel=1e-4)
+    target = metrics["value/target"].numpy()
+    np.testing.assert_allclose(
+        target[np.isfinite(target)], rewards / std, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_a_constant_reward_is_left_as_it_is():
+    agent = make(normalize_return="per_step", gamma=0.0)
+    trajectory = collect(agent)
+    reward = tf.where(trajectory.steps.first, 0.0, 3.0)
+    steps = trajectory.steps._replace(reward=reward)
+    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    assert float(metrics["normalize/reward_scaled"]) == pytest.approx(3.0)
+
+
+def test_observations_are_clipped_where_the_settings_say():
+    for clip in (0.5, 5.0):
+        agent = make(observation_clip=clip)
+        agent.update(collect(agent), 1)
+        seen = agent.update(collect(agent, seed=1), 2)["normalize/observation_seen"]
+        seen = seen.numpy()[np.isfinite(seen)]
+        assert np.max(np.abs(seen)) <= clip
+        assert (np.max(np.abs(seen)) == clip) == (clip == 0.5)
+
+
+# ---- histograms
+
+
+@pytest.mark.parametrize("objective", ["clip", "kl"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_every_histogram_is_there_and_all_can_be_left_out(objective, jit):
+    for on in (True, False):
+        agent = make(action=ACTIONS["box"], objective=objective, histograms=on)
+        update = tf.function(agent.update, jit_compile=jit, autograph=False)
+        metrics = update(collect(agent), tf.constant(1))
+        vectors = {name for name, value in metrics.items() if value.shape.rank}
+        expected = {*ppo.HISTOGRAMS, *(ppo.KL_HISTOGRAMS if objective == "kl" else ())}
+        assert vectors == (expected if on else set())
+        for name in vectors:
+            assert np.any(np.isfinite(metrics[name])), name
+
+
+def test_histograms_change_nothing_that_is_learned():
+    results = []
+    for on in (True, False):
+        agent = make(histograms=on)
+        agent.update(collect(agent), 1)
+        results.append(named(agent))
+    for name, expected in results[0].items():
+        np.testing.assert_array_equal(results[1][name], expected, err_msg=name)
+
+
+def test_histograms_say_what_scalars_are_means_of():
+    agent = make(
+        minibatch_size=None,
+        epochs=1,
+        action=ACTIONS["box"],
+        objective="both",
+        gradient_norm=None,
+    )
+    trajectory = collect(agent)
+    metrics = {k: x.numpy() for k, x in agent.update(trajectory, 1).items()}
+    mask = trajectory.mask.numpy()
+
+    def finite(name):
+        return metrics[name][np.isfinite(metrics[name])]
+
+    np.testing.assert_allclose(
+        np.linalg.norm(finite("grad/all")), metrics["grad/norm"], rtol=1e-5
+    )
+    assert len(finite("grad/all")) == agent.network.count_params()
+    for name in ("grad", "weights"):
+        parts = [finite(f"{name}/{group}") for group in ("policy", "value")]
+        assert sum(map(len, parts)) == len(finite(f"{name}/all"))
+    entropy = finite("policy/row_entropy")
+    assert len(entropy) == mask.sum()
+    assert entropy.mean() == pytest.approx(metrics["policy/entropy"], rel=1e-5)
+    assert finite("value/row_loss").mean() == pytest.approx(
+        metrics["loss/value"], rel=1e-4
+    )
+    assert len(finite("policy/row_kl")) == mask.sum()
+    assert finite("policy/row_kl").mean() == pytest.approx(
+        metrics["policy/kl"], rel=1e-5
+    )
+    log_prob = trajectory.behavior["log_prob"].numpy()[mask]
+    np.testing.assert_allclose(finite("policy/log_prob"), log_prob, rtol=1e-6)
+    mean = trajectory.behavior["policy"]["mean"].numpy()[mask].ravel()
+    np.testing.assert_array_equal(finite("policy/mode"), mean)

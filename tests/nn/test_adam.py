@@ -37,3 +37,11 @@ def test_it_is_the_one_of_keras_but_for_epsilon():
         ours.step([tf.constant(gradient)])
         theirs.apply([tf.constant(gradient)], [weights[1]])
     np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), 1e-5)
+
+
+def test_mean_gradients_are_corrected_for_having_started_at_zero():
+    adam = Adam([keras.Variable([1.0, 2.0])], 0.1)
+    np.testing.assert_array_equal(adam.mean_gradients()[0], [0, 0])
+    for _ in range(3):
+        adam.step([tf.constant([0.5, -2.0])])
+        np.testing.assert_allclose(adam.mean_gradients()[0], [0.5, -2.0], rtol=1e-5)

@@ -98,3 +98,12 @@ class TestObservationNormalizer:
         normalizer = ObservationNormalizer(gymnasium.spaces.Box(-1, 1, (2,)))
         x = tf.constant([[0.5, -0.25]])
         np.testing.assert_array_equal(normalizer(x), x)
+
+
+def test_what_hardly_differs_is_divided_by_one():
+    moments = Moments([])
+    assert float(moments.scale()) == 1
+    moments.update(tf.constant([0.1] * 5), tf.ones([5], tf.bool))
+    assert float(moments.scale()) == 1
+    moments.update(tf.constant([0.3]), tf.constant([True]))
+    assert float(moments.scale()) == float(moments.std()) < 1

@@ -49,3 +49,34 @@ def test_large_rows_make_small_chunks_and_small_rows_one():
     seen.clear()
     chunks.apply(function, tf.zeros([chunks.ROWS, 4]))
     assert seen == [chunks.ROWS]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("size, limit", [(1, 1), (7, 3), (5, 100)])
+def test_sequences_are_evaluated_whole(size, limit, jit):
+    x = tf.random.stateless_normal([size, 4, 3], [1, 2])
+    seen = []
+
+    def function(x):
+        seen.append(x.shape[0])
+        return tf.cumsum(tf.reduce_sum(x, -1), axis=1)
+
+    apply = tf.function(
+        lambda x: chunks.apply(function, x, limit, steps=4), jit_compile=jit
+    )
+    np.testing.assert_allclose(apply(x), function(x), rtol=1e-5)
+    assert max(seen[:-1]) <= limit
+
+
+def test_few_sequences_of_images_are_evaluated_at_a_time():
+    seen = []
+
+    def function(image):
+        seen.append(image.shape[0])
+        return tf.zeros(image.shape[:2])
+
+    chunks.apply(function, tf.zeros([40, 64, 84, 84], tf.uint8), steps=64)
+    assert seen[-1] < 40
+    seen.clear()
+    chunks.apply(function, tf.zeros([40, 16, 4]), steps=16)
+    assert seen == [40]

@@ -100,3 +100,9 @@ def test_invalid_logits_have_probability_exactly_zero():
     assert np.isfinite(result).all()
     assert tf.nn.softmax(result)[0, 0] == 0.0
     np.testing.assert_array_equal(result[1], logits[1])  # none valid: all are
+
+
+def test_means_over_time_are_those_of_each_column():
+    x = tf.constant([[1.0, np.nan, 5.0], [3.0, 4.0, np.inf]])
+    mask = tf.constant([[True, False, False], [True, True, False]])
+    np.testing.assert_array_equal(masked.mean_over_time(x, mask), [2, 4, 0])

@@ -153,3 +153,40 @@ def test_steps_train_variables_one_after_the_other(jit):
     loop = tf.function(loop, jit_compile=jit)
     loop(tf.constant(3))
     assert float(weight) == pytest.approx(5.5, abs=0.6)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_without_a_size_a_minibatch_is_everything_in_its_order(jit):
+    mask = tf.constant([True, False, True])
+
+    def loop():
+        return minibatch.loop(
+            lambda rows, mask, carry: (carry[0] + 1, carry[1] + rows * mask_of(mask)),
+            (0, tf.zeros([3])),
+            tf.constant([1.0, 2.0, 4.0]),
+            mask,
+            epochs=3,
+            minibatch_size=None,
+            seed=0,
+            stop=lambda carry: carry[0] >= 2,
+        )
+
+    def mask_of(mask):
+        return tf.cast(mask, tf.float32)
+
+    count, total = tf.function(loop, jit_compile=jit, autograph=False)()
+    assert int(count) == 2
+    np.testing.assert_array_equal(total, [2, 0, 8])
+
+
+def test_without_a_size_and_a_valid_row_nothing_is_visited():
+    count = minibatch.loop(
+        lambda rows, mask, count: count + 1,
+        0,
+        tf.zeros([3]),
+        tf.fill([3], False),
+        epochs=3,
+        minibatch_size=None,
+        seed=0,
+    )
+    assert int(count) == 0

@@ -2,12 +2,13 @@
 
 Clipped objective (eq. 7), adaptive KL penalty (section 4, with the cutoff of Hafner
 et al. 2017) or both; generalized advantages; epochs of minibatches, all as graph.
+Minibatches are of transitions, or of sequences where the network is recurrent.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -15,9 +16,19 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import check, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.interfaces import ActorCriticHeads, Metrics
 from tfagents_batch.nn import moments, networks, optimizer, user
-from tfagents_batch.ops import chunks, losses, masked, minibatch, returns
+from tfagents_batch.ops import (
+    batches,
+    chunks,
+    histograms,
+    losses,
+    masked,
+    minibatch,
+    returns,
+    sequences,
+)
+from tfagents_batch.ops.batches import Batch
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
@@ -37,7 +48,15 @@ class Config:
     learning_rate: Schedule = option(Constant(3e-4), "Adam's step size", least=0)
     adam_epsilon: float = option(1e-5, "Adam's epsilon", above=0)
     epochs: int = option(10, "passes over a trajectory", least=1)
-    minibatch_size: int = option(64, "transitions an optimizer step", least=1)
+    minibatch_size: int | None = option(
+        64, "transitions an optimizer step; none: all of them", least=1
+    )
+    sequence_length: int | None = option(
+        None,
+        "steps of a sequence, of which minibatches are made then; by default that is "
+        "the whole trajectory if the network is recurrent, and single transitions else",
+        least=1,
+    )
     gradient_norm: float | None = option(
         0.5, "largest global norm; none: no clipping", above=0
     )
@@ -47,6 +66,9 @@ class Config:
     )
     value_clip: float | None = option(
         None, "largest change of a value an update", above=0
+    )
+    value_target: Literal["gae", "return"] = option(
+        "gae", "of values: advantage + value, or the return with gae_lambda 1"
     )
     kl_target: float = option(
         0.01, "KL an update aims at, under the penalty; nats", above=0
@@ -65,12 +87,27 @@ class Config:
     kl_cutoff_scale: float = option(
         1000.0, "weight of the squared excess over it", least=0
     )
+    kl_reduction: Literal["batch", "sequence"] = option(
+        "batch",
+        "what KL is a mean of, before penalty and cutoff: a minibatch, or each "
+        "of its sequences",
+    )
     kl_stop: float | None = option(
         None, "end an update's epochs above this KL; nats", above=0
     )
-    normalize_advantage: bool = option(True, "standardize within each minibatch")
+    normalize_advantage: Literal[True, False, "batch"] = option(
+        True, "standardize within each minibatch; batch: once, all that is learned from"
+    )
     normalize_observation: bool = option(True, "by streaming mean and deviation")
-    normalize_return: bool = option(True, "divide rewards by the deviation of returns")
+    observation_clip: float = option(
+        10.0, "largest magnitude of a normalized observation", above=0
+    )
+    normalize_return: moments.RewardKind = option(
+        True, "divide rewards by the deviation of returns; per_step: by that of rewards"
+    )
+    histograms: bool = option(
+        True, "of actions, values, divergences, weights, gradients and statistics"
+    )
     network: networks.Config = option(networks.Config(), "shape of the network")
 
     def check(self) -> Config:
@@ -97,18 +134,15 @@ METRICS = (
     *("grad/norm", "grad/skipped"),
 )
 KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
-
-
-class Batch(NamedTuple):
-    """What the loss reads, ``[T, B, ...]`` or in rows ``[N, ...]``."""
-
-    steps: TimeStep  # as the network sees them
-    action: Nest
-    log_prob: tf.Tensor  # of the behavior policy
-    policy: dict[str, tf.Tensor]  # its parameters
-    advantage: tf.Tensor
-    value: tf.Tensor  # before the update
-    target: tf.Tensor
+HISTOGRAMS = (
+    *("policy/action", "policy/mode", "policy/log_prob", "policy/row_entropy"),
+    *("value/target", "value/row_loss"),
+    *("weights/all", "weights/policy", "weights/value"),
+    *("grad/all", "grad/policy", "grad/value"),
+    *("normalize/observation_seen", "normalize/observation_mean"),
+    "normalize/observation_std",
+)
+KL_HISTOGRAMS = ("policy/row_kl",)  # with the penalty
 
 
 class PPO(tf.Module):
@@ -122,6 +156,7 @@ class PPO(tf.Module):
 
     Attributes:
       step: i64, transitions trained on.
+      recurrent: whether the network keeps a state between steps.
 
     Raises:
       UserError: for settings or a network that cannot be used.
@@ -135,16 +170,19 @@ class PPO(tf.Module):
             if network is None
             else user.actor_critic(network, spec, config.network)
         )
-        if nest.flatten(self.network.initial_state(1)):
-            raise UserError(
-                f"network {self.network.name!r} keeps a state between steps "
-                "(initial_state is not ()); PPO trains feed-forward networks only"
-            )
+        start = self.network.initial_state(2)
+        self.recurrent = bool(nest.flatten(start))
+        # For its type: what else there is to a policy is in its parameters.
+        self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
+        self.network.extra_loss()  # of this call
         self.optimizer = optimizer.Optimizer(
             self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
-        self.observations = moments.ObservationNormalizer(spec.observation_space)
-        self.returns = moments.Moments(())
+        self._paths = tuple(weight.path for weight in self.optimizer.trained)
+        self.observations = moments.ObservationNormalizer(
+            spec.observation_space, config.observation_clip
+        )
+        self.rewards = moments.RewardNormalizer(config.normalize_return)
         self.step = keras.Variable(0, dtype="int64", trainable=False)
         self.penalty = keras.Variable(
             config.kl_init_penalty, dtype="float32", trainable=False
@@ -165,7 +203,7 @@ class PPO(tf.Module):
             "network": networks.named_variables(self.network),
             "optimizer": self.optimizer.named_variables(),
             "observations": self.observations.named_variables(),
-            "returns": self.returns.named_variables(),
+            "returns": self.rewards.named_variables(),
             "algorithm": {"step": self.step, "penalty": self.penalty},
         }
         return {f"{p}/{n}": v for p, named in parts.items() for n, v in named.items()}
@@ -180,9 +218,9 @@ class PPO(tf.Module):
         return self.network.family.noise(shape, seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, explore: bool):
-        net_state, return_ = state
+        before, return_ = state
         seen = timestep._replace(observation=self._seen(timestep.observation))
-        heads, net_state = self.network(seen, net_state)
+        heads, net_state = self.network(seen, before)
         policy = heads.policy
         action = policy.sample(noise) if explore else policy.mode()
         return_ = tf.where(
@@ -193,6 +231,8 @@ class PPO(tf.Module):
             "policy": policy.params,
             "return": return_,
         }
+        if self.recurrent:
+            behavior["state"] = before
         return action, behavior, (net_state, return_)
 
     # ---- learning
@@ -205,19 +245,39 @@ class PPO(tf.Module):
         """
         config, mask, steps = self.config, trajectory.mask, trajectory.steps
         self.optimizer.set_learning_rate(config.learning_rate(self.step.value))
-        self._advance_returns(trajectory)  # acting does not read them: use the newest
-        seen = steps._replace(observation=self._seen(steps.observation))
-        value = self._values(seen)
-        advantage = returns.gae(
-            self._scaled(trajectory.reward),
-            trajectory.discount(config.gamma),
-            value,
-            config.gae_lambda,
-            mask,
-        )
+        self.rewards.update(trajectory)  # acting does not read them: use the newest
+        seen = steps._replace(observation=self._seen(steps.observation), info={})
+        batch = self._batch(trajectory, seen)
+        rows, valid = self._rows(batch, trajectory)
+        metrics = self._epochs(rows, valid, seed)
+        metrics |= {
+            "value/explained_variance": losses.explained_variance(
+                batch.value, batch.target, mask
+            ),
+            "value/mean": masked.mean(batch.value, mask),
+            "grad/learning_rate": tf.identity(self.optimizer.adam.learning_rate.value),
+        }
+        metrics |= self._adapt_penalty(rows, valid)
+        metrics |= self.rewards.metrics(trajectory.reward, mask)
+        if config.histograms:
+            metrics |= self._histograms(trajectory, batch)
+        self._advance(trajectory)
+        return metrics
+
+    def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
+        """Advantages and targets of a whole trajectory, and what was said in it."""
+        config, mask = self.config, trajectory.mask
+        reward = self.rewards(trajectory.reward)
+        discount = trajectory.discount(config.gamma)
+        value = self._values(seen, trajectory.state)
+        advantage = returns.gae(reward, discount, value, config.gae_lambda, mask)
         target = advantage + value[:-1]
-        batch = Batch(
-            nest.map(lambda x: x[:-1], seen._replace(info={})),
+        if config.value_target == "return":
+            target = returns.discounted(reward, discount, value, mask)
+        if config.normalize_advantage == "batch":
+            advantage = masked.standardize(advantage, mask, 1e-8)
+        return Batch(
+            nest.map(lambda x: x[:-1], seen),
             nest.map(lambda x: _without_nan(x, mask), trajectory.action),
             trajectory.behavior["log_prob"],
             trajectory.behavior["policy"],
@@ -225,32 +285,33 @@ class PPO(tf.Module):
             value[:-1],
             target,
         )
-        metrics = self._epochs(*nest.fold((batch, mask)), seed)
-        metrics |= {
-            "value/explained_variance": losses.explained_variance(
-                value[:-1], target, mask
-            ),
-            "value/mean": masked.mean(value[:-1], mask),
-            "grad/learning_rate": tf.identity(self.optimizer.adam.learning_rate.value),
-            "policy/action": _histogram(nest.flatten(trajectory.action)[0], mask),
-            "value/target": _histogram(target, mask),
-        }
-        metrics |= self._adapt_penalty(batch, mask)
-        self._advance(trajectory)
-        return metrics
 
-    def _epochs(self, rows: Batch, mask: tf.Tensor, seed) -> Metrics:
-        """All optimizer steps on ``[N]`` rows; means of their metrics."""
+    def _rows(self, batch: Batch, trajectory: Trajectory) -> tuple[Batch, tf.Tensor]:
+        """What minibatches are made of, and which of it counts."""
+        mask, config = trajectory.mask, self.config
+        whole = self.recurrent or config.kl_reduction == "sequence"
+        if config.sequence_length is None and not whole:
+            return batches.transitions(batch, mask)
+        length = min(config.sequence_length or mask.shape[0], mask.shape[0])
+        state = trajectory.behavior["state"] if self.recurrent else ()
+        return batches.parts(batch, mask, length, state)
+
+    def _epochs(self, rows: Batch, valid: tf.Tensor, seed) -> Metrics:
+        """All optimizer steps on rows ``[N, ...]``; means of their metrics."""
         config = self.config
         entropy_scale = config.entropy_scale(self.step.value)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
+        size = config.minibatch_size
+        if rows.sequential and size is not None:
+            size = max(1, size // rows.mask.shape[1])
 
-        def step(rows, mask, carry):
+        def step(rows, taken, carry):
             sums, count, stopped = carry
+            batch, mask = batches.minibatch(rows, taken)
             weights = [variable.value for variable in self.optimizer.trained]
             with tf.GradientTape() as tape:
                 tape.watch(weights)  # which may be tensors, see nn.functional
-                loss, metrics = self._loss(rows, mask, entropy_scale)
+                loss, metrics = self._loss(batch, mask, entropy_scale)
             metrics |= self.optimizer.apply(tape.gradient(loss, weights))
             if config.kl_stop is not None:
                 stopped = metrics["policy/approx_kl"] > config.kl_stop
@@ -261,44 +322,46 @@ class PPO(tf.Module):
             step,
             (dict.fromkeys(names, 0.0), 0.0, False),
             rows,
-            mask,
+            valid,
             epochs=config.epochs,
-            minibatch_size=config.minibatch_size,
+            minibatch_size=size,
             seed=seed,
             stop=lambda carry: carry[2],
         )
         means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
         return means | {"grad/updates": count}
 
-    def _loss(self, rows: Batch, mask: tf.Tensor, entropy_scale):
-        """Scalar loss of one minibatch ``[n]`` and its metrics."""
+    def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
+        """Scalar loss of one minibatch, and its metrics."""
         config = self.config
-        heads, _ = self.network(rows.steps, ())
+        heads = self._heads(batch)
         network_loss = self.network.extra_loss()
-        log_prob = heads.policy.log_prob(rows.action)
-        advantage = rows.advantage
-        if config.normalize_advantage:
+        log_prob = heads.policy.log_prob(batch.action)
+        advantage = batch.advantage
+        if config.normalize_advantage is True:
             advantage = masked.standardize(advantage, mask, 1e-8)
         surrogate, clip_fraction = losses.clipped_surrogate(
-            log_prob, rows.log_prob, advantage, config.clip_ratio, mask
+            log_prob, batch.log_prob, advantage, config.clip_ratio, mask
         )
         penalty, metrics = tf.zeros([]), {}
         if config.objective == "kl":
             surrogate = losses.importance_surrogate(
-                log_prob, rows.log_prob, advantage, mask
+                log_prob, batch.log_prob, advantage, mask
             )
         if config.objective != "clip":
-            kl = heads.policy.with_params(rows.policy).kl(heads.policy)
-            penalty, cutoff = losses.kl_penalty(
-                masked.mean(kl, mask),
+            kl = heads.policy.with_params(batch.policy).kl(heads.policy)
+            mean, counts = self._mean_kl(kl, mask)
+            bound = losses.kl_penalty(
+                mean,
                 self.penalty.value,
                 target=config.kl_target,
                 cutoff_factor=config.kl_cutoff_factor,
                 cutoff_coef=config.kl_cutoff_scale,
             )
+            penalty, cutoff = (masked.mean(x, counts) for x in bound)
             metrics["policy/kl_cutoff"] = cutoff
         value = losses.value(
-            heads.value, rows.target, mask, rows.value, config.value_clip
+            heads.value, batch.target, mask, batch.value, config.value_clip
         )
         entropy = heads.policy.entropy()
         bonus = losses.entropy_bonus(entropy, entropy_scale, mask)
@@ -310,16 +373,17 @@ class PPO(tf.Module):
             "loss/value": value,
             "loss/network": network_loss,
             "policy/entropy": masked.mean(entropy, mask),
-            "policy/approx_kl": losses.approx_kl(log_prob, rows.log_prob, mask),
+            "policy/approx_kl": losses.approx_kl(log_prob, batch.log_prob, mask),
             "policy/clip_fraction": clip_fraction,
         }
 
-    def _adapt_penalty(self, batch: Batch, mask: tf.Tensor) -> Metrics:
+    def _adapt_penalty(self, rows: Batch, valid: tf.Tensor) -> Metrics:
         """Move the KL penalty by the divergence of the whole update."""
         config = self.config
         if config.objective == "clip":
             return {}
-        kl = self._divergence(batch, mask)
+        divergence, mask = self._divergence(rows, valid)
+        kl = masked.mean(*self._mean_kl(divergence, mask))
         penalty = losses.adapt_penalty(
             self.penalty.value,
             kl,
@@ -330,25 +394,53 @@ class PPO(tf.Module):
             **PENALTY_BOUNDS,
         )
         self.penalty.assign(penalty)
-        return {"policy/kl": kl, "policy/kl_penalty": penalty}
+        metrics = {"policy/kl": kl, "policy/kl_penalty": penalty}
+        if config.histograms:
+            metrics["policy/row_kl"] = histograms.rows(divergence, mask)
+        return metrics
 
-    def _values(self, steps: TimeStep) -> tf.Tensor:
+    def _mean_kl(self, kl: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """K of a batch, ``[]``, or of each sequence, ``[n]``; which of them count."""
+        if self.config.kl_reduction == "batch":
+            return masked.mean(kl, mask), tf.constant(True)
+        return masked.mean_over_time(kl, mask), tf.reduce_any(mask, 0)
+
+    def _heads(self, batch: Batch) -> ActorCriticHeads:
+        """What the network says of transitions or sequences."""
+        if batch.sequential:
+            return self.network.unroll(batch.steps, batch.state)[0]
+        return self.network(batch.steps, ())[0]
+
+    def _values(self, steps: TimeStep, state: Nest) -> tf.Tensor:
         """Values ``[T, B]`` of steps as the network sees them."""
-        value = chunks.apply(
-            lambda rows: self.network(rows, ())[0].value, nest.fold(steps)
-        )
-        return tf.reshape(value, steps.first.shape)
+        if not self.recurrent:
+            value = chunks.apply(
+                lambda rows: self.network(rows, ())[0].value, nest.fold(steps)
+            )
+            return tf.reshape(value, steps.first.shape)
 
-    def _divergence(self, batch: Batch, mask: tf.Tensor) -> tf.Tensor:
-        """Masked mean of KL(behavior || policy) over ``[T, B]``, nats."""
+        def values(streams):
+            steps, state = streams
+            steps = sequences.swap(steps)
+            return sequences.swap(self.network.unroll(steps, state)[0].value)
+
+        streams = sequences.swap(steps), state[0]
+        return sequences.swap(chunks.apply(values, streams, steps=steps.first.shape[0]))
+
+    def _divergence(self, rows: Batch, valid: tf.Tensor):
+        """KL(behavior || policy) of all rows, nats, and which of them count."""
+        needed = Batch(rows.steps, (), (), rows.policy, (), (), (), *rows[-2:])
 
         def divergence(rows):
-            steps, behavior = rows
-            policy = self.network(steps, ())[0].policy
-            return policy.with_params(behavior).kl(policy)
+            batch, _ = batches.minibatch(rows, tf.constant(True))
+            policy = self._heads(batch).policy
+            kl = policy.with_params(batch.policy).kl(policy)
+            return sequences.swap(kl) if rows.sequential else kl
 
-        kl = chunks.apply(divergence, nest.fold((batch.steps, batch.policy)))
-        return masked.mean(kl, tf.reshape(mask, [-1]))
+        if not rows.sequential:
+            return chunks.apply(divergence, needed), valid
+        kl = chunks.apply(divergence, needed, steps=rows.mask.shape[1])
+        return sequences.swap((kl, rows.mask))
 
     # ---- statistics
 
@@ -358,31 +450,28 @@ class PPO(tf.Module):
             return observation
         return self.observations(observation)
 
-    def _scaled(self, reward: tf.Tensor) -> tf.Tensor:
-        """Rewards in units of the returns' deviation, clipped to 10."""
-        if not self.config.normalize_return:
-            return reward
-        return tf.clip_by_value(reward / self.returns.std(), -10.0, 10.0)
-
-    def _advance_returns(self, trajectory: Trajectory) -> None:
-        """Take the running returns into their statistics."""
-        if self.config.normalize_return:
-            steps = nest.map(lambda x: x[:-1], trajectory.steps)
-            earned = steps.valid & ~steps.first
-            self.returns.update(trajectory.behavior["return"], earned)
-
     def _advance(self, trajectory: Trajectory) -> None:
         """Take the observations into their statistics; count the transitions."""
         if self.config.normalize_observation:
-            steps = nest.map(lambda x: x[:-1], trajectory.steps)
-            self.observations.update(steps.observation, steps.valid)
+            observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
+            self.observations.update(observation, trajectory.real[:-1])
         counted = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
         self.step.assign(self.step.value + counted)
 
-
-def _histogram(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """f32 ``[n]`` of ``[T, B, ...]``: NaN, which the logger drops, where masked."""
-    return tf.reshape(masked.safe(tf.cast(x, tf.float32), mask, float("nan")), [-1])
+    def _histograms(self, trajectory: Trajectory, batch: Batch) -> Metrics:
+        """Of what was acted on, of the new weights and of their gradients."""
+        mask = trajectory.mask
+        policy = self._policy.with_params(batch.policy)
+        weights = [tf.convert_to_tensor(x.value) for x in self.optimizer.trained]
+        metrics = histograms.of_acting(policy, batch, mask)
+        metrics |= histograms.by_group("weights", weights, self._paths)
+        gradients = self.optimizer.adam.mean_gradients()
+        metrics |= histograms.by_group("grad", gradients, self._paths)
+        if self.config.normalize_observation:
+            raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)
+            seen = batch.steps.observation
+            metrics |= self.observations.metrics(raw, seen, mask)
+        return metrics
 
 
 def _without_nan(action: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

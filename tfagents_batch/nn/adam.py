@@ -64,6 +64,12 @@ class Adam:
             *self._velocities,
         ]
 
+    def mean_gradients(self) -> list[tf.Tensor]:
+        """m corrected, m / (1 - beta_1^t): a mean of about the last 10 gradients."""
+        taken = tf.cast(self.iterations.value, tf.float32)
+        share = 1 - self._betas[0] ** taken
+        return [tf.math.divide_no_nan(m.value, share) for m in self._momentums]
+
     def step(self, gradients: Sequence[tf.Tensor]) -> None:
         """Move every weight by its gradient."""
         beta_1, beta_2 = self._betas

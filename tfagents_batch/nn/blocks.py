@@ -1,19 +1,14 @@
-"""Layers that networks are made of: MLP, convolution stacks, one-hot."""
+"""Layers that networks are made of: MLP, heads, convolution stacks, one-hot."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
+from tfagents_batch.nn import kernels
 from tfagents_batch.ops import narrow
-
-
-def orthogonal(scale: float) -> keras.initializers.Initializer:
-    """Orthogonal kernels (Saxe et al. 2014), as PPO implementations use them."""
-    return keras.initializers.Orthogonal(scale)
 
 
 class MLP(keras.layers.Layer):
@@ -22,15 +17,22 @@ class MLP(keras.layers.Layer):
     Args:
       sizes: units of each layer; empty for the identity.
       activation: name of a Keras activation.
+      initializer: of their kernels, see ``kernels.hidden``.
     """
 
-    def __init__(self, sizes: Sequence[int], activation: str = "tanh", **kwargs):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: str = "tanh",
+        initializer: kernels.Kind = "orthogonal",
+        **kwargs,
+    ):
         super().__init__(dtype="float32", **kwargs)
         self.hidden = [
             keras.layers.Dense(
                 int(size),
                 activation,
-                kernel_initializer=orthogonal(math.sqrt(2)),  # each draws its own
+                kernel_initializer=kernels.hidden(initializer),  # each draws its own
                 dtype="float32",
             )
             for size in sizes
@@ -52,12 +54,13 @@ class Head(keras.layers.Dense):
 
     Args:
       units: outputs.
-      scale: of its orthogonal initial kernel.
+      initializer: of its kernel.
     """
 
-    def __init__(self, units: int, scale: float, name: str):
-        init = orthogonal(scale)
-        super().__init__(units, kernel_initializer=init, name=name, dtype="float32")
+    def __init__(self, units: int, initializer: kernels.Initializer, name: str):
+        super().__init__(
+            units, kernel_initializer=initializer, name=name, dtype="float32"
+        )
 
     def call(self, x):
         return narrow.matmul(x, self.kernel) + self.bias
@@ -77,7 +80,8 @@ class ImageCNN(keras.layers.Layer):
         self, convolutions: Sequence[tuple[int, int, int]], features: int, **kwargs
     ):
         super().__init__(**kwargs)
-        init = {"activation": "relu", "kernel_initializer": orthogonal(math.sqrt(2))}
+        kernel = kernels.hidden("orthogonal")
+        init = {"activation": "relu", "kernel_initializer": kernel}
         self.stack = [
             keras.layers.Conv2D(filters, kernel, stride, **init)
             for filters, kernel, stride in convolutions
@@ -101,7 +105,7 @@ def nature_cnn() -> ImageCNN:
 
 
 def small_cnn() -> ImageCNN:
-    """Network of Young and Tian 2019 (MinAtar), for images of 3 to 35 pixels."""
+    """Network of Young and Tian 2019 (MinAtar), for images of 3 pixels and more."""
     return ImageCNN([(16, 3, 1)], 128)
 
 

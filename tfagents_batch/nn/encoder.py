@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import gymnasium
 import keras
 import numpy as np
@@ -10,9 +12,11 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import blocks
+from tfagents_batch.nn import blocks, impala
 
 ACTION_MASK = "action_mask"  # key of a Dict observation that is no feature
+CNN = Literal["auto", "nature", "impala", "small"]
+NATURE = 36  # pixels that Mnih's network needs on each side
 
 
 def feature_space(space: gymnasium.Space) -> gymnasium.Space:
@@ -42,15 +46,20 @@ class Encoder(keras.layers.Layer):
     [0, 1]; integers become one-hot; everything else is flattened. The parts are
     concatenated.
 
+    Args:
+      space: of the observations.
+      cnn: of images: Mnih's (nature), Espeholt's (impala), one layer (small), or the
+        one of nature and small that their size asks for (auto).
+
     Attributes:
       has_weights: false if the encoder only rearranges, so that towers may each
         have their own without cost.
     """
 
-    def __init__(self, space: gymnasium.Space, **kwargs):
+    def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.space = feature_space(space)
-        self.parts = [_leaf_encoder(leaf) for leaf in spaces.leaves(self.space)]
+        self.parts = [_leaf_encoder(leaf, cnn) for leaf in spaces.leaves(self.space)]
         self.has_weights = any(isinstance(part, _Image) for part in self.parts)
         self.is_single_image = len(self.parts) == 1 and self.has_weights
 
@@ -78,7 +87,7 @@ class _Flat(keras.layers.Layer):
 class _Image(keras.layers.Layer):
     """uint8 image ``[N, H, W, C]``, ``[N, C, H, W]`` or ``[N, H, W]`` to ``[N, F]``."""
 
-    def __init__(self, shape: tuple[int, ...], **kwargs):
+    def __init__(self, shape: tuple[int, ...], cnn: CNN = "auto", **kwargs):
         super().__init__(**kwargs)
         self.channels_first = len(shape) == 3 and shape[0] < min(shape[1:])
         if len(shape) == 2:
@@ -90,7 +99,7 @@ class _Image(keras.layers.Layer):
                 f"image observation of shape {shape} is smaller than 3 x 3 pixels; "
                 "flatten it, or declare it as a float Box"
             )
-        self.cnn = blocks.nature_cnn() if side >= 36 else blocks.small_cnn()
+        self.cnn = _cnn(cnn, shape, side)
 
     def build(self, _):
         self.cnn.build((None, *self.pixels))
@@ -102,10 +111,23 @@ class _Image(keras.layers.Layer):
         return self.cnn(tf.reshape(x, [-1, *self.pixels]))
 
 
-def _leaf_encoder(leaf: spaces.Leaf) -> keras.layers.Layer:
+def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
+    if name == "auto":
+        name = "nature" if side >= NATURE else "small"
+    if name == "nature" and side < NATURE:
+        raise UserError(
+            f"network.cnn is nature, whose images have {NATURE} x {NATURE} pixels or "
+            f"more; this one has the shape {shape}: use auto, small or impala"
+        )
+    if name == "impala":
+        return impala.ImpalaCNN()
+    return blocks.nature_cnn() if name == "nature" else blocks.small_cnn()
+
+
+def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     space = leaf.space
     if is_image(space):
-        return _Image(leaf.shape)
+        return _Image(leaf.shape, cnn)
     if isinstance(space, gs.Discrete):
         return blocks.OneHot([space.n], [space.start], dtype="float32")
     if isinstance(space, gs.MultiDiscrete):

@@ -7,6 +7,8 @@ the same ones.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import gymnasium
 import keras
 import numpy as np
@@ -14,8 +16,13 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import nest, spaces
+from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn.encoder import ACTION_MASK, is_image
-from tfagents_batch.types import Nest
+from tfagents_batch.ops import histograms, masked
+from tfagents_batch.types import Nest, Trajectory
+
+RewardKind = Literal[True, False, "per_step"]
+EQUAL = 1e-12  # a variance of samples that are equal but for rounding
 
 
 class Moments(tf.Module):
@@ -68,6 +75,11 @@ class Moments(tf.Module):
         std = tf.sqrt(tf.maximum(variance, floor**2))
         return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
+    def scale(self) -> tf.Tensor:
+        """f32 ``shape``: what to divide by. ``std``; 1 where samples hardly differ."""
+        variance = self.deviation.value / tf.maximum(self.count.value - 1, 1)
+        return tf.where(variance < EQUAL, 1.0, self.std())
+
     def named_variables(self) -> dict[str, keras.Variable]:
         return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
 
@@ -104,6 +116,35 @@ class ObservationNormalizer(tf.Module):
             observation, [normalize(x, moments) for x, moments in leaves]
         )
 
+    def normalized(self, observation: Nest) -> list[tf.Tensor]:
+        """Those leaves of an observation that are."""
+        leaves = zip(nest.flatten(observation), self.moments, strict=True)
+        return [x for x, moments in leaves if moments is not None]
+
+    def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
+        """Mean of the raw observations; histograms of what is seen, of means and of
+        deviations. Nothing if nothing is normalised.
+
+        Args:
+          raw: observations ``[T, B, ...]``.
+          seen: normalised ones.
+          mask: bool ``[T, B]``.
+        """
+        used = [moments for moments in self.moments if moments is not None]
+        if not used:
+            return {}
+        flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
+        kept = [histograms.rows(x, mask) for x in self.normalized(seen)]
+        means = [tf.convert_to_tensor(moments.mean.value) for moments in used]
+        return {
+            "normalize/observation": masked.mean(tf.concat(flat, -1), mask),
+            "normalize/observation_seen": tf.concat(kept, 0),
+            "normalize/observation_mean": histograms.tensors(means),
+            "normalize/observation_std": histograms.tensors(
+                [moments.std() for moments in used]
+            ),
+        }
+
     def update(self, observation: Nest, mask: tf.Tensor) -> None:
         """Advance the statistics by ``[..., *leaf]`` observations where ``mask``."""
         for x, moments in zip(nest.flatten(observation), self.moments, strict=True):
@@ -117,6 +158,61 @@ class ObservationNormalizer(tf.Module):
             if moments is not None
             for name, variable in moments.named_variables().items()
         }
+
+
+class RewardNormalizer(tf.Module):
+    """Rewards in units of a deviation; they keep their sign, and are clipped.
+
+    Args:
+      kind: True for the deviation of running discounted returns, "per_step" for that
+        of the rewards themselves, as batch-ppo has it (a constant reward has none, and
+        sparse rewards come out large), False for rewards as they are.
+      clip: largest magnitude that is passed on.
+    """
+
+    def __init__(self, kind: RewardKind, clip: float = 10.0):
+        super().__init__()
+        self.kind = kind
+        self.clip = clip
+        self.moments = Moments(())
+
+    def update(self, trajectory: Trajectory) -> None:
+        """Take what was earned into the statistics.
+
+        Acting does not read them, so it is done before rewards are learned from.
+
+        Args:
+          trajectory: whose ``behavior["return"]`` is the running discounted return.
+        """
+        if self.kind == "per_step":
+            self.moments.update(trajectory.reward, trajectory.mask)
+        elif self.kind:
+            earned = trajectory.real[:-1] & ~trajectory.steps.first[:-1]
+            self.moments.update(trajectory.behavior["return"], earned)
+
+    def __call__(self, reward: tf.Tensor) -> tf.Tensor:
+        """Scale f32 rewards with the present statistics."""
+        if not self.kind:
+            return reward
+        return tf.clip_by_value(reward / self.moments.scale(), -self.clip, self.clip)
+
+    def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
+        """Means of rewards ``[T, B]``, raw and scaled; mean and deviation of what they
+        are scaled by."""
+        metrics = {
+            "normalize/reward": masked.mean(reward, mask),
+            "normalize/reward_scaled": masked.mean(self(reward), mask),
+        }
+        if self.kind:
+            mean = tf.cast(self.moments.mean.value, tf.float32)
+            metrics |= {
+                "normalize/reward_mean": mean,
+                "normalize/reward_std": self.moments.std(),
+            }
+        return metrics
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        return self.moments.named_variables()
 
 
 def _is_normalized(leaf: spaces.Leaf) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -10,9 +12,16 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads
-from tfagents_batch.nn import blocks
-from tfagents_batch.nn.encoder import ACTION_MASK, Encoder
+from tfagents_batch.interfaces import ActorCriticHeads, Network
+from tfagents_batch.nn import kernels
+from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
+from tfagents_batch.nn.towers import (
+    POLICY_SCALE,
+    Mean,
+    RecurrentTowers,
+    Towers,
+    ValueCore,
+)
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
@@ -23,6 +32,8 @@ ACTIVATIONS = {
     for name in dir(keras.activations)
     if not name.startswith("_") and name not in _OTHERS
 }
+Std = Literal["exp", "softplus"]
+CORE_BEHIND_IMAGE = (256,)  # as IMPALA's (Espeholt et al. 2018)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +42,32 @@ class Config:
 
     hidden: tuple[int, ...] | None = option(
         None,
-        "units of each tower's layers; by default 64,64, none behind a lone image",
+        "units of each tower's layers; by default 64,64, none behind a lone image "
+        "(256 for a core)",
         least=1,
     )
     activation: str = option("tanh", "Keras activation of the hidden layers")
     init_std: float = option(
         1.0, "standard deviation of a Box policy at the start", above=0
+    )
+    std: Std = option("exp", "what makes the deviation of a trained number")
+    mean: Mean = option("linear", "of a Box policy; tanh keeps it within -1 and 1")
+    initializer: kernels.Kind = option("orthogonal", "of the towers' kernels")
+    policy_scale: float = option(
+        POLICY_SCALE,
+        "scale of the policy head's kernel at the start",
+        above=0,
+    )
+    core: Literal["none", "gru", "lstm"] = option(
+        "none", "recurrent layer in the place of each tower's last one"
+    )
+    value_core: ValueCore = option(
+        "own",
+        "of a recurrent network's value: its own, shared with the policy, or none",
+    )
+    cnn: CNN = option(
+        "auto",
+        "of images; auto is small below 36 pixels and nature from there on",
     )
 
     def check(self, path: str = "") -> Config:
@@ -53,97 +84,90 @@ class Config:
             raise UserError(
                 unknown(f"{path}activation", config.activation, ACTIVATIONS)
             )
+        if config.core != "none" and config.hidden == ():
+            raise UserError(
+                f"{path}core is {config.core} and {path}hidden is empty; the last of "
+                f"{path}hidden is the core's units"
+            )
         return config
 
 
-class Towers(keras.Model):
-    """Observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
-
-    Two towers on one encoder: what has weights in the encoder (images) is shared,
-    the towers are not.
-
-    Args:
-      encoder: layer or model, observation to features ``[N, F]``.
-      hidden: units of each tower's layers.
-      activation: of the hidden layers.
-      size: A, outputs that the policy needs.
-    """
-
-    def __init__(self, encoder, hidden: tuple[int, ...], activation: str, size: int):
-        super().__init__(name="towers", dtype="float32")
-        self.encoder = encoder
-        self.policy_tower = blocks.MLP(hidden, activation, name="policy_tower")
-        self.value_tower = blocks.MLP(hidden, activation, name="value_tower")
-        # A small policy head starts near uniform (Andrychowicz et al. 2021, sec. 3.2).
-        self.policy_head = blocks.Head(size, 0.01, name="policy")
-        self.value_head = blocks.Head(1, 1.0, name="value")
-
-    def call(self, observation):
-        features = self.encoder(observation)
-        value = self.value_head(self.value_tower(features))
-        return {
-            "policy": self.policy_head(self.policy_tower(features)),
-            "value": tf.squeeze(value, -1),
-        }
-
-
 class ActorCritic(keras.Model):
-    """Network of policy and value, feed-forward; see ``interfaces.Network``.
+    """Network of policy and value; see ``interfaces.Network``.
 
     The standard deviation of a Box policy is a trained vector, independent of the
     state.
 
     Args:
       body: model from observations ``[N, ...]`` to ``{"policy": [N, A], "value":
-        [N]}``; never sees the action mask.
+        [N]}``, or ``RecurrentTowers``; never sees the action mask.
       spec: of the environments.
       init_std: standard deviation at the start.
+      std: what makes it of the trained numbers.
 
     Attributes:
       family: of its policies.
       convolves: whether a convolution is among its operations.
     """
 
-    def __init__(self, body: keras.Model, spec: EnvSpec, init_std: float = 1.0):
+    def __init__(
+        self,
+        body: keras.Model | RecurrentTowers,
+        spec: EnvSpec,
+        init_std: float = 1.0,
+        std: Std = "exp",
+    ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
         self.family = distributions.for_space(spec.action_space)
-        if self.family.needs_std:
-            self.log_std = self.add_weight(
-                shape=(self.family.size,),
-                initializer=keras.initializers.Constant(float(tf.math.log(init_std))),
-                name="log_std",
-            )
+        self._recurrent = isinstance(body, RecurrentTowers)
+        self._std = std
+        if self.family.needs_std and std == "exp":
+            self.log_std = self._vector("log_std", float(tf.math.log(init_std)))
+        elif self.family.needs_std:
+            # The inverse of softplus; log(expm1(x)) would overflow for large x.
+            start = init_std + math.log(-math.expm1(-init_std))
+            self.raw_std = self._vector("raw_std", start)
         # Weights exist before the first program is traced, and shapes are checked.
         steps = dummy_steps(spec)
-        self.unroll(steps)
+        self.unroll(steps, self.initial_state(steps.first.shape[1]))
         self.built = True
-        self.convolves = "Conv" in " ".join(_operations(self, steps))
+        self.convolves = convolves(self, steps)
 
     def initial_state(self, batch: int) -> Nest:
-        return ()
+        return self.body.initial_state(batch) if self._recurrent else ()
 
     def call(self, timestep: TimeStep, state: Nest = ()):
         features, mask = _split_mask(timestep.observation)
-        return self._heads(self.body(features), mask), state
+        if self._recurrent:
+            outputs, state = self.body.step(features, timestep.first, state)
+        else:
+            outputs = self.body(features)
+        return self._heads(outputs, mask), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
         features, mask = _split_mask(steps.observation)
-        return self._heads(nest.batch_apply(self.body, features), mask), state
+        if self._recurrent:
+            outputs, state = self.body.unroll(features, steps.first, state)
+        else:
+            outputs = nest.batch_apply(self.body, features)
+        return self._heads(outputs, mask), state
 
     def extra_loss(self) -> tf.Tensor:
-        """f32 ``[]``: what layers added to the loss in the newest call; 0 if nothing.
+        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
+        return added_loss(self)
 
-        Regularizers and ``add_loss``. To be read once, right after the call and in
-        the same graph: it forgets them, for a tensor of a graph is of no use outside.
-        """
-        total = tf.add_n([tf.zeros([]), *(tf.cast(x, tf.float32) for x in self.losses)])
-        self._clear_losses()
-        return total
+    def _vector(self, name: str, start: float) -> keras.Variable:
+        initializer = keras.initializers.Constant(start)
+        shape = (self.family.size,)
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
 
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
-        std = tf.exp(self.log_std) if self.family.needs_std else None
+        std = None
+        if self.family.needs_std:
+            softplus = self._std == "softplus"
+            std = tf.math.softplus(self.raw_std) if softplus else tf.exp(self.log_std)
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
         return ActorCriticHeads(policy, outputs["value"])
 
@@ -151,34 +175,50 @@ class ActorCritic(keras.Model):
 def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     """The built-in network for an environment.
 
-    An MLP for vectors, the Nature CNN for images, and for nested observations both,
-    concatenated.
+    An MLP for vectors, a CNN for images, and for nested observations both,
+    concatenated; with a core, it remembers.
     """
-    encoder = Encoder(spec.observation_space)
+    encoder = Encoder(spec.observation_space, config.cnn)
+    recurrent = config.core != "none"
     hidden = config.hidden
-    if hidden is None:
-        hidden = () if encoder.is_single_image else (64, 64)
-    size = distributions.for_space(spec.action_space).size
-    body = Towers(encoder, hidden, config.activation, size)
-    return ActorCritic(body, spec, config.init_std)
+    if hidden is None and encoder.is_single_image:
+        hidden = CORE_BEHIND_IMAGE if recurrent else ()
+    elif hidden is None:
+        hidden = (64, 64)
+    family = distributions.for_space(spec.action_space)
+    options = {
+        "initializer": config.initializer,
+        "policy_scale": config.policy_scale,
+        "mean": config.mean if family.needs_std else "linear",
+    }
+    if recurrent:
+        options |= {"core": config.core, "value_core": config.value_core}
+    towers = RecurrentTowers if recurrent else Towers
+    body = towers(encoder, hidden, config.activation, family.size, **options)
+    return ActorCritic(body, spec, config.init_std, config.std)
 
 
-def _split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
-    if not isinstance(observation, dict) or ACTION_MASK not in observation:
-        return observation, None
-    features = {k: v for k, v in observation.items() if k != ACTION_MASK}
-    return features, tf.cast(observation[ACTION_MASK], tf.bool)
+def added_loss(network: keras.Model) -> tf.Tensor:
+    """f32 ``[]``: what layers added to the loss in the newest call; 0 if nothing.
+
+    Regularizers and ``add_loss``. To be read once, right after the call and in
+    the same graph: it forgets them, for a tensor of a graph is of no use outside.
+    """
+    total = tf.add_n([tf.zeros([]), *(tf.cast(x, tf.float32) for x in network.losses)])
+    network._clear_losses()
+    return total
 
 
-def _operations(network: ActorCritic, steps: TimeStep) -> set[str]:
-    """Types of all operations that evaluating a network takes."""
+def convolves(network: Network, steps: TimeStep) -> bool:
+    """Whether a convolution is among the operations that evaluating a network takes."""
+    state = network.initial_state(steps.first.shape[1])
     function = tf.function(
-        lambda steps: network.unroll(steps)[0].value, autograph=False
+        lambda steps, state: network.unroll(steps, state)[0].value, autograph=False
     )
-    graph = function.get_concrete_function(steps).graph.as_graph_def()
+    graph = function.get_concrete_function(steps, state).graph.as_graph_def()
     network._clear_losses()  # of that graph
     inside = [node for function in graph.library.function for node in function.node_def]
-    return {node.op for node in [*graph.node, *inside]}
+    return any("Conv" in node.op for node in [*graph.node, *inside])
 
 
 def dummy_steps(spec: EnvSpec) -> TimeStep:
@@ -201,3 +241,10 @@ def named_variables(network: keras.Model) -> dict[str, keras.Variable]:
         f"{index:03d}-{variable.name}": variable
         for index, variable in enumerate(network.variables)
     }
+
+
+def _split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
+    if not isinstance(observation, dict) or ACTION_MASK not in observation:
+        return observation, None
+    features = {k: v for k, v in observation.items() if k != ACTION_MASK}
+    return features, tf.cast(observation[ACTION_MASK], tf.bool)

@@ -19,6 +19,7 @@ from tfagents_batch.nn.networks import (
     dummy_steps,
     layers,
 )
+from tfagents_batch.nn.user_recurrent import Recurrent, is_recurrent
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec
 
@@ -29,8 +30,8 @@ BUILDER = "a function of (observation_space, action_space) that returns a keras.
 
 def actor_critic(
     network: keras.Model | Builder, spec: EnvSpec, config: Config
-) -> ActorCritic:
-    """Adapt a user's model to ``ActorCritic``.
+) -> ActorCritic | Recurrent:
+    """Adapt a user's model to ``interfaces.Network``.
 
     A builder's model is used as it is, trained weights too. Of a model that is passed
     itself a copy is used, with new weights under the present seed: it stays as it is,
@@ -43,12 +44,12 @@ def actor_critic(
         that returns one. The model maps a batched observation ``[N, ...]`` (dict or
         tuple as the space is nested, without ``action_mask``) to features ``[N, F]``,
         to which linear heads are added, or to ``{"policy": [N, A], "value": [N]}``;
-        a builder may also return an ``ActorCritic``. It runs with
-        ``training=False``. What its layers add to the loss (regularizers,
-        ``add_loss``) is minimised too; they see all rows of a minibatch, masked ones
-        included.
+        a builder may also return an ``ActorCritic``. Or it is a recurrent network, see
+        ``user_recurrent``. It runs with ``training=False``. What its layers add to the
+        loss (regularizers, ``add_loss``) is minimised too; they see all rows of a
+        minibatch, masked ones included.
       spec: of the environments.
-      config: only ``init_std`` is used.
+      config: only ``init_std`` and ``std`` are used.
 
     Raises:
       UserError: naming the builder, the layer or the shape at fault.
@@ -66,6 +67,10 @@ def actor_critic(
     if isinstance(model, ActorCritic):
         _check_actor_critic(model, spec)
         return model
+    if is_recurrent(model):
+        network = Recurrent(model, spec)
+        _check_layers(model)  # those that were made in its first call too
+        return network
     size = distributions.for_space(spec.action_space).size
     outputs = _outputs(model, spec)
     _check_layers(model)  # those that were made in `build` too
@@ -80,7 +85,7 @@ def actor_critic(
                 + EXPECTED.format(size=size)
             )
         body = Towers(_Features(model), (), "linear", size)
-    return ActorCritic(body, spec, config.init_std)
+    return ActorCritic(body, spec, config.init_std, config.std)
 
 
 def check_backend() -> None:

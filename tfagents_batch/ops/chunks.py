@@ -12,38 +12,51 @@ from tfagents_batch.types import Nest
 # A chunk's largest leaf; what a convolution makes of it is about as large.
 NUMBERS = 2**24
 ROWS = 2**12
+LAYER = 2**8  # numbers that a network makes of a small step
 
 
 def apply(
-    function: Callable[[Nest], tf.Tensor], rows: Nest, limit: int | None = None
+    function: Callable[[Nest], tf.Tensor],
+    rows: Nest,
+    limit: int | None = None,
+    steps: int | None = None,
 ) -> tf.Tensor:
     """``function(rows)`` in bounded memory, for a function that treats rows alike.
 
     Meant for evaluation: a gradient would hold everything again.
 
     Args:
-      function: nest of ``[n, ...]`` to f32 ``[n]``.
+      function: nest of ``[n, ...]`` to f32 ``[n]``, or ``[n, steps]``.
       rows: nest of ``[N, ...]``, of static shape.
       limit: rows at a time; by default 4096, fewer where a row is large (images).
+      steps: where a row is a sequence: its length. As many sequences as memory allows
+        are evaluated at a time then, for each pass goes through all of time.
 
     Returns:
-      f32 ``[N]``.
+      f32 ``[N]``, or ``[N, steps]``.
     """
     leaves = nest.flatten(rows)
     size = leaves[0].shape[0]
-    largest = max(leaf.shape[1:].num_elements() for leaf in leaves)
-    limit = limit or min(ROWS, max(NUMBERS // max(largest, 1), 1))
+    limit = limit or _limit(leaves, steps)
     if size <= limit:
         return function(rows)
     count = -(-size // limit)
     width = -(-size // count)  # even chunks: little of the last one is repeated
+    shape = [] if steps is None else [steps]
 
     def chunk(index):
         row = tf.minimum(index * width + tf.range(width), size - 1)
         return function(nest.gather(rows, row))
 
-    signature = tf.TensorSpec([width], tf.float32)
+    signature = tf.TensorSpec([width, *shape], tf.float32)
     done = tf.map_fn(
         chunk, tf.range(count), parallel_iterations=1, fn_output_signature=signature
     )
-    return tf.reshape(done, [-1])[:size]
+    return tf.reshape(done, [-1, *shape])[:size]
+
+
+def _limit(leaves: list[tf.Tensor], steps: int | None) -> int:
+    largest = max(leaf.shape[1:].num_elements() for leaf in leaves)
+    if steps is None:
+        return min(ROWS, max(NUMBERS // max(largest, 1), 1))
+    return max(NUMBERS // max(largest, LAYER * steps), 1)

@@ -38,6 +38,12 @@ def mean(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return sum(x, mask) / _count(mask, x)
 
 
+def mean_over_time(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """f32 ``[B]`` of ``[T, B]``: mean over each column's valid entries; 0 if none."""
+    count = tf.reduce_sum(tf.cast(mask, x.dtype), 0)
+    return tf.reduce_sum(safe(x, mask), 0) / tf.maximum(count, 1)
+
+
 def moments(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and (population) variance over valid entries, f32 ``[]`` each; 0 if none.
 

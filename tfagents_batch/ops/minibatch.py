@@ -20,7 +20,7 @@ def loop(
     mask: tf.Tensor,
     *,
     epochs: int,
-    minibatch_size: int,
+    minibatch_size: int | None,
     seed: int | tf.Tensor,
     stop: Callable[[Nest], tf.Tensor] | None = None,
 ) -> Nest:
@@ -40,7 +40,8 @@ def loop(
       rows: nest of ``[N, ...]``.
       mask: bool ``[N]``.
       epochs: passes over the rows.
-      minibatch_size: rows.
+      minibatch_size: rows; None for all of them, in their order: an epoch is one step,
+        and nothing is shuffled or copied.
       seed: int or int32 scalar; the orders depend on it and on ``N``.
       stop: reads bool ``[]`` off the carry. Once it is true nothing more is visited,
         neither in this epoch nor in a later one. None never stops.
@@ -48,6 +49,8 @@ def loop(
     Returns:
       The last carry.
     """
+    if minibatch_size is None:
+        return _whole(step, carry, rows, mask, epochs, stop or _never)
     size = mask.shape[0]
     width = min(minibatch_size, size)
     most = -(-size // width)  # minibatches if all rows were valid
@@ -77,6 +80,16 @@ def loop(
         return (count > 0) & ~stop(carry)
 
     return carried.repeat(epoch, carry, most=epochs, go_on=goes_on)
+
+
+def _whole(step, carry, rows, mask, epochs, stop):
+    valid = tf.reduce_any(mask)
+    return carried.repeat(
+        lambda _, carry: step(rows, mask, carry),
+        carry,
+        most=epochs,
+        go_on=lambda carry: valid & ~stop(carry),
+    )
 
 
 def _never(carry: Nest) -> tf.Tensor:

@@ -1,0 +1,366 @@
+"""Recurrent cells, and how they go through time and back.
+
+What inputs add to the gates does not depend on time: it is one product for all steps,
+the ``call`` of a cell. What remains for a loop is a cell's ``step``. Backwards it is
+the same: gates are computed anew for all steps at once, a loop carries nothing but the
+gradient of the state (``back``), and the gradient of the kernels is one product again,
+where that of TensorFlow's loops adds up one for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.nn import kernels
+from tfagents_batch.ops import carried
+from tfagents_batch.types import Nest
+
+
+class GRU(keras.layers.Layer):
+    """Gated recurrent unit, the reset before the product (Cho et al. 2014, arXiv:
+    1406.1078, eq. 5 to 8).
+
+    - r, u = sigmoid([x, h] W + b),
+    - c = tanh([x, r h] W_c + b_c),
+    - h' = u h + (1 - u) c.
+
+    b is 1 at first and b_c is 0. The state is h, f32 ``[B, units]``, and so is the
+    output.
+
+    Args:
+      units: of its state.
+      initializer: of its kernels, see ``kernels.recurrent``.
+    """
+
+    def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self.units = int(units)
+        self._initializer = initializer
+
+    def build(self, shape):
+        inputs, units = int(shape[-1]), self.units
+        self.gates, self.candidate = (
+            self.add_weight(
+                shape=(inputs + units, outputs * units),
+                initializer=kernels.recurrent(self._initializer, inputs),
+                name=name,
+            )
+            for name, outputs in (("gates", 2), ("candidate", 1))
+        )
+        self.gates_bias = self.add_weight(
+            shape=(2 * units,), initializer="ones", name="gates_bias"
+        )
+        self.candidate_bias = self.add_weight(
+            shape=(units,), initializer="zeros", name="candidate_bias"
+        )
+
+    def call(self, x):
+        """What inputs ``[N, F]`` add before the activations, ``[N, 3 units]``."""
+        parts = [self._rows(kernel)[0] for kernel in (self.gates, self.candidate)]
+        bias = tf.concat([self.gates_bias, self.candidate_bias], 0)
+        return x @ tf.concat(parts, 1) + bias
+
+    def initial_state(self, batch: int) -> tf.Tensor:
+        return tf.zeros([batch, self.units])
+
+    def state_kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """The rows of the kernels that meet the state, with their present values."""
+        return self._rows(self.gates)[1], self._rows(self.candidate)[1]
+
+    def step(self, weights, inputs: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+        """The next state; ``inputs`` is what the call made of them."""
+        _, update, new = self._gates(weights, inputs, state)
+        return update * state + (1 - update) * new
+
+    def recall(self, weights, inputs, before, after):
+        """What ``back`` wants to know of steps ``[N, ...]``."""
+        return *self._gates(weights, inputs, before), before
+
+    def back(self, weights, recalled, gradient):
+        """Gradients of a step's inputs and of the state before it.
+
+        Args:
+          weights: of ``state_kernels``.
+          recalled: by ``recall``, of the step.
+          gradient: of the state after it.
+        """
+        reset, update, new, state = recalled
+        gates, candidate = weights
+        to_new = gradient * (1 - update) * (1 - tf.square(new))
+        to_product = tf.matmul(to_new, candidate, transpose_b=True)
+        to_update = gradient * (state - new) * update * (1 - update)
+        to_reset = to_product * state * reset * (1 - reset)
+        to_gates = tf.concat([to_reset, to_update], -1)
+        before = gradient * update + to_product * reset
+        before += tf.matmul(to_gates, gates, transpose_b=True)
+        return tf.concat([to_gates, to_new], -1), before
+
+    def kernel_gradients(self, recalled, to_inputs):
+        """Gradients of ``state_kernels``, of steps ``[N, ...]``."""
+        reset, _, _, state = recalled
+        to_gates, to_new = self._split(to_inputs)
+        return (
+            tf.matmul(state, to_gates, transpose_a=True),
+            tf.matmul(reset * state, to_new, transpose_a=True),
+        )
+
+    def _gates(self, weights, inputs, state):
+        gates, candidate = weights
+        to_gates, to_new = self._split(inputs)
+        both = tf.sigmoid(to_gates + state @ gates)
+        reset, update = tf.split(both, 2, axis=-1)
+        return reset, update, tf.tanh(to_new + (reset * state) @ candidate)
+
+    def _split(self, inputs):
+        return tf.split(inputs, [2 * self.units, self.units], axis=-1)
+
+    def _rows(self, kernel) -> list[tf.Tensor]:
+        """The rows of inputs and those of the state."""
+        kernel = tf.convert_to_tensor(kernel)
+        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
+
+
+class LSTM(keras.layers.Layer):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
+
+    - i, f, o = sigmoid([x, h] W + b), g = tanh([x, h] W_g + b_g),
+    - c' = f c + i g,
+    - h' = o tanh(c').
+
+    The bias of f is 1 at first, the others are 0 (Jozefowicz et al. 2015). The state is
+    the pair (h, c), f32 ``[B, units]`` each, and the output is h. Its methods are those
+    of ``GRU``.
+
+    Args:
+      units: of h and of c.
+      initializer: of its kernel, see ``kernels.recurrent``.
+    """
+
+    def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self.units = int(units)
+        self._initializer = initializer
+
+    def build(self, shape):
+        inputs, units = int(shape[-1]), self.units
+
+        def forget(shape, dtype=None):
+            return tf.repeat(tf.constant([0.0, 1.0, 0.0, 0.0], dtype), units)
+
+        self.gates = self.add_weight(
+            shape=(inputs + units, 4 * units),
+            initializer=kernels.recurrent(self._initializer, inputs),
+            name="gates",
+        )
+        self.bias = self.add_weight(shape=(4 * units,), initializer=forget, name="bias")
+
+    def call(self, x):
+        """What inputs ``[N, F]`` add before the activations, ``[N, 4 units]``."""
+        return x @ self._rows()[0] + self.bias
+
+    def initial_state(self, batch: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.zeros([batch, self.units]), tf.zeros([batch, self.units])
+
+    def state_kernels(self) -> tuple[tf.Tensor]:
+        return (self._rows()[1],)
+
+    def step(self, weights, inputs, state):
+        enter, forget, leave, new = self._gates(weights, inputs, state)
+        cell = forget * state[1] + enter * new
+        return leave * tf.tanh(cell), cell
+
+    def recall(self, weights, inputs, before, after):
+        return *self._gates(weights, inputs, before), *before, tf.tanh(after[1])
+
+    def back(self, weights, recalled, gradient):
+        enter, forget, leave, new, _, cell, after = recalled
+        to_hidden, to_cell = gradient
+        to_cell += to_hidden * leave * (1 - tf.square(after))
+        to_inputs = tf.concat(
+            [
+                to_cell * new * enter * (1 - enter),
+                to_cell * cell * forget * (1 - forget),
+                to_hidden * after * leave * (1 - leave),
+                to_cell * enter * (1 - tf.square(new)),
+            ],
+            -1,
+        )
+        to_hidden = tf.matmul(to_inputs, weights[0], transpose_b=True)
+        return to_inputs, (to_hidden, to_cell * forget)
+
+    def kernel_gradients(self, recalled, to_inputs):
+        return (tf.matmul(recalled[4], to_inputs, transpose_a=True),)
+
+    def _gates(self, weights, inputs, state):
+        sums = inputs + state[0] @ weights[0]
+        gates, new = tf.split(sums, [3 * self.units, self.units], axis=-1)
+        return *tf.split(tf.sigmoid(gates), 3, axis=-1), tf.tanh(new)
+
+    def _rows(self) -> list[tf.Tensor]:
+        """The rows of inputs and those of the state."""
+        kernel = tf.convert_to_tensor(self.gates)
+        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
+
+
+CELLS = {"gru": GRU, "lstm": LSTM}
+Cells = Sequence[GRU | LSTM]
+
+
+def initial_state(cells: Cells, batch: int) -> tuple[Nest, ...]:
+    """State of every cell, of ``batch`` rows that have seen nothing yet."""
+    return tuple(cell.initial_state(batch) for cell in cells)
+
+
+def step(
+    cells: Cells,
+    inputs: Sequence[tf.Tensor],
+    first: tf.Tensor,
+    states: tuple[Nest, ...],
+) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
+    """One step of cells beside each other.
+
+    Args:
+      cells: C of them.
+      inputs: of each, what its call made of its inputs, ``[B, n]``.
+      first: bool ``[B]``, where an episode opens: the state is reset before.
+      states: of each.
+
+    Returns:
+      Outputs ``[B, units]`` and states, of each.
+    """
+    states = nest.where(first, initial_state(cells, first.shape[0]), tuple(states))
+    weights = [cell.state_kernels() for cell in cells]
+    states = _each("step", cells, weights, inputs, states)
+    return _outputs(states), states
+
+
+def unroll(
+    cells: Cells,
+    inputs: Sequence[tf.Tensor],
+    first: tf.Tensor,
+    states: tuple[Nest, ...],
+) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
+    """As many steps as there are, one after the other; differentiable once.
+
+    Args:
+      cells: C of them, which share the loop.
+      inputs: of each, ``[T, B, n]``.
+      first: bool ``[T, B]``.
+      states: of each, before the first step.
+
+    Returns:
+      Outputs ``[T, B, units]`` of each, and their states after the last step.
+    """
+    weights = tuple(cell.state_kernels() for cell in cells)
+    arguments = tuple(inputs), tuple(states), weights
+
+    @tf.custom_gradient
+    def run(*flat):
+        inputs, states, weights = tf.nest.pack_sequence_as(arguments, flat)
+        through = _forwards(cells, weights, inputs, first, states)
+
+        def gradient(*upstream):
+            to_all = tf.nest.pack_sequence_as(through, upstream)
+            found = _backwards(cells, weights, inputs, first, states, through, to_all)
+            return nest.flatten(found)
+
+        return nest.flatten(through), gradient
+
+    through = tf.nest.pack_sequence_as(states, run(*nest.flatten(arguments)))
+    return _outputs(through), nest.map(lambda x: x[-1], through)
+
+
+def _forwards(cells: Cells, weights, inputs, first, states) -> tuple[Nest, ...]:
+    """The states ``[T, B, ...]`` after every step."""
+    time = first.shape[0]
+    fresh = initial_state(cells, first.shape[1])
+
+    def body(t, states, arrays):
+        states = nest.where(first[t], fresh, states)
+        now = [x[t] for x in inputs]
+        states = _each("step", cells, weights, now, states)
+        return t + 1, states, _write(arrays, t, states)
+
+    _, _, arrays = tf.while_loop(
+        lambda t, *_: t < time,
+        body,
+        (tf.constant(0), states, _arrays(time, states)),
+        maximum_iterations=time,
+        parallel_iterations=1,
+    )
+    return _stacked(arrays)
+
+
+def _backwards(cells: Cells, weights, inputs, first, states, through, to_through):
+    """Gradients of inputs, of the states before the first step and of the weights."""
+    time, batch = first.shape
+    before = nest.map(lambda s, x: tf.concat([s[None], x[:-1]], 0), states, through)
+    before = nest.where(first, nest.map(tf.zeros_like, before), before)
+    recalled = _each("recall", cells, weights, *nest.fold((inputs, before, through)))
+    by_time = nest.unfold(recalled, time, batch)
+
+    def body(t, gradients, arrays):
+        t = t - 1
+        now, direct = nest.map(lambda x: x[t], (by_time, to_through))
+        gradients = nest.map(tf.add, gradients, direct)
+        pairs = _each("back", cells, weights, now, gradients)
+        to_inputs, gradients = zip(*pairs, strict=True)
+        zeros = nest.map(tf.zeros_like, gradients)
+        gradients = nest.where(first[t], zeros, gradients)
+        return t, gradients, _write(arrays, t, to_inputs)
+
+    zeros = nest.map(tf.zeros_like, states)
+    _, to_states, arrays = tf.while_loop(
+        lambda t, *_: t > 0,
+        body,
+        (tf.constant(time), zeros, _arrays(time, nest.map(lambda x: x[0], inputs))),
+        maximum_iterations=time,
+        parallel_iterations=1,
+    )
+    to_inputs = _stacked(arrays)
+    to_weights = _each("kernel_gradients", cells, recalled, nest.fold(to_inputs))
+    return to_inputs, to_states, to_weights
+
+
+def _each(method: str, cells: Cells, *arguments) -> tuple:
+    """What a method of every cell makes of its arguments."""
+    rows = zip(cells, *arguments, strict=True)
+    return tuple(getattr(cell, method)(*each) for cell, *each in rows)
+
+
+def _outputs(states: tuple[Nest, ...]) -> tuple[tf.Tensor, ...]:
+    return tuple(nest.flatten(state)[0] for state in states)
+
+
+def _arrays(time: int, like: Any) -> Any:
+    """Room for ``time`` values of each leaf.
+
+    An array is written where it stands. Under ``tf.vectorized_map`` XLA has none, and a
+    tensor takes its place.
+    """
+    if carried.active() is not None:
+        return nest.map(lambda x: tf.zeros([time, *x.shape], x.dtype), like)
+    return nest.map(
+        lambda x: tf.TensorArray(x.dtype, time, element_shape=x.shape), like
+    )
+
+
+def _write(arrays: Any, t: tf.Tensor, values: Nest) -> Any:
+    def write(array, x):
+        if isinstance(array, tf.TensorArray):
+            return array.write(t, x)
+        return tf.tensor_scatter_nd_update(array, [[t]], x[None])
+
+    return nest.map(write, arrays, values)
+
+
+def _stacked(arrays: Any) -> Nest:
+    return nest.map(
+        lambda array: array.stack() if isinstance(array, tf.TensorArray) else array,
+        arrays,
+    )

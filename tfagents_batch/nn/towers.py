@@ -1,0 +1,151 @@
+"""Bodies of actor-critics: an encoder, a tower for the policy and one for the value."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.nn import blocks, kernels, recurrent
+from tfagents_batch.types import Nest
+
+Mean = Literal["linear", "tanh"]
+ValueCore = Literal["own", "shared", "none"]
+POLICY_SCALE = 0.01  # starts near uniform (Andrychowicz et al. 2021, section 3.2)
+
+
+class Towers(keras.Model):
+    """Observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
+
+    Two towers on one encoder: what has weights in the encoder (images) is shared,
+    the towers are not.
+
+    Args:
+      encoder: layer or model, observation to features ``[N, F]``.
+      hidden: units of each tower's layers.
+      activation: of the hidden layers.
+      size: A, outputs that the policy needs.
+      initializer: of the towers' kernels.
+      policy_scale: of the kernel of the policy's head, see ``kernels.policy``.
+      mean: "tanh" keeps the policy's outputs within -1 and 1.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        hidden: tuple[int, ...],
+        activation: str,
+        size: int,
+        initializer: kernels.Kind = "orthogonal",
+        policy_scale: float = POLICY_SCALE,
+        mean: Mean = "linear",
+    ):
+        super().__init__(name="towers", dtype="float32")
+        self.encoder = encoder
+        self.policy_tower, self.value_tower = (
+            blocks.MLP(hidden, activation, initializer, name=name)
+            for name in ("policy_tower", "value_tower")
+        )
+        self.policy_head, self.value_head = _heads(size, initializer, policy_scale)
+        self.mean = mean
+
+    def call(self, observation):
+        features = self.encoder(observation)
+        policy = self.policy_head(self.policy_tower(features))
+        value = self.value_head(self.value_tower(features))
+        return _outputs(policy, value, self.mean)
+
+
+class RecurrentTowers(keras.layers.Layer):
+    """Towers whose last hidden layer is a recurrent core.
+
+    What the value knows of the past is kept by a core of its own, by the one that it
+    shares with the policy (all layers but the heads are shared then), or not at all:
+    its tower is a feed-forward one of the same sizes.
+
+    A state is a tuple: of the policy's core, and of the value's own.
+
+    Args:
+      encoder, activation, size, initializer, policy_scale, mean: as of ``Towers``.
+      hidden: units of each tower's layers, the last of which is the core's.
+      core: of ``recurrent.CELLS``.
+      value_core: as above.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        hidden: tuple[int, ...],
+        activation: str,
+        size: int,
+        core: str,
+        value_core: ValueCore,
+        initializer: kernels.Kind = "orthogonal",
+        policy_scale: float = POLICY_SCALE,
+        mean: Mean = "linear",
+    ):
+        super().__init__(name="towers", dtype="float32")
+        *before, units = hidden
+        cell = recurrent.CELLS[core]
+        tower = "shared" if value_core == "shared" else "policy"
+        self.encoder = encoder
+        self.policy_tower = blocks.MLP(
+            before, activation, initializer, name=f"{tower}_tower"
+        )
+        self.cores = [cell(units, initializer, name=f"{tower}_core")]
+        self.value_tower = None
+        if value_core != "shared":
+            sizes = before if value_core == "own" else hidden
+            self.value_tower = blocks.MLP(
+                sizes, activation, initializer, name="value_tower"
+            )
+        if value_core == "own":
+            self.cores.append(cell(units, initializer, name="value_core"))
+        self.policy_head, self.value_head = _heads(size, initializer, policy_scale)
+        self.mean = mean
+
+    def initial_state(self, batch: int) -> Nest:
+        return recurrent.initial_state(self.cores, batch)
+
+    def step(self, observation: Nest, first: tf.Tensor, state: Nest):
+        """Outputs of one step ``[B, ...]``, and the next state."""
+        features = self.encoder(observation)
+        inputs = self._inputs(features)
+        outputs, state = recurrent.step(self.cores, inputs, first, state)
+        return self._heads(features, outputs), state
+
+    def unroll(self, observation: Nest, first: tf.Tensor, state: Nest):
+        """Outputs of steps ``[T, B, ...]``, and the state after the last."""
+        time, batch = first.shape
+        features = self.encoder(nest.fold(observation))
+        inputs = nest.unfold(self._inputs(features), time, batch)
+        outputs, state = recurrent.unroll(self.cores, inputs, first, state)
+        heads = self._heads(features, nest.fold(outputs))
+        return nest.unfold(heads, time, batch), state
+
+    def _inputs(self, features: tf.Tensor) -> list[tf.Tensor]:
+        """What each core makes of its inputs, ``[N, n]``."""
+        towers = [self.policy_tower, self.value_tower]
+        pairs = zip(self.cores, towers, strict=False)
+        return [core(tower(features)) for core, tower in pairs]
+
+    def _heads(self, features: tf.Tensor, outputs) -> dict[str, tf.Tensor]:
+        """Policy and value of what the cores say, ``[N, units]`` each."""
+        value = outputs[-1]  # of its own core, or of the one that is shared
+        if self.value_tower is not None and len(self.cores) == 1:
+            value = self.value_tower(features)
+        policy = self.policy_head(outputs[0])
+        return _outputs(policy, self.value_head(value), self.mean)
+
+
+def _heads(size: int, initializer: kernels.Kind, policy_scale: float):
+    kernel = kernels.policy(initializer, policy_scale)
+    policy = blocks.Head(size, kernel, name="policy")
+    return policy, blocks.Head(1, kernels.value(initializer), name="value")
+
+
+def _outputs(policy: tf.Tensor, value: tf.Tensor, mean: Mean) -> dict[str, tf.Tensor]:
+    policy = tf.tanh(policy) if mean == "tanh" else policy
+    return {"policy": policy, "value": tf.squeeze(value, -1)}

@@ -1,0 +1,162 @@
+"""A user's own recurrent network, checked and adapted.
+
+It is a ``keras.Model`` with the methods of ``interfaces.Network``: ``initial_state``,
+a call of one step and ``unroll``, both of which return ``ActorCriticHeads`` and reset
+the state where an episode opens. ``ops.distributions.for_space(action_space).make``
+makes the policies.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.ops import distributions
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+METHODS = ("initial_state", "unroll")
+TIME, BATCH = 4, 2  # of the steps that a network is tried on
+TOLERANCE = 1e-3
+
+
+def is_recurrent(model: keras.Model) -> bool:
+    """Whether a model keeps a state outside itself.
+
+    Raises:
+      UserError: if it has only one of the methods for it.
+    """
+    has = [callable(getattr(model, name, None)) for name in METHODS]
+    if any(has) and not all(has):
+        there, missing = METHODS if has[0] else METHODS[::-1]
+        raise UserError(
+            f"model {model.name!r} has {there} but no {missing}; a recurrent network "
+            "has both, and a call(timestep, state), see interfaces.Network"
+        )
+    return all(has)
+
+
+class Recurrent(keras.Model):
+    """A user's recurrent network as ``interfaces.Network``.
+
+    Args:
+      model: the user's.
+      spec: of the environments.
+
+    Raises:
+      UserError: if it does not take the observations, returns something else, or if
+        calling it step by step differs from ``unroll``.
+    """
+
+    def __init__(self, model: keras.Model, spec: EnvSpec):
+        super().__init__(name="user_recurrent", dtype="float32")
+        self.model = model
+        self.family = distributions.for_space(spec.action_space)
+        steps = trial_steps(spec)
+        _check(self, steps)
+        self.built = True
+        self.convolves = networks.convolves(self, steps)
+
+    def initial_state(self, batch: int) -> Nest:
+        return self.model.initial_state(batch)
+
+    def call(self, timestep: TimeStep, state: Nest):
+        return self.model(timestep, state)
+
+    def unroll(self, steps: TimeStep, state: Nest):
+        return self.model.unroll(steps, state)
+
+    def extra_loss(self) -> tf.Tensor:
+        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
+        return networks.added_loss(self)
+
+
+def trial_steps(spec: EnvSpec) -> TimeStep:
+    """Steps ``[TIME, BATCH]`` of numbers within which episodes open."""
+    random = np.random.default_rng(0)
+
+    def some(tensor: tf.TensorSpec) -> tf.Tensor:
+        if tensor.dtype.is_floating:
+            return tf.constant(random.normal(size=tensor.shape), tensor.dtype)
+        most = 256 if tensor.dtype == tf.uint8 else 1
+        return tf.constant(random.integers(most, size=tensor.shape), tensor.dtype)
+
+    observation = nest.map(some, nest.specs(spec.observation_space, (TIME, BATCH)))
+    first = np.zeros([TIME, BATCH], bool)
+    first[0, 0] = first[2, 1] = True
+    flag = tf.zeros([TIME, BATCH], tf.bool)
+    reward = tf.zeros([TIME, BATCH])
+    return TimeStep(observation, reward, tf.constant(first), flag, flag, {})
+
+
+def _check(network: Recurrent, steps: TimeStep) -> None:
+    name = network.model.name
+    try:
+        state = network.initial_state(BATCH)
+        whole, _ = network.unroll(steps, state)
+        _check_heads(whole, network.family, (TIME, BATCH), f"{name!r}.unroll")
+        for t in range(TIME):
+            now = nest.map(lambda x, t=t: x[t], steps)
+            one, after = network.model(now, state)
+            _check_heads(one, network.family, (BATCH,), f"call of {name!r}")
+            _check_state(state, after, name)
+            state = after
+            _check_equal(one, whole, t, name)
+    except UserError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        raise UserError(
+            f"model {name!r} does not go through steps of {TIME} x {BATCH} "
+            f"observations: {text}"
+        ) from error
+
+
+def _check_heads(heads, family, lead: tuple[int, ...], what: str) -> None:
+    missing = [each for each in ("policy", "value") if not hasattr(heads, each)]
+    if missing:
+        raise UserError(
+            f"{what} returns {type(heads).__name__} without {' and '.join(missing)}; "
+            "expected ActorCriticHeads(policy, value) and the next state"
+        )
+    if tuple(heads.value.shape) != lead:
+        raise UserError(
+            f"{what} returns values of shape {tuple(heads.value.shape)}; expected "
+            f"{lead}"
+        )
+    action = heads.policy.mode()
+    if tuple(action.shape) != (*lead, *family.shape) or action.dtype != family.dtype:
+        raise UserError(
+            f"{what} returns a policy of actions {action.dtype.name}"
+            f"{list(action.shape)}; expected {family.dtype.name}"
+            f"{[*lead, *family.shape]}, as of ops.distributions.for_space"
+        )
+
+
+def _check_state(before: Nest, after: Nest, name: str) -> None:
+    shapes = [nest.map(lambda x: (x.dtype, tuple(x.shape)), s) for s in (before, after)]
+    try:
+        tf.nest.assert_same_structure(before, after)
+        same = nest.flatten(shapes[0]) == nest.flatten(shapes[1])
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise UserError(
+            f"call of {name!r} returns a state {shapes[1]}; expected one like that of "
+            f"initial_state, {shapes[0]}"
+        )
+
+
+def _check_equal(one, whole, t: int, name: str) -> None:
+    both = [(one.value, whole.value)]
+    both += [(one.policy.params[k], x) for k, x in whole.policy.params.items()]
+    for call, unrolled in both:
+        if not np.allclose(call, unrolled[t], rtol=TOLERANCE, atol=TOLERANCE):
+            where = ", where an episode opens" if t == 2 else ""
+            raise UserError(
+                f"model {name!r}: its call and its unroll differ at step {t}{where}; "
+                "both go through the same states, reset to initial_state where first"
+            )

@@ -1,0 +1,78 @@
+"""Vectors of numbers for the histograms of a log.
+
+A large tensor is sampled evenly, so that a histogram costs the same whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.interfaces import Distribution, Metrics
+from tfagents_batch.ops import masked
+from tfagents_batch.ops.batches import Batch
+
+MOST = 2**14  # numbers of one histogram
+# A weight is of the group that its path names; what names none is shared.
+GROUPS = {"policy": ("policy", "log_std", "raw_std"), "value": ("value",)}
+
+
+def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """f32 ``[n]`` of ``[T, B, ...]``: NaN, which the logger drops, where masked."""
+    x = masked.safe(tf.cast(x, tf.float32), mask, float("nan"))
+    stride = _stride(x.shape.num_elements())
+    by_row = tf.reshape(x, [mask.shape.num_elements(), -1])
+    return tf.reshape(by_row[::stride], [-1])
+
+
+def tensors(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """f32 ``[n]`` of tensors of any shape, the same share of each."""
+    stride = _stride(sum(part.shape.num_elements() for part in parts))
+    flat = [tf.reshape(tf.cast(part, tf.float32), [-1])[::stride] for part in parts]
+    return tf.concat(flat, 0)
+
+
+def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> Metrics:
+    """Histograms of weights or gradients: of all, of the policy's and of the value's.
+
+    Args:
+      prefix: of the names: "weights" for ``weights/all``.
+      parts: one for each weight.
+      paths: of the weights. A group without any weight is left out.
+    """
+    found = {f"{prefix}/all": tensors(parts)}
+    for group, words in GROUPS.items():
+        own = [
+            part
+            for part, path in zip(parts, paths, strict=True)
+            if any(word in path for word in words)
+        ]
+        if own:
+            found[f"{prefix}/{group}"] = tensors(own)
+    return found
+
+
+def of_acting(policy: Distribution, batch: Batch, mask: tf.Tensor) -> Metrics:
+    """Histograms of what was done and of what was thought of it, before an update.
+
+    Args:
+      policy: that acted.
+      batch: ``[T, B, ...]``.
+      mask: bool ``[T, B]``.
+    """
+    error = batch.value - batch.target
+    return {
+        "policy/action": rows(nest.flatten(batch.action)[0], mask),
+        "policy/mode": rows(nest.flatten(policy.mode())[0], mask),
+        "policy/log_prob": rows(batch.log_prob, mask),
+        "policy/row_entropy": rows(policy.entropy(), mask),
+        "value/target": rows(batch.target, mask),
+        "value/row_loss": rows(tf.square(error) / 2, mask),
+    }
+
+
+def _stride(size: int) -> int:
+    """Odd: axes are mostly even, and no part of one is to be passed over."""
+    return max(1, -(-size // MOST)) | 1
