@@ -195,7 +195,7 @@ def test_statistics_see_every_step_of_an_episode_once():
         (moments,) = agent.observations.moments
         assert float(moments.count.numpy()) == 16  # four of each, the last one too
         np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
-        assert float(agent.returns.count.numpy()) == 12
+        assert float(agent.rewards.moments.count.numpy()) == 12
 
 
 @pytest.mark.parametrize("compile", ["off", "update"])
