@@ -21,6 +21,7 @@ from tfagents_batch.nn import moments, networks, optimizer, user
 from tfagents_batch.ops import (
     batches,
     chunks,
+    constants,
     histograms,
     losses,
     masked,
@@ -212,7 +213,7 @@ class PPO(tf.Module):
 
     def initial_state(self, batch: int) -> Nest:
         """Recurrent state of the network and the running discounted return."""
-        return self.network.initial_state(batch), tf.zeros([batch])
+        return self.network.initial_state(batch), constants.zeros([batch])
 
     def noise(self, shape, seed) -> tf.Tensor:
         return self.network.family.noise(shape, seed)

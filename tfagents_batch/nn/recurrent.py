@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.nn import kernels
-from tfagents_batch.ops import carried
+from tfagents_batch.ops import carried, constants
 from tfagents_batch.types import Nest
 
 
@@ -66,7 +66,7 @@ class GRU(keras.layers.Layer):
         return x @ tf.concat(parts, 1) + bias
 
     def initial_state(self, batch: int) -> tf.Tensor:
-        return tf.zeros([batch, self.units])
+        return constants.zeros([batch, self.units])
 
     def state_kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The rows of the kernels that meet the state, with their present values."""
@@ -164,7 +164,8 @@ class LSTM(keras.layers.Layer):
         return x @ self._rows()[0] + self.bias
 
     def initial_state(self, batch: int) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.zeros([batch, self.units]), tf.zeros([batch, self.units])
+        zeros = constants.zeros([batch, self.units])
+        return zeros, zeros
 
     def state_kernels(self) -> tuple[tf.Tensor]:
         return (self._rows()[1],)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
+from tfagents_batch.ops import constants
 from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
@@ -128,6 +129,10 @@ class Compiled:
         """How often the program was traced: once, or something changes its inputs."""
         return self._program.experimental_get_tracing_count()
 
+    def graph(self) -> tf.Graph:
+        """Of the program, traced if need be; for whoever looks into it."""
+        return self._program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
+
     def __call__(self, seed: tf.Tensor) -> Metrics:
         while not self._settled:
             try:
@@ -204,7 +209,8 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             learn = update.get_concrete_function(
                 *tf.nest.map_structure(_spec, (trajectory, seed))
             )
-            skip = {name: _zeros(x) for name, x in learn.structured_outputs.items()}
+            results = learn.structured_outputs.items()
+            skip = {name: constants.zeros(x.shape, x.dtype) for name, x in results}
             ok = source.ok()
             learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
         return metrics | source.feedback(learned) | collected(source, trajectory)
@@ -214,7 +220,3 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
 
 def _spec(x: tf.Tensor) -> tf.TensorSpec:
     return tf.TensorSpec(x.shape, x.dtype)
-
-
-def _zeros(spec) -> tf.Tensor:
-    return tf.zeros(spec.shape, spec.dtype)

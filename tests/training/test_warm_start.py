@@ -1,0 +1,126 @@
+"""A second start finds every program that the first has compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tfagents_batch import configs
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.nn import networks
+from tfagents_batch.training.experiment import Config, Experiment
+
+TRAIN = """
+import sys
+import tfagents_batch as tfb
+tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_every=0,
+          logdir=sys.argv[1])
+"""
+
+
+def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
+    store = tmp_path / "cache"
+    stored = []
+    for _ in range(2):
+        environment = os.environ | {"XDG_CACHE_HOME": str(store)}
+        environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
+        done = subprocess.run(
+            [sys.executable, "-c", TRAIN, str(tmp_path / "logs")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        stored.append(len(list(store.rglob("*.pb"))))
+    assert 0 < stored[0] == stored[1]
+
+
+RUNS = {
+    "box": configs.PRESETS["pendulum"](),
+    "chunks": Config(
+        env="CartPole-v1",
+        update_every=4,
+        num_envs=2,
+        settings=ppo.Config(
+            objective="both", epochs=2, network=networks.Config(core="gru")
+        ),
+    ),
+    "gridworld": configs.PRESETS["tf/gridworld"](),
+    "game": configs.PRESETS["tf/breakout-minatar"](),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_branch_or_loop_captures_a_constant(name):
+    # Their names would differ from process to process, and with them the program's key.
+    config = dataclasses.replace(
+        RUNS[name], eval_every=0, num_envs=2, num_workers=None, compile_cache=False
+    )
+    with Experiment(config) as experiment:
+        experiment.start(0)
+        graph = experiment.iterate.graph()
+    assert _captured(graph.as_graph_def()) == []
+
+
+def test_a_captured_constant_is_noticed():
+    @tf.function(autograph=False)
+    def program(x):
+        outside = tf.zeros([3])
+        return tf.cond(x > 0, lambda: outside + 1, lambda: outside)
+
+    graph = program.get_concrete_function(tf.TensorSpec([])).graph.as_graph_def()
+    assert _captured(graph) == ["zeros"]
+
+
+def _captured(graph: tf.compat.v1.GraphDef) -> list[str]:
+    """Names of constants, other than scalars, that go into a branch or a loop.
+
+    What a loop changes is no constant there.
+    """
+    found = []
+    functions = {f.signature.name: f for f in graph.library.function}
+    for nodes in (graph.node, *(f.node_def for f in functions.values())):
+        constants = {
+            node.name
+            for node in nodes
+            if node.op == "Const" and node.attr["value"].tensor.tensor_shape.dim
+        }
+        for node in nodes:
+            kind = node.op.removeprefix("Stateless")
+            names = [x.split(":")[0] for x in node.input if not x.startswith("^")]
+            if kind == "If":
+                found += [name for name in names if name in constants]
+            elif kind == "While":
+                body = functions[node.attr["body"].func.name]
+                kept = _kept(body)
+                found += [
+                    name
+                    for i, name in enumerate(names)
+                    if name in constants and i in kept
+                ]
+    return found
+
+
+def _kept(body) -> set[int]:
+    """Which of its arguments the body of a loop hands on as they came."""
+    sources = {node.name: node.input for node in body.node_def}
+    names = [x.name for x in body.signature.input_arg]
+    kept = set()
+    for i, (argument, result) in enumerate(
+        zip(names, body.signature.output_arg, strict=True)
+    ):
+        origin = body.ret[result.name]
+        while origin not in names and origin.split(":")[0] in sources:
+            node = origin.split(":")[0]
+            if not node.startswith("Identity") and "Identity" not in node:
+                break
+            origin = sources[node][0]
+        if origin == argument:
+            kept.add(i)
+    return kept
