@@ -182,7 +182,9 @@ def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
     """Play a task and record each run when it is over; whether one failed."""
     flags = runner.flags
     command.report(f"== {name}: {flags.rounds} rounds, {flags.cache} cache")
-    run, settings = results.context(), runner.settings(task)
+    run = results.context()
+    contenders = [each for each in CONTENDERS if each in task.steps]
+    settings = runner.settings(task) if PEER in contenders else {}
     head = {
         "row": name if flags.cache == "cold" else f"{name}-{flags.cache}",
         "task": name,
@@ -191,7 +193,7 @@ def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
         "cache": flags.cache,
     }
     same, failed = None, set()
-    for number, names in enumerate(ratios.rounds(CONTENDERS, flags.rounds), 1):
+    for number, names in enumerate(ratios.rounds(contenders, flags.rounds), 1):
         for each in names:
             if each in failed:
                 continue

@@ -26,7 +26,8 @@ def markdown(lines: Sequence[Line]) -> str:
     for name, found in results.newest(lines).items():
         ratio = reaching.of_lines(found, OURS, PEER)
         rows.append(_row(found, OURS, "ours", ratio))
-        rows.append(_row(found, PEER, "Stable-Baselines3", None))
+        if any(line["contender"] == PEER for line in found):
+            rows.append(_row(found, PEER, "Stable-Baselines3", None))
         origins.append(_origin(name, found))
     return "\n".join([*rows, "", *origins])
 
@@ -38,7 +39,7 @@ def _row(
     ran = [line for line in mine if "failed" not in line]
     head, ours = mine[0] if mine else found[0], contender == OURS
     title = f"{head['title']}, {head['cache']} cache" if ours else ""
-    goal = f"{head['goal']:g}" if ours else ""
+    goal = _goal(found) if ours else ""
     if not ran:
         reason = mine[0]["failed"]["reason"] if mine else "did not run"
         return f"| {title} | {whose} | failed: {reason} | | | | {goal} |"
@@ -53,6 +54,11 @@ def _row(
         f"| {title} | {whose} | {sum(reached)} of {len(ran)} | {least}"
         f"{middle.seconds:.1f} ({every}) | {steps:,} | {_ratio(ratio)} | {goal} |"
     )
+
+
+def _goal(found: Sequence[Line]) -> str:
+    goal = f"{found[0]['goal']:g}"
+    return goal if any(x["contender"] == PEER for x in found) else f"within {goal} s"
 
 
 def _ratio(ratio: reaching.Sooner | None) -> str:
@@ -77,11 +83,12 @@ def _origin(name: str, found: Sequence[Line]) -> str:
                 for phase in PHASES
             ]
             own = ran[0]["own"]
-            setting = (
-                f"{own['workers']} workers"
-                if contender == OURS
-                else f"{own['vectorisation']}, {own['threads']} threads"
-            )
+            if contender == PEER:
+                setting = f"{own['vectorisation']}, {own['threads']} threads"
+            elif own["workers"] is None:
+                setting = "environments in the graph"
+            else:
+                setting = f"{own['workers']} workers"
             parts.append(f"{whose} ({setting}) {', '.join(medians)} s")
     host, line = found[0]["machine"], found[0]
     return (

@@ -7,7 +7,7 @@ from benchmarks.stepping import versions
 def train(work, watch):
     from tfagents_batch.configs import PRESETS
 
-    if (env := PRESETS[work.preset]().env) != work.env:
+    if (env := PRESETS[work.preset]().env).removeprefix("tf/") != work.env:
         raise ValueError(f"preset {work.preset!r} is for {env}, not {work.env}")
     own, acting = {}, []
 
@@ -17,8 +17,8 @@ def train(work, watch):
         own.update(
             preset=work.preset,
             num_envs=env.spec.num_envs,
-            workers=env.num_workers,
-            route=env.route,
+            workers=getattr(env, "num_workers", None),
+            route=getattr(env, "route", "in the graph"),
             compile_cache=experiment.cache_off or "on",
             evaluated_actions="mode",
         )

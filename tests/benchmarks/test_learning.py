@@ -125,11 +125,19 @@ def test_settings_that_do_not_run_are_passed_over_unless_none_does():
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.title)
 def test_a_task_names_what_exists(task):
-    assert PRESETS[task.work.preset]().env == task.work.env
-    assert {*task.steps} == {OURS, PEER} <= {*CONTENDERS}
+    assert PRESETS[task.work.preset]().env.removeprefix("tf/") == task.work.env
+    assert {OURS} <= {*task.steps} <= {OURS, PEER} <= {*CONTENDERS}
     assert PRESETS[task.work.preset]().steps == task.steps[OURS]
     text = json.dumps(dataclasses.asdict(task.work))
     assert thresholds.Learning(**json.loads(text)) == task.work
+
+
+def test_a_task_of_ours_alone_runs_no_peer_and_has_its_goal_in_seconds(tmp_path):
+    runner, path = Runner(answer, rounds=2), tmp_path / "x.jsonl"
+    learning._play("tf-cartpole-475", TASKS["tf-cartpole-475"], runner, path)
+    assert [name for name, _ in runner.ran] == [OURS, OURS]
+    table = tables_learning.markdown(results.read(path))
+    assert "within 15 s" in table and "Stable" not in table
 
 
 def test_a_misspelled_task_or_contender_is_named():
