@@ -64,7 +64,7 @@ class Task(NamedTuple):
       title: in tables.
       work: of every contender, but for what follows.
       steps: each contender's own budget; who has none does not run.
-      goal: how many times sooner ours shall be; without a peer, within how many seconds.
+      goal: how many times sooner ours shall be; without a peer, its seconds.
       deadline: seconds for one run, evaluations included; it then counts as one that
         has not reached the threshold by the time its clock had.
       vectorisations: of the peer that may be its fastest.
