@@ -40,9 +40,10 @@ def pendulum() -> Config:
         settings=ppo.Config(
             gamma=0.95,
             gae_lambda=0.95,
-            learning_rate=Linear(1e-3, 0.0),
+            learning_rate=Linear(5e-4, 0.0),
             epochs=10,
             minibatch_size=64,
+            network=networks.Config(init_std=2.0),
         ),
     )
 

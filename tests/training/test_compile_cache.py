@@ -118,6 +118,23 @@ def test_folders_of_killed_processes_are_removed(opened, tmp_path):
     assert living.folder.exists()
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_folder_swept_away_while_it_is_made_is_made_again(
+    opened, monkeypatch, locked
+):
+    lock, swept = compile_cache._lock, []
+
+    def sweep_first(folder):
+        descriptor = lock(folder) if locked and not swept else None
+        if not swept:
+            swept.append(folder.rmdir())
+        return lock(folder) if descriptor is None else descriptor
+
+    monkeypatch.setattr(compile_cache, "_lock", sweep_first)
+    cache = opened()
+    assert swept and cache.folder.is_dir()
+
+
 @pytest.mark.parametrize("part", ["xla/key", "xla", "."])
 def test_a_folder_that_others_may_write_to_is_not_used(opened, tmp_path, part):
     opened()

@@ -42,6 +42,7 @@ FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
 _FLAG = "--tf_xla_persistent_cache_directory"
 _LIVE = "live-"
 _NEW = "new-"  # until it is locked
+_ATTEMPTS = 10  # at a folder that others sweep away
 _ENTRY = ".pb"
 
 
@@ -76,10 +77,7 @@ class Cache:
             raise _Off(f"the disk of {root} is nearly full")
         self._root, self._store = root, root / key
         self._sweep()
-        made = pathlib.Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
-        self._lock: int | None = _lock(made)
-        # Under this name others may remove it, but for the lock.
-        self.folder = made.rename(made.with_name(made.name.replace(_NEW, _LIVE)))
+        self.folder, self._lock = _own_folder(root)
         self._process = os.getpid()  # a forked child must not remove the folder
         self._linked: set[str] = set()
         try:
@@ -250,6 +248,24 @@ def _refuse_shared(folder: pathlib.Path, sticky_will_do: bool = False) -> None:
             f"{folder} can be written to by others; take that right away (chmod go-w), "
             "or set XDG_CACHE_HOME to a folder of your own"
         )
+
+
+def _own_folder(root: pathlib.Path) -> tuple[pathlib.Path, int | None]:
+    """A new folder of this process, and the descriptor that holds it.
+
+    Until it is locked, another process that starts may sweep it away.
+    """
+    for _ in range(_ATTEMPTS):
+        made = pathlib.Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            lock = _lock(made)
+            try:
+                name = made.name.replace(_NEW, _LIVE)  # removed with the lock only
+                return made.rename(made.with_name(name)), lock
+            except OSError:
+                os.close(lock)
+                raise
+    raise _Off(f"folders in {root} vanish as soon as they are made")
 
 
 def _lock(folder: pathlib.Path) -> int:
