@@ -1,7 +1,9 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.nn import functional
 from tfagents_batch.ops import chunks
 
 
@@ -22,6 +24,26 @@ def test_chunks_give_what_the_whole_gives(size, limit, jit):
         lambda rows: chunks.apply(total, rows, limit), jit_compile=jit, autograph=False
     )
     np.testing.assert_allclose(apply(rows), total(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_copies_of_a_computation_have_chunks_of_their_own(jit):
+    """As where several seeds train in one program."""
+    weights, rows = tf.constant([1.0, 2.0, -3.0]), make(10)
+    weight = keras.Variable(0.0)
+
+    def copy(value):
+        def scaled(rows):
+            return weight.value * total(rows)
+
+        return functional.call([weight], [value], chunks.apply, scaled, rows, 4)[1]
+
+    apply = tf.function(
+        lambda: tf.vectorized_map(copy, weights, fallback_to_while_loop=False),
+        jit_compile=jit,
+        autograph=False,
+    )
+    np.testing.assert_allclose(apply(), weights[:, None] * total(rows), rtol=1e-6)
 
 
 def test_no_chunk_is_above_the_limit():

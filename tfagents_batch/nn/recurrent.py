@@ -10,14 +10,13 @@ where that of TensorFlow's loops adds up one for each step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.nn import kernels
-from tfagents_batch.ops import carried, constants
+from tfagents_batch.ops import arrays, constants
 from tfagents_batch.types import Nest
 
 
@@ -281,20 +280,20 @@ def _forwards(cells: Cells, weights, inputs, first, states) -> tuple[Nest, ...]:
     time = first.shape[0]
     fresh = initial_state(cells, first.shape[1])
 
-    def body(t, states, arrays):
+    def body(t, states, written):
         states = nest.where(first[t], fresh, states)
         now = [x[t] for x in inputs]
         states = _each("step", cells, weights, now, states)
-        return t + 1, states, _write(arrays, t, states)
+        return t + 1, states, arrays.write(written, t, states)
 
-    _, _, arrays = tf.while_loop(
+    _, _, written = tf.while_loop(
         lambda t, *_: t < time,
         body,
-        (tf.constant(0), states, _arrays(time, states)),
+        (tf.constant(0), states, arrays.room(time, states)),
         maximum_iterations=time,
         parallel_iterations=1,
     )
-    return _stacked(arrays)
+    return arrays.stacked(written)
 
 
 def _backwards(cells: Cells, weights, inputs, first, states, through, to_through):
@@ -305,7 +304,7 @@ def _backwards(cells: Cells, weights, inputs, first, states, through, to_through
     recalled = _each("recall", cells, weights, *nest.fold((inputs, before, through)))
     by_time = nest.unfold(recalled, time, batch)
 
-    def body(t, gradients, arrays):
+    def body(t, gradients, written):
         t = t - 1
         now, direct = nest.map(lambda x: x[t], (by_time, to_through))
         gradients = nest.map(tf.add, gradients, direct)
@@ -313,17 +312,17 @@ def _backwards(cells: Cells, weights, inputs, first, states, through, to_through
         to_inputs, gradients = zip(*pairs, strict=True)
         zeros = nest.map(tf.zeros_like, gradients)
         gradients = nest.where(first[t], zeros, gradients)
-        return t, gradients, _write(arrays, t, to_inputs)
+        return t, gradients, arrays.write(written, t, to_inputs)
 
     zeros = nest.map(tf.zeros_like, states)
-    _, to_states, arrays = tf.while_loop(
+    _, to_states, written = tf.while_loop(
         lambda t, *_: t > 0,
         body,
-        (tf.constant(time), zeros, _arrays(time, nest.map(lambda x: x[0], inputs))),
+        (tf.constant(time), zeros, arrays.room(time, nest.map(lambda x: x[0], inputs))),
         maximum_iterations=time,
         parallel_iterations=1,
     )
-    to_inputs = _stacked(arrays)
+    to_inputs = arrays.stacked(written)
     to_weights = _each("kernel_gradients", cells, recalled, nest.fold(to_inputs))
     return to_inputs, to_states, to_weights
 
@@ -336,32 +335,3 @@ def _each(method: str, cells: Cells, *arguments) -> tuple:
 
 def _outputs(states: tuple[Nest, ...]) -> tuple[tf.Tensor, ...]:
     return tuple(nest.flatten(state)[0] for state in states)
-
-
-def _arrays(time: int, like: Any) -> Any:
-    """Room for ``time`` values of each leaf.
-
-    An array is written where it stands. Under ``tf.vectorized_map`` XLA has none, and a
-    tensor takes its place.
-    """
-    if carried.active() is not None:
-        return nest.map(lambda x: tf.zeros([time, *x.shape], x.dtype), like)
-    return nest.map(
-        lambda x: tf.TensorArray(x.dtype, time, element_shape=x.shape), like
-    )
-
-
-def _write(arrays: Any, t: tf.Tensor, values: Nest) -> Any:
-    def write(array, x):
-        if isinstance(array, tf.TensorArray):
-            return array.write(t, x)
-        return tf.tensor_scatter_nd_update(array, [[t]], x[None])
-
-    return nest.map(write, arrays, values)
-
-
-def _stacked(arrays: Any) -> Nest:
-    return nest.map(
-        lambda array: array.stack() if isinstance(array, tf.TensorArray) else array,
-        arrays,
-    )

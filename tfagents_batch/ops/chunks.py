@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.ops import arrays
 from tfagents_batch.types import Nest
 
 # A chunk's largest leaf; what a convolution makes of it is about as large.
@@ -48,11 +49,15 @@ def apply(
         row = tf.minimum(index * width + tf.range(width), size - 1)
         return function(nest.gather(rows, row))
 
-    signature = tf.TensorSpec([width, *shape], tf.float32)
-    done = tf.map_fn(
-        chunk, tf.range(count), parallel_iterations=1, fn_output_signature=signature
+    # Not tf.map_fn, which XLA cannot compile for many copies at once.
+    _, done = tf.while_loop(
+        lambda index, _: index < count,
+        lambda index, done: (index + 1, arrays.write(done, index, chunk(index))),
+        (0, arrays.room(count, tf.TensorSpec([width, *shape], tf.float32))),
+        maximum_iterations=count,
+        parallel_iterations=1,
     )
-    return tf.reshape(done, [-1, *shape])[:size]
+    return tf.reshape(arrays.stacked(done), [-1, *shape])[:size]
 
 
 def _limit(leaves: list[tf.Tensor], steps: int | None) -> int:
