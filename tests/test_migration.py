@@ -142,7 +142,7 @@ def test_metrics_marked_as_coming_later_are_not_there_yet():
 
 def test_every_wrapper_of_the_page_is_ours_too():
     row = next(row for row in table(section("Parts")) if "AutoReset" in row[0])
-    assert {*now(row[0])} | {"standard_stack"} == {*wrappers.__all__}
+    assert {*now(row[0])} | {"standard_stack", "SelectEntries"} == {*wrappers.__all__}
 
 
 def test_the_settings_of_the_example_are_settings():
