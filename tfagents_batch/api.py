@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from tfagents_batch import algorithms, config
-from tfagents_batch.configs import PRESETS
+from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.make import tensor_env
 from tfagents_batch.envs.registry import describe
 from tfagents_batch.envs.wrappers.named import Wrappers
@@ -335,6 +335,8 @@ def resolve(
 ) -> Config:
     """The Config of a new run; arguments as in ``train``."""
     if isinstance(preset, str):
+        if preset in REFUSED:
+            raise UserError(f"there is no config {preset!r}: {REFUSED[preset]}")
         if preset not in PRESETS:
             raise UserError(config.unknown("config", preset, PRESETS))
         base = PRESETS[preset]()
