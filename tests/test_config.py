@@ -41,6 +41,7 @@ class Experiment:
     steps: int = option(1_000_000, "environment steps")
     workers: int | None = option(None, "processes")
     env_kwargs: dict = option({}, "JSON object")
+    wrappers: list = option([], "JSON list")
     debug: bool = option(False, "show tracebacks")
     settings: Any = option(None, "has no flag")
 
@@ -108,6 +109,16 @@ def test_environment_arguments_are_json():
     assert run.env_kwargs == {"a": [1, 2.5], "b": {"c": None}}
 
 
+def test_lists_are_json_in_flags_files_and_help():
+    run, _ = parse('--wrappers=["a", {"name": "b", "n": [1, 2]}]')
+    assert run.wrappers == ["a", {"name": "b", "n": [1, 2]}]
+    assert config.from_json(Experiment, config.to_json(run)) == run
+    assert config.replace(run, {"wrappers": ("a",)}).wrappers == ["a"]
+    values = flags.FlagValues()
+    config.define_flags(values, run)
+    assert '--wrappers=["a", {"name": "b", "n": [1, 2]}]' in config.help_text(values)
+
+
 def test_only_flags_that_were_given_override():
     values = flags.FlagValues()
     preset = dataclasses.replace(Experiment(), steps=7)
@@ -135,6 +146,9 @@ REFUSED = {
     "--algorithm.sizes=8,x": "a comma-separated list, each a whole number",
     "--algorithm.sizes=8,,8": "a comma-separated list, each a whole number",
     "--env_kwargs=[1]": "--env_kwargs=[1]: expected a JSON object",
+    "--wrappers={}": "--wrappers={}: expected a JSON list",
+    "--wrappers=a,b": "--wrappers=a,b: expected a JSON list (Expecting",
+    "--wrappers=[NaN]": "cannot be written as JSON",
     "--env_kwargs={a: 1}": "expected a JSON object (Expecting",
     '--env_kwargs={"a": NaN}': "cannot be written as JSON",
     '--env_kwargs={"a": 1, "a": 2}': "a key is given twice",

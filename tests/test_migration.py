@@ -12,7 +12,8 @@ import sys
 
 import pytest
 
-from tfagents_batch import config
+import tfagents_batch as tfb
+from tfagents_batch import api, config
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs import wrappers
@@ -142,7 +143,7 @@ def test_metrics_marked_as_coming_later_are_not_there_yet():
 
 def test_every_wrapper_of_the_page_is_ours_too():
     row = next(row for row in table(section("Parts")) if "AutoReset" in row[0])
-    assert {*now(row[0])} | {"standard_stack"} == {*wrappers.__all__}
+    assert {*now(row[0])} | {"standard_stack", "SelectEntries"} == {*wrappers.__all__}
 
 
 def test_the_settings_of_the_example_are_settings():
@@ -153,13 +154,25 @@ def test_the_settings_of_the_example_are_settings():
     assert config.replace(ppo.Config(), {"network.hidden": (200, 100)})
 
 
+def test_the_example_is_the_preset_written_out(monkeypatch):
+    code, *_ = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    found = []
+
+    def train(algorithm, env, settings, **options):
+        found.append(api.resolve(algorithm, env, None, settings, options))
+
+    monkeypatch.setattr(tfb, "train", train)
+    exec(code, {})
+    assert found == [PRESETS["batch_ppo/pendulum"]()]
+
+
 @pytest.mark.xla
 def test_the_python_of_the_page_runs(tmp_path):
     code = "".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
     small = {
         "steps=1_000_000": "steps=50, eval_every=0, num_workers=1",
         "num_envs=30": "num_envs=2",
-        "rollout_length=200": "rollout_length=25",
+        "update_every=30": "update_every=2",
         "episodes=20": "episodes=2",
     }
     for large, instead in small.items():

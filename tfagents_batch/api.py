@@ -12,9 +12,10 @@ import keras
 import numpy as np
 
 from tfagents_batch import algorithms, config
-from tfagents_batch.configs import PRESETS
+from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.make import tensor_env
 from tfagents_batch.envs.registry import describe
+from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import (
     SaveError,
     TrainingError,
@@ -222,6 +223,7 @@ def evaluate(
     checkpoint: str | int = "newest",
     env: str | Callable | Env | None = None,
     env_kwargs: dict[str, Any] | None = None,
+    wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
 ) -> evaluation.Evaluation:
@@ -233,6 +235,7 @@ def evaluate(
       checkpoint: "newest", "best" or a step.
       env: play here instead; needed if the run was trained on your own code.
       env_kwargs: of the environment; those of the run if that is what is played.
+      wrappers: of the environment; None for those of the run.
       network: needed again if the run had one.
       seed: of the environments.
 
@@ -241,7 +244,7 @@ def evaluate(
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
-    run, saved = _trained(logdir, env, env_kwargs, network)
+    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
     batch = evaluation.batch_size(episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, _object(env), network=network) as experiment:
@@ -258,6 +261,7 @@ def visualize(
     checkpoint: str | int = "newest",
     env: str | Callable | None = None,
     env_kwargs: dict[str, Any] | None = None,
+    wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
 ) -> list[filming.Episode]:
@@ -267,8 +271,8 @@ def visualize(
       logdir: the run's folder, wherever it was moved to.
       outdir: folder of the videos, one an episode with its return in the name.
       num_episodes: exactly as many are played.
-      checkpoint, env, env_kwargs, network, seed: as of ``evaluate``. The environment
-        is asked for pictures: ``render_mode="rgb_array"``.
+      checkpoint, env, env_kwargs, wrappers, network, seed: as of ``evaluate``. The
+        environment is asked for pictures: ``render_mode="rgb_array"``.
 
     Returns:
       Path, return and length of every episode.
@@ -278,13 +282,14 @@ def visualize(
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
-    run, saved = _trained(logdir, env, env_kwargs, network)
+    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
     saved = dataclasses.replace(saved, num_envs=1, seed=seed)
     played = saved.env if env is None else env
     camera = None
     if tensor_env(played, saved.env_kwargs) is None:
-        camera = filming.Camera(played, saved.env_kwargs)
-        here = {"num_workers": 0, "envs_per_worker": None, "env_kwargs": {}}
+        camera = filming.Camera(played, saved.env_kwargs, saved.wrappers)
+        here = {"num_workers": 0, "envs_per_worker": None}
+        here |= {"env_kwargs": {}, "wrappers": []}  # which the camera has
         saved = dataclasses.replace(saved, **here)
     with Experiment(saved, camera or _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
@@ -296,6 +301,7 @@ def _trained(
     logdir: str | os.PathLike,
     env: Any,
     env_kwargs: dict[str, Any] | None,
+    wrappers: Wrappers | None,
     network: Any,
 ) -> tuple[runs.Run, Config]:
     """A run, and its config for playing, perhaps somewhere else."""
@@ -309,6 +315,8 @@ def _trained(
         changes |= {"env": env, "env_kwargs": {}}
     if env_kwargs is not None:
         changes["env_kwargs"] = env_kwargs
+    if wrappers is not None:
+        changes["wrappers"] = wrappers
     changed = dataclasses.replace(saved, **changes)
     played = changed.env if env is None else env
     if tensor_env(played, changed.env_kwargs) is not None:
@@ -327,6 +335,8 @@ def resolve(
 ) -> Config:
     """The Config of a new run; arguments as in ``train``."""
     if isinstance(preset, str):
+        if preset in REFUSED:
+            raise UserError(f"there is no config {preset!r}: {REFUSED[preset]}")
         if preset not in PRESETS:
             raise UserError(config.unknown("config", preset, PRESETS))
         base = PRESETS[preset]()
@@ -409,7 +419,7 @@ def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options, with the batch of environments that are given one by one or made."""
     if isinstance(env, Env):
         size = env.spec.num_envs
-        fixed = ("num_envs", "num_workers", "envs_per_worker", "env_kwargs")
+        fixed = ("num_envs", "num_workers", "envs_per_worker", "env_kwargs", "wrappers")
     elif isinstance(env, (list, tuple)):
         size, fixed = len(env), ("num_envs",)
     else:

@@ -1,7 +1,8 @@
 """What a setting of a config takes: on the command line, in Python and in JSON.
 
 bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal (of texts, and of True
-and False beside them), dict (a JSON object) and ``schedules.Schedule``.
+and False beside them), dict (a JSON object), list (a JSON list) and
+``schedules.Schedule``.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def to_text(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple):
         return ",".join(map(to_text, value))
-    if isinstance(value, dict):
+    if isinstance(value, (dict, list)):
         return json.dumps(value)
     return str(value)
 
@@ -187,17 +188,23 @@ def _instance(of: type) -> Callable[[Any], Any]:
     return check
 
 
-def _read_object(text: str) -> dict:
+def _read_json(text: str) -> Any:
     def unique(items):
         if len(dict(items)) < len(items):
             raise ValueError("a key is given twice")
         return dict(items)
 
-    return _check_object(json.loads(text, object_pairs_hook=unique))
+    return json.loads(text, object_pairs_hook=unique)
 
 
 def _check_object(value: Any) -> dict:
     if not isinstance(value, dict):
+        raise ValueError
+    return to_plain(value)
+
+
+def _check_list(value: Any) -> list:
+    if not isinstance(value, (list, tuple)):
         raise ValueError
     return to_plain(value)
 
@@ -207,7 +214,10 @@ _KINDS = {
     int: Kind("a whole number such as 8 or 1e6", _read_int, _check_int),
     float: Kind("a number", _read_float, _check_float),
     str: Kind("text", str, _instance(str)),
-    dict: Kind("a JSON object", _read_object, _check_object),
+    dict: Kind(
+        "a JSON object", lambda text: _check_object(_read_json(text)), _check_object
+    ),
+    list: Kind("a JSON list", lambda text: _check_list(_read_json(text)), _check_list),
     schedules.Schedule: Kind(schedules.EXPECTED, schedules.parse, schedules.parse),
 }
 

@@ -78,6 +78,13 @@ def named(agent):
         ({"objective": "clp"}, "objective is 'clp'; expected clip or kl or both"),
         ({"entropy_scale": np.inf}, "entropy_scale is inf; expected"),
         ({"network": networks.Config(init_std=-1)}, "network.init_std is -1.0; expect"),
+        ({"normalize_floor": 0.0}, "normalize_floor is 0.0; expected more than 0"),
+        ({"normalize_epsilon": -1}, "normalize_epsilon is -1.0; expected at least 0"),
+        ({"reward_clip": 0.0}, "reward_clip is 0.0; expected more than 0"),
+        (
+            {"drop_rest": True, "minibatch_size": None},
+            "drop_rest is true, but minibatch_size is none",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
@@ -470,6 +477,52 @@ def test_observations_are_clipped_where_the_settings_say():
         seen = seen.numpy()[np.isfinite(seen)]
         assert np.max(np.abs(seen)) <= clip
         assert (np.max(np.abs(seen)) == clip) == (clip == 0.5)
+
+
+def test_rewards_are_clipped_where_the_settings_say():
+    for clip in (0.5, 50.0):
+        agent = make(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
+        metrics = agent.update(collect(agent), 1)
+        target = metrics["value/target"].numpy()
+        target = target[np.isfinite(target)]
+        assert (np.abs(target).max() == clip) == (clip == 0.5)
+        share = np.mean(np.abs(target) >= clip)
+        assert float(metrics["normalize/reward_clipped"]) == pytest.approx(share)
+
+
+def test_the_share_of_observations_that_was_clipped_is_told():
+    agent = make(observation_clip=0.5)
+    agent.update(collect(agent), 1)
+    trajectory = collect(agent, seed=1)
+    metrics = agent.update(trajectory, 2)
+    seen = metrics["normalize/observation_seen"].numpy()
+    share = np.mean(np.abs(seen[np.isfinite(seen)]) >= 0.5)
+    assert 0 < share < 1
+    found = float(metrics["normalize/observation_clipped"])
+    assert found == pytest.approx(share, rel=1e-5)
+
+
+def test_floor_and_epsilon_of_deviations_are_settings():
+    plain, damped = make(), make(normalize_epsilon=100.0, normalize_return="per_step")
+    for agent in (plain, damped):
+        agent.update(collect(agent), 1)
+    floored = make(normalize_floor=10.0)
+    floored.update(collect(floored), 1)
+    x = tf.constant([[1.0, 2.0, 3.0]])
+    assert np.abs(damped.observations(x)).max() < 0.4
+    assert np.abs(floored.observations(x)).max() < 0.4
+    assert np.abs(plain.observations(x)).max() > 1
+    assert abs(float(damped.rewards(tf.constant(1.0)))) < 0.11
+
+
+def test_what_fills_no_minibatch_may_be_left_out():
+    """12 x 4 steps, of which some do not count: never as many as 16 times three."""
+    kept, dropped = (make(drop_rest=drop, epochs=2) for drop in (False, True))
+    trajectory = collect(kept)
+    valid = int(np.sum(trajectory.mask))
+    assert 32 < valid < 48
+    assert int(kept.update(trajectory, 1)["grad/updates"]) == 2 * 3
+    assert int(dropped.update(trajectory, 1)["grad/updates"]) == 2 * 2
 
 
 # ---- histograms

@@ -55,6 +55,16 @@ def test_deviation_is_one_before_two_samples_and_floored_after():
     assert float(moments.std(floor=1e-3)) == pytest.approx(1e-3)
 
 
+def test_an_epsilon_is_added_to_the_variance_as_batch_ppo_does():
+    moments = Moments([])
+    moments.update(tf.constant([1.0, 3.0]), tf.ones([2], tf.bool))
+    assert float(moments.std(epsilon=7.0)) == pytest.approx(3)
+    moments = Moments([])
+    moments.update(tf.ones([5]), tf.ones([5], tf.bool))
+    assert float(moments.std(epsilon=1e-4)) == pytest.approx(0.01)
+    assert float(moments.scale(epsilon=1e-4)) == 1  # what never differs is left alone
+
+
 def test_update_is_the_same_compiled_and_not():
     plain, compiled = Moments([3]), Moments([3])
     x, mask = tf.random.stateless_normal([5, 4, 3], [1, 2]), tf.ones([5, 4], tf.bool)

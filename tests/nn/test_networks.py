@@ -97,6 +97,8 @@ def test_the_built_in_network_convolves_on_images_only():
         ({"activation": "get"}, "unknown network.activation 'get'"),
         ({"init_std": 0.0}, "network.init_std is 0.0; expected more than 0"),
         ({"init_std": np.inf}, "network.init_std is inf; expected a number"),
+        ({"min_std": -0.1}, "network.min_std is -0.1; expected at least 0"),
+        ({"min_std": 1.0}, "network.min_std is 1.0; expected less than network.init"),
     ],
 )
 def test_settings_that_make_no_network_are_named(settings, message):
@@ -118,6 +120,24 @@ def test_policy_starts_near_uniform_with_the_configured_deviation():
     heads, _ = network.unroll(make_steps(VECTOR, 1, 2))
     np.testing.assert_allclose(heads.policy.std, 0.35, rtol=1e-6)
     assert np.all(np.abs(heads.policy.mean) < 0.1)
+
+
+@pytest.mark.parametrize("std", ["exp", "softplus"])
+def test_the_deviation_never_falls_below_its_floor_and_can_rise_from_there(std):
+    config = networks.Config(init_std=0.35, min_std=0.2, std=std)
+    network = networks.actor_critic(make_spec(action=ACTIONS["box"]), config)
+    steps = make_steps(VECTOR, 1, 2)
+
+    def found():
+        return network.unroll(steps)[0].policy.std
+
+    np.testing.assert_allclose(found(), 0.35, rtol=1e-6)
+    (raw,) = (v for v in network.trainable_variables if v.name.endswith("_std"))
+    raw.assign(raw - 5.0)
+    assert np.all(found() > 0.2) and np.all(found() < 0.22)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(found())
+    assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
 
 
 class TestActionMask:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from tfagents_batch.ops import minibatch
 
 
-def visits(mask, *, epochs=1, minibatch_size=4, seed=0, run=lambda f: f()):
+def visits(
+    mask, *, epochs=1, minibatch_size=4, seed=0, drop_rest=False, run=lambda f: f()
+):
     """What was visited: (updates, [epochs, n, size] row numbers or -1, sizes)."""
     size, width = len(mask), min(minibatch_size, len(mask))
     most = max(1, epochs * -(-size // width))
@@ -29,6 +31,7 @@ def visits(mask, *, epochs=1, minibatch_size=4, seed=0, run=lambda f: f()):
             epochs=epochs,
             minibatch_size=minibatch_size,
             seed=seed,
+            drop_rest=drop_rest,
         )
 
     count, log = run(whole)
@@ -60,6 +63,28 @@ def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
         np.testing.assert_array_equal(np.sort(order), valid)
     sizes = (log >= 0).sum(1)
     assert count == 0 or (sizes.max() - sizes.min() <= 1 and sizes.min() >= 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(MASKS, st.integers(1, 9), st.integers(0, 2**31 - 1))
+def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
+    mask, minibatch_size, seed
+):
+    options = {"minibatch_size": minibatch_size, "drop_rest": True}
+    count, log = visits(mask, epochs=2, seed=seed, **options)
+    valid, width = sum(mask), min(minibatch_size, len(mask))
+    assert count == 2 * (max(valid // width, 1) if valid else 0)
+    sizes = (log >= 0).sum(1)
+    assert set(sizes) <= {min(valid, width)}
+    for order in by_epoch(count, log, 2):
+        assert len({*order}) == len(order) and np.all(np.array(mask)[order])
+
+
+def test_every_row_is_visited_though_a_rest_is_dropped():
+    options = {"minibatch_size": 4, "drop_rest": True, "run": compile_and_run}
+    count, log = visits([True] * 7, epochs=40, **options)
+    assert count == 40
+    assert {*log.ravel()} == {*range(7)}
 
 
 @settings(max_examples=20, deadline=None)

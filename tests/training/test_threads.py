@@ -48,6 +48,15 @@ def test_a_minibatch_is_no_larger_than_what_is_collected():
     assert threads.choose(small, spec(VECTOR, 2), 4).threads == 1
 
 
+def test_without_a_minibatch_size_all_that_is_collected_is_one():
+    options = {"num_envs": 8, "rollout_length": 8}
+    assert threads.choose(config((64,), None, **options), spec(VECTOR), 4).threads == 1
+    options = {"num_envs": 8, "rollout_length": 10_000}
+    assert threads.choose(config((64,), None, **options), spec(VECTOR), 4).threads == 4
+    options = {"num_envs": 8, "update_every": 256}  # episodes, of 100 steps at most
+    assert threads.choose(config((64,), None, **options), spec(VECTOR), 4).threads == 4
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_images_get_every_core(nested):
     space = gymnasium.spaces.Dict({"a": VECTOR, "b": IMAGE}) if nested else IMAGE

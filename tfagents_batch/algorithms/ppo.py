@@ -52,6 +52,9 @@ class Config:
     minibatch_size: int | None = option(
         64, "transitions an optimizer step; none: all of them", least=1
     )
+    drop_rest: bool = option(
+        False, "leave out what fills no minibatch, instead of smaller ones"
+    )
     sequence_length: int | None = option(
         None,
         "steps of a sequence, of which minibatches are made then; by default that is "
@@ -103,9 +106,18 @@ class Config:
     observation_clip: float = option(
         10.0, "largest magnitude of a normalized observation", above=0
     )
+    normalize_floor: float = option(
+        moments.FLOOR,
+        "least deviation that observations and rewards are divided by",
+        above=0,
+    )
+    normalize_epsilon: float = option(
+        0.0, "added to the variance of that deviation", least=0
+    )
     normalize_return: moments.RewardKind = option(
         True, "divide rewards by the deviation of returns; per_step: by that of rewards"
     )
+    reward_clip: float = option(10.0, "largest magnitude of a divided reward", above=0)
     histograms: bool = option(
         True, "of actions, values, divergences, weights, gradients and statistics"
     )
@@ -122,6 +134,12 @@ class Config:
             raise UserError(
                 f"kl_adapt_low is {config.kl_adapt_low}; expected at most "
                 f"kl_adapt_high, {config.kl_adapt_high}"
+            )
+        if config.drop_rest and config.minibatch_size is None:
+            raise UserError(
+                "drop_rest is true, but minibatch_size is none: everything is one "
+                "minibatch, and there is no rest; give a minibatch_size, or leave "
+                "drop_rest out"
             )
         return dataclasses.replace(config, network=config.network.check("network."))
 
@@ -180,10 +198,13 @@ class PPO(tf.Module):
             self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
         self._paths = tuple(weight.path for weight in self.optimizer.trained)
+        bounds = config.normalize_floor, config.normalize_epsilon
         self.observations = moments.ObservationNormalizer(
-            spec.observation_space, config.observation_clip
+            spec.observation_space, config.observation_clip, *bounds
         )
-        self.rewards = moments.RewardNormalizer(config.normalize_return)
+        self.rewards = moments.RewardNormalizer(
+            config.normalize_return, config.reward_clip, *bounds
+        )
         self.step = keras.Variable(0, dtype="int64", trainable=False)
         self.penalty = keras.Variable(
             config.kl_init_penalty, dtype="float32", trainable=False
@@ -327,6 +348,7 @@ class PPO(tf.Module):
             epochs=config.epochs,
             minibatch_size=size,
             seed=seed,
+            drop_rest=config.drop_rest,
             stop=lambda carry: carry[2],
         )
         means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}

@@ -16,6 +16,7 @@ from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.vector.vector_env import VectorEnv
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 
 
@@ -30,6 +31,7 @@ def make_env(
     num_workers: int | None = None,
     *,
     env_kwargs: dict[str, Any] | None = None,
+    wrappers: named.Wrappers = (),
     **options: Any,
 ) -> ProcessEnv | VectorEnv | TensorBatch:
     """Make a batch of environments that is stepped inside the TensorFlow graph.
@@ -53,6 +55,8 @@ def make_env(
       num_workers: processes; 0 steps in this process, None takes one per core, at
         most one per environment. Of EnvPool: threads, at least one.
       env_kwargs: arguments of every environment.
+      wrappers: to be put around every environment where it lives, the innermost first:
+        names, or ``{"name": ..., argument: value}``, see ``envs.wrappers.named``.
       **options: of ``ProcessEnv``, or of ``VectorEnv``.
 
     Raises:
@@ -60,17 +64,31 @@ def make_env(
       EnvError: if an environment cannot be made.
     """
     if isinstance(env, (list, tuple)):
-        return ProcessEnv(_several(env, num_envs, env_kwargs), num_workers, **options)
+        several = _several(env, num_envs, env_kwargs, wrappers)
+        return ProcessEnv(several, num_workers, **options)
     if isinstance(env, gymnasium.vector.VectorEnv):
+        named.refuse(
+            wrappers,
+            f"a {type(env).__name__}, which is made already",
+            "leave them out, or wrap the environments when it is made",
+        )
         return _batch(env, num_envs, num_workers, env_kwargs, options)
     num_envs = 1 if num_envs is None else num_envs
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise UserError(f"num_envs is {num_envs!r}; expected an integer, at least 1")
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
+        batch = f"{env}, which EnvPool steps as a batch"
+        named.refuse(wrappers, batch, "leave them out")
         made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
         return VectorEnv(made, **{"info_keys": made.info_keys, **options})
     written = tensor_env(env, env_kwargs)
     if written is not None:
+        batch = f"{registry.describe(env)}, which is written in TensorFlow as a batch"
+        named.refuse(
+            wrappers,
+            batch,
+            "leave them out, or take an environment that is stepped in processes",
+        )
         _refuse_workers(env, num_workers, options)
         own = isinstance(env, str) and env.startswith(names.PREFIX)
         return TensorBatch(written, num_envs, check=not own)
@@ -83,6 +101,12 @@ def make_env(
                 f"what makes one, such as lambda: {type(env).__name__}(...)"
             )
         num_workers = 0
+        named.refuse(
+            wrappers,
+            f"one instance of {type(env).__name__}, which is made already",
+            "wrap it before it is passed",
+        )
+    make = named.wrapped(make, wrappers)
     return ProcessEnv([make] * num_envs, num_workers, **options)
 
 
@@ -141,7 +165,10 @@ def _batch(
 
 
 def _several(
-    envs: Sequence[Any], num_envs: int | None, env_kwargs: dict[str, Any] | None
+    envs: Sequence[Any],
+    num_envs: int | None,
+    env_kwargs: dict[str, Any] | None,
+    wrappers: named.Wrappers,
 ) -> list[Callable[[], gymnasium.Env]]:
     if num_envs not in (None, len(envs)):
         raise UserError(
@@ -162,4 +189,5 @@ def _several(
                 f"env[{index}] is an instance of {type(env).__name__}; pass a function "
                 "that makes it"
             )
-    return [registry.constructor(env, env_kwargs) for env in envs]
+    makes = [registry.constructor(env, env_kwargs) for env in envs]
+    return [named.wrapped(make, wrappers) for make in makes]

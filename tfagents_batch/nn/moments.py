@@ -22,6 +22,7 @@ from tfagents_batch.ops import histograms, masked
 from tfagents_batch.types import Nest, Trajectory
 
 RewardKind = Literal[True, False, "per_step"]
+FLOOR = 1e-4  # of a deviation
 EQUAL = 1e-12  # a variance of samples that are equal but for rounding
 
 
@@ -68,17 +69,22 @@ class Moments(tf.Module):
         self.mean.assign(self.mean.value + delta * share)
         self.count.assign(total)
 
-    def std(self, floor: float = 1e-4) -> tf.Tensor:
-        """f32 ``shape``: sample standard deviation, at least ``floor``; 1 at first."""
+    def std(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
+        """f32 ``shape``: sample standard deviation; 1 before there are two samples.
+
+        Args:
+          floor: least deviation.
+          epsilon: added to the variance.
+        """
         count = self.count.value
         variance = self.deviation.value / tf.maximum(count - 1, 1)
-        std = tf.sqrt(tf.maximum(variance, floor**2))
+        std = tf.sqrt(tf.maximum(variance + epsilon, floor**2))
         return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
-    def scale(self) -> tf.Tensor:
+    def scale(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
         """f32 ``shape``: what to divide by. ``std``; 1 where samples hardly differ."""
         variance = self.deviation.value / tf.maximum(self.count.value - 1, 1)
-        return tf.where(variance < EQUAL, 1.0, self.std())
+        return tf.where(variance < EQUAL, 1.0, self.std(floor, epsilon))
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
@@ -92,11 +98,19 @@ class ObservationNormalizer(tf.Module):
     Args:
       space: observation space of one environment.
       clip: largest magnitude that is passed on.
+      floor, epsilon: of the deviations, see ``Moments.std``.
     """
 
-    def __init__(self, space: gymnasium.Space, clip: float = 10.0):
+    def __init__(
+        self,
+        space: gymnasium.Space,
+        clip: float = 10.0,
+        floor: float = FLOOR,
+        epsilon: float = 0.0,
+    ):
         super().__init__()
         self.clip = clip
+        self._bounds = floor, epsilon
         self.moments = [
             Moments(leaf.shape) if _is_normalized(leaf) else None
             for leaf in spaces.leaves(space)
@@ -108,7 +122,8 @@ class ObservationNormalizer(tf.Module):
         def normalize(x, moments):
             if moments is None:
                 return x
-            x = (x - tf.cast(moments.mean.value, tf.float32)) / moments.std()
+            std = moments.std(*self._bounds)
+            x = (x - tf.cast(moments.mean.value, tf.float32)) / std
             return tf.clip_by_value(x, -self.clip, self.clip)
 
         leaves = zip(nest.flatten(observation), self.moments, strict=True)
@@ -122,8 +137,9 @@ class ObservationNormalizer(tf.Module):
         return [x for x, moments in leaves if moments is not None]
 
     def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
-        """Mean of the raw observations; histograms of what is seen, of means and of
-        deviations. Nothing if nothing is normalised.
+        """Mean of the raw observations, and the share of what is seen that was clipped;
+        histograms of what is seen, of means and of deviations. Nothing if nothing is
+        normalised.
 
         Args:
           raw: observations ``[T, B, ...]``.
@@ -135,13 +151,17 @@ class ObservationNormalizer(tf.Module):
             return {}
         flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
         kept = [histograms.rows(x, mask) for x in self.normalized(seen)]
+        shown = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(seen)]
         means = [tf.convert_to_tensor(moments.mean.value) for moments in used]
         return {
             "normalize/observation": masked.mean(tf.concat(flat, -1), mask),
+            "normalize/observation_clipped": _share(
+                tf.concat(shown, -1), self.clip, mask
+            ),
             "normalize/observation_seen": tf.concat(kept, 0),
             "normalize/observation_mean": histograms.tensors(means),
             "normalize/observation_std": histograms.tensors(
-                [moments.std() for moments in used]
+                [moments.std(*self._bounds) for moments in used]
             ),
         }
 
@@ -168,12 +188,20 @@ class RewardNormalizer(tf.Module):
         of the rewards themselves, as batch-ppo has it (a constant reward has none, and
         sparse rewards come out large), False for rewards as they are.
       clip: largest magnitude that is passed on.
+      floor, epsilon: of the deviation, see ``Moments.std``.
     """
 
-    def __init__(self, kind: RewardKind, clip: float = 10.0):
+    def __init__(
+        self,
+        kind: RewardKind,
+        clip: float = 10.0,
+        floor: float = FLOOR,
+        epsilon: float = 0.0,
+    ):
         super().__init__()
         self.kind = kind
         self.clip = clip
+        self._bounds = floor, epsilon
         self.moments = Moments(())
 
     def update(self, trajectory: Trajectory) -> None:
@@ -194,25 +222,33 @@ class RewardNormalizer(tf.Module):
         """Scale f32 rewards with the present statistics."""
         if not self.kind:
             return reward
-        return tf.clip_by_value(reward / self.moments.scale(), -self.clip, self.clip)
+        scale = self.moments.scale(*self._bounds)
+        return tf.clip_by_value(reward / scale, -self.clip, self.clip)
 
     def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
-        """Means of rewards ``[T, B]``, raw and scaled; mean and deviation of what they
-        are scaled by."""
+        """Means of rewards ``[T, B]``, raw and scaled, and the share that was clipped;
+        mean and deviation of what they are scaled by."""
+        scaled = self(reward)
         metrics = {
             "normalize/reward": masked.mean(reward, mask),
-            "normalize/reward_scaled": masked.mean(self(reward), mask),
+            "normalize/reward_scaled": masked.mean(scaled, mask),
         }
         if self.kind:
             mean = tf.cast(self.moments.mean.value, tf.float32)
             metrics |= {
                 "normalize/reward_mean": mean,
-                "normalize/reward_std": self.moments.std(),
+                "normalize/reward_std": self.moments.std(*self._bounds),
+                "normalize/reward_clipped": _share(scaled, self.clip, mask),
             }
         return metrics
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return self.moments.named_variables()
+
+
+def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
+    """f32 ``[]``: of the numbers ``[T, B, ...]`` that count, those at the bounds."""
+    return masked.mean(tf.cast(tf.abs(x) >= clip, tf.float32), mask)
 
 
 def _is_normalized(leaf: spaces.Leaf) -> bool:

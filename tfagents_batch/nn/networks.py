@@ -50,6 +50,11 @@ class Config:
     init_std: float = option(
         1.0, "standard deviation of a Box policy at the start", above=0
     )
+    min_std: float = option(
+        0.0,
+        "what that deviation never falls below; trained is what exceeds it",
+        least=0,
+    )
     std: Std = option("exp", "what makes the deviation of a trained number")
     mean: Mean = option("linear", "of a Box policy; tanh keeps it within -1 and 1")
     initializer: kernels.Kind = option("orthogonal", "of the towers' kernels")
@@ -84,6 +89,11 @@ class Config:
             raise UserError(
                 unknown(f"{path}activation", config.activation, ACTIVATIONS)
             )
+        if config.min_std >= config.init_std:
+            raise UserError(
+                f"{path}min_std is {config.min_std}; expected less than "
+                f"{path}init_std, {config.init_std}"
+            )
         if config.core != "none" and config.hidden == ():
             raise UserError(
                 f"{path}core is {config.core} and {path}hidden is empty; the last of "
@@ -104,6 +114,8 @@ class ActorCritic(keras.Model):
       spec: of the environments.
       init_std: standard deviation at the start.
       std: what makes it of the trained numbers.
+      min_std: less than ``init_std``; added to what they make, so that the deviation
+        stays above it and its gradient does not vanish there.
 
     Attributes:
       family: of its policies.
@@ -116,17 +128,19 @@ class ActorCritic(keras.Model):
         spec: EnvSpec,
         init_std: float = 1.0,
         std: Std = "exp",
+        min_std: float = 0.0,
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
         self.family = distributions.for_space(spec.action_space)
         self._recurrent = isinstance(body, RecurrentTowers)
-        self._std = std
+        self._std, self._min_std = std, min_std
+        excess = init_std - min_std
         if self.family.needs_std and std == "exp":
-            self.log_std = self._vector("log_std", float(tf.math.log(init_std)))
+            self.log_std = self._vector("log_std", float(tf.math.log(excess)))
         elif self.family.needs_std:
             # The inverse of softplus; log(expm1(x)) would overflow for large x.
-            start = init_std + math.log(-math.expm1(-init_std))
+            start = excess + math.log(-math.expm1(-excess))
             self.raw_std = self._vector("raw_std", start)
         # Weights exist before the first program is traced, and shapes are checked.
         steps = dummy_steps(spec)
@@ -168,6 +182,7 @@ class ActorCritic(keras.Model):
         if self.family.needs_std:
             softplus = self._std == "softplus"
             std = tf.math.softplus(self.raw_std) if softplus else tf.exp(self.log_std)
+            std = std + self._min_std
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
         return ActorCriticHeads(policy, outputs["value"])
 
@@ -195,7 +210,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
         options |= {"core": config.core, "value_core": config.value_core}
     towers = RecurrentTowers if recurrent else Towers
     body = towers(encoder, hidden, config.activation, family.size, **options)
-    return ActorCritic(body, spec, config.init_std, config.std)
+    return ActorCritic(body, spec, config.init_std, config.std, config.min_std)
 
 
 def added_loss(network: keras.Model) -> tf.Tensor:

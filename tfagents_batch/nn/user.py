@@ -49,7 +49,7 @@ def actor_critic(
         loss (regularizers, ``add_loss``) is minimised too; they see all rows of a
         minibatch, masked ones included.
       spec: of the environments.
-      config: only ``init_std`` and ``std`` are used.
+      config: only ``init_std``, ``std`` and ``min_std`` are used.
 
     Raises:
       UserError: naming the builder, the layer or the shape at fault.
@@ -85,7 +85,7 @@ def actor_critic(
                 + EXPECTED.format(size=size)
             )
         body = Towers(_Features(model), (), "linear", size)
-    return ActorCritic(body, spec, config.init_std, config.std)
+    return ActorCritic(body, spec, config.init_std, config.std, config.min_std)
 
 
 def check_backend() -> None:

@@ -25,6 +25,9 @@ def main(argv: Sequence[str]) -> int:
         checkpoint: str = option("newest", "newest, best or a step")
         env: str | None = option(None, "environment to play instead")
         env_kwargs: dict | None = option(None, "JSON object of its arguments")
+        wrappers: list | None = option(
+            None, "JSON list of what to wrap it in; default as of the run"
+        )
         seed: int = option(0, "of the environments")
         debug: bool = option(False, "show tracebacks")
 
@@ -40,6 +43,7 @@ def main(argv: Sequence[str]) -> int:
         checkpoint=int(which) if which.isdecimal() else which,
         env=command.env,
         env_kwargs=command.env_kwargs,
+        wrappers=command.wrappers,
         seed=command.seed,
     )
     line = {

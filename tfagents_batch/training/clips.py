@@ -14,6 +14,7 @@ import numpy as np
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.make import make_env, tensor_env
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.schedules import Every
@@ -52,6 +53,7 @@ class Clips:
       env: as of the training: name, callable, or an environment written in TensorFlow.
       env_kwargs: of the environment.
       actor: plays its mode.
+      wrappers: of the environment.
 
     Raises:
       UserError: if such an environment cannot be filmed.
@@ -63,6 +65,7 @@ class Clips:
         env: Any,
         env_kwargs: dict[str, Any],
         actor: Actor,
+        wrappers: named.Wrappers = (),
     ):
         if isinstance(env, Env):
             raise UserError(
@@ -74,10 +77,10 @@ class Clips:
             env = env[0]
         self._camera = None
         if tensor_env(env, env_kwargs) is None:
-            self._camera = visualize.Camera(env, env_kwargs)
+            self._camera = visualize.Camera(env, env_kwargs, wrappers)
             self._env = make_env(self._camera, 1, 0)
         else:
-            self._env = make_env(env, 1, env_kwargs=env_kwargs)
+            self._env = make_env(env, 1, env_kwargs=env_kwargs, wrappers=wrappers)
             visualize.check_drawn(self._env)
         self._actor = actor
         self._act = visualize.greedy(actor, 0)

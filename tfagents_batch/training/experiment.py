@@ -16,6 +16,7 @@ from tfagents_batch import algorithms, config, schedules, seeds
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
 from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
 from tfagents_batch.nn import networks
@@ -41,6 +42,9 @@ class Config:
     algorithm: str = option("ppo", "name of the algorithm")
     env: str = option("", "environment name, see the README")
     env_kwargs: dict = option({}, "JSON object of the environment's arguments")
+    wrappers: list = option(
+        [], "JSON list of what to wrap each environment in, the innermost first"
+    )
     steps: int = option(1_000_000, "environment steps to train for")
     seed: int = option(0, "of everything random")
     num_envs: int = option(8, "environments stepped as one batch")
@@ -112,6 +116,7 @@ class Config:
             )
         if not self.env:
             raise UserError("no environment: pass --env=<name> or a --config preset")
+        named.check(self.wrappers)
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
         least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
@@ -194,7 +199,7 @@ class Experiment:
             self.clips = None
             if config.log_video_every:
                 given, kwargs = self._given, config.env_kwargs
-                self.clips = Clips(given, kwargs, self.algorithm)
+                self.clips = Clips(given, kwargs, self.algorithm, config.wrappers)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
@@ -276,6 +281,11 @@ class Experiment:
     def _environments(self, stack, num_envs: int) -> Env:
         config, given = self.config, self._given
         if isinstance(given, Env):
+            named.refuse(
+                config.wrappers,
+                f"an Env object, a {type(given).__name__}",
+                "leave them out (wrappers=[]), or pass them to make_env",
+            )
             self._note(given)
             return given
         workers = config.num_workers
@@ -291,6 +301,7 @@ class Experiment:
                 num_envs,
                 workers,
                 env_kwargs=config.env_kwargs,
+                wrappers=config.wrappers,
                 on_fault=config.on_fault,
             )
         except EnvError as error:

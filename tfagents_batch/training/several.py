@@ -61,7 +61,8 @@ class Several:
             )
 
         def make(rows):
-            return make_env(given, count * rows, env_kwargs=config.env_kwargs)
+            options = {"env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
+            return make_env(given, count * rows, **options)
 
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)

@@ -92,7 +92,7 @@ def choose(config: Any, spec: EnvSpec, cores: int, own_network: bool = False) ->
     observations = spaces.leaves(spec.observation_space)
     if any(is_image(leaf.space) for leaf in observations):
         return Choice(cores, "observations are images")
-    largest = _multiply_adds(config, observations)
+    largest = _multiply_adds(config, observations, spec.max_episode_steps)
     text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
     if largest < LARGE:
         return Choice(1, f"{text} are too few to share out")
@@ -132,14 +132,20 @@ def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _multiply_adds(config: Any, observations: list[spaces.Leaf]) -> int:
-    """Of the built-in network's largest layer, on one minibatch."""
+def _multiply_adds(
+    config: Any, observations: list[spaces.Leaf], limit: int | None
+) -> int:
+    """Of the built-in network's largest layer, on one minibatch; ``limit``: steps of an
+    episode."""
     settings = config.settings
     hidden = getattr(getattr(settings, "network", None), "hidden", None) or _HIDDEN
     inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)
     widths = [inputs, *hidden]
-    rows = getattr(settings, "minibatch_size", None) or _MINIBATCH
-    rows = max(min(rows, config.num_envs * config.rollout_length), config.num_envs)
+    collected = config.num_envs * config.rollout_length
+    if config.update_every is not None and limit is not None:
+        collected = config.update_every * limit
+    rows = getattr(settings, "minibatch_size", _MINIBATCH) or collected
+    rows = max(min(rows, collected), config.num_envs)
     return rows * max(a * b for a, b in itertools.pairwise(widths))
 
 

@@ -17,6 +17,7 @@ from tfagents_batch import nest
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import adapt
 from tfagents_batch.envs.tf.batch import TensorBatch
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.training.evaluate import LONGEST
@@ -47,13 +48,16 @@ class Camera:
       env: name or callable, as ``make_env`` takes it.
       env_kwargs: of the environment; it is asked for pictures by ``render_mode``
         where it takes that.
+      wrappers: of the environment.
     """
 
-    def __init__(self, env: Any, env_kwargs: dict[str, Any]):
+    def __init__(
+        self, env: Any, env_kwargs: dict[str, Any], wrappers: named.Wrappers = ()
+    ):
         kwargs = dict(env_kwargs)
         if _MODE not in kwargs and _takes_mode(env):
             kwargs[_MODE] = "rgb_array"
-        self._make = registry.constructor(env, kwargs)
+        self._make = named.wrapped(registry.constructor(env, kwargs), wrappers)
         self._env: gymnasium.Env | None = None
 
     def __call__(self) -> gymnasium.Env:

@@ -8,6 +8,10 @@
 
     env = tfb.make_env(make, num_envs=8)
 
+or by name, as the config of a run has them (``named``)::
+
+    env = tfb.make_env("Pendulum-v1", 8, wrappers=["standard_stack"])
+
 They run in worker processes, so no TensorFlow. Attributes of inner environments are
 reached by ``get_wrapper_attr``, ``has_wrapper_attr`` and ``set_wrapper_attr``, as with
 any wrapper of Gymnasium. Where Gymnasium has the same thing, use Gymnasium's;
@@ -24,6 +28,7 @@ from tfagents_batch.envs.wrappers.random_start import RandomStart
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 from tfagents_batch.envs.wrappers.repeat import ActionRepeat
 from tfagents_batch.envs.wrappers.restart import AutoReset
+from tfagents_batch.envs.wrappers.select import SelectEntries
 from tfagents_batch.envs.wrappers.stack import standard_stack
 
 __all__ = [
@@ -37,5 +42,6 @@ __all__ = [
     "LimitDuration",
     "RandomStart",
     "RangeNormalize",
+    "SelectEntries",
     "standard_stack",
 ]

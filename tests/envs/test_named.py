@@ -1,0 +1,237 @@
+"""Wrappers by name: what a config says is put around every environment."""
+
+import functools
+import json
+import pathlib
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch.envs import wrappers
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.wrappers import named
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.training.clips import Clips
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.logger import read_metrics
+
+SMALL = {
+    "steps": 100,
+    "num_envs": 2,
+    "rollout_length": 25,
+    "eval_every": 0,
+    "log_every": 1,
+    "compile": "off",
+    "compile_cache": False,
+    "settings": {"epochs": 1, "minibatch_size": 50},
+}
+LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
+
+
+class Closing(CountingEnv):
+    """Tells when it is closed."""
+
+    def __init__(self, told):
+        super().__init__()
+        self._told = told
+
+    def close(self):
+        self._told.append("closed")
+
+
+class Duck:
+    """Behaves like an environment without being one."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+    reset = step = None
+
+
+def layers_of(env):
+    return [type(each).__name__ for each in wrappers.layers.walk(env)]
+
+
+def test_the_first_one_is_innermost():
+    listed = [{"name": "ActionRepeat", "amount": 2}, "CacheSpaces"]
+    env = named.wrapped(CountingEnv, listed)()
+    assert layers_of(env) == ["CacheSpaces", "ActionRepeat", "CountingEnv"]
+
+
+def test_without_wrappers_a_constructor_stays_what_it_is():
+    assert named.wrapped(CountingEnv, []) is CountingEnv
+
+
+def test_every_wrapper_has_its_name():
+    arguments = {
+        "ActionRepeat": {"amount": 2},
+        "FrameHistory": {"past_indices": [0, 1]},
+        "LimitDuration": {"max_episode_steps": 9},
+        "RandomStart": {"max_steps": 2},
+        "SelectEntries": {"indices": [1]},
+    }
+    for name in wrappers.__all__:
+        make = functools.partial(gymnasium.make, "Pendulum-v1")
+        env = named.wrapped(make, [{"name": name, **arguments.get(name, {})}])()
+        env.reset(seed=1)
+        env.close()
+
+
+def test_a_constructor_crosses_to_a_worker():
+    make = named.wrapped(CountingEnv, LIMITED)
+    assert layers_of(cloudpickle.loads(cloudpickle.dumps(make))())[0] == "LimitDuration"
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("standard_stack", r"wrappers is 'standard_stack'; expected a list"),
+        ({"name": "CacheSpaces"}, r"wrappers is .*; expected a list"),
+        (["standard_stak"], r"wrappers\[0\]: unknown wrapper.*'standard_stack'"),
+        (["clipaction"], r"did you mean 'ClipAction'"),
+        (["os.system"], r"unknown wrapper 'os.system'"),
+        ([["CacheSpaces"]], r"wrappers\[0\] is \['CacheSpaces'\]; expected a name"),
+        ([{"amount": 2}], r"wrappers\[0\] is .*; expected a name"),
+        (
+            ["CacheSpaces", {"name": "ActionRepeat", "amont": 2}],
+            r"wrappers\[1\], ActionRepeat: unknown argument 'amont'.*'amount'",
+        ),
+        (["ActionRepeat"], r"ActionRepeat: the argument 'amount' is missing"),
+        ([{"name": "CacheSpaces", "env": 1}], r"CacheSpaces: unknown argument 'env'"),
+    ],
+)
+def test_what_is_wrong_is_named_without_an_environment(listed, message):
+    with pytest.raises(UserError, match=message):
+        named.check(listed)
+    with pytest.raises(UserError, match=message):
+        Config(env="CartPole-v1", wrappers=listed).check()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_value_that_does_not_suit_is_told_with_its_place(num_workers):
+    listed = ["CacheSpaces", {"name": "ActionRepeat", "amount": 0}]
+    with pytest.raises(UserError, match=r"wrappers\[1\], ActionRepeat: .*amount is 0"):
+        tfb.make_env("CartPole-v1", 1, num_workers, wrappers=listed)
+
+
+def test_the_environment_is_closed_when_a_wrapper_raises():
+    told = []
+    make = functools.partial(Closing, told)
+    with pytest.raises(UserError, match=r"wrappers\[1\], SelectEntries"):
+        named.wrapped(make, ["CacheSpaces", {"name": "SelectEntries", "indices": []}])()
+    assert told == ["closed"]
+
+
+def test_what_is_no_gymnasium_env_is_refused():
+    with pytest.raises(UserError, match="Duck is not; derive its class"):
+        named.wrapped(Duck, ["CacheSpaces"])()
+    with pytest.raises(EnvError, match="the constructor returned int"):
+        tfb.make_env(lambda: 3, 1, 0, wrappers=["CacheSpaces"])
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_is_of_wrapped_environments(num_workers):
+    makes = [CountingEnv, functools.partial(CountingEnv, 9)]
+    for env in (makes, CountingEnv):
+        with tfb.make_env(env, 2, num_workers, wrappers=LIMITED) as batch:
+            assert batch.spec.max_episode_steps == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: "tf/CartPole-v1", "written in TensorFlow"),
+        (lambda: "envpool:CartPole-v1", "which EnvPool steps"),
+        (CountingEnv, "one instance of CountingEnv"),
+        (lambda: gymnasium.make_vec("CartPole-v1", 2), "a CartPoleVectorEnv"),
+    ],
+)
+def test_what_is_made_already_or_a_batch_is_not_wrapped(make, message):
+    with pytest.raises(UserError, match=f"wrappers cannot be put around.*{message}"):
+        tfb.make_env(make(), wrappers=LIMITED)
+
+
+def test_an_env_object_is_not_wrapped(tmp_path):
+    with tfb.make_env(CountingEnv, 2, 0) as env:
+        with pytest.raises(UserError, match="wrappers cannot be chosen"):
+            tfb.train(env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
+        run = tfb.train(
+            env=CountingEnv, wrappers=LIMITED, num_workers=0, logdir=tmp_path, **SMALL
+        )
+        with pytest.raises(UserError, match=r"around an Env object.*wrappers=\[\]"):
+            tfb.evaluate(run.logdir, 2, env=env)
+        assert tfb.evaluate(run.logdir, 2, env=env, wrappers=[]).episodes == 2
+
+
+def test_seeds_of_one_program_have_no_wrappers(tmp_path):
+    with pytest.raises(UserError, match="wrappers cannot be put around tf/Cart"):
+        tfb.train_seeds(env="tf/CartPole-v1", wrappers=LIMITED, logdir=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Trained on CartPole, of whose episodes five steps are played."""
+    logdir = tmp_path_factory.mktemp("logs")
+    options = {"env": "CartPole-v1", "num_workers": 1, "wrappers": LIMITED}
+    return tfb.train("ppo", logdir=logdir, **SMALL, **options)
+
+
+def test_a_run_trains_on_wrapped_environments_in_a_worker(run):
+    lengths = [line["episode/length_mean"] for line in read_metrics(run.logdir)]
+    assert lengths and set(lengths) == {5.0}
+
+
+def test_evaluation_and_resuming_wrap_as_the_run_did(run):
+    saved = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
+    assert saved["config"]["wrappers"] == LIMITED
+    assert set(tfb.evaluate(run.logdir, 2).lengths) == {5}
+    assert set(tfb.evaluate(run.logdir, 2, env="CartPole-v1").lengths) == {5}
+    assert min(tfb.evaluate(run.logdir, 2, wrappers=[]).lengths) > 5
+    with pytest.raises(UserError, match=r"wrappers is 'CacheSpaces'"):
+        tfb.evaluate(run.logdir, 2, wrappers="CacheSpaces")
+    more = tfb.train(resume=run.logdir, steps=200)
+    assert read_metrics(more.logdir)[-1]["episode/length_mean"] == 5
+
+
+def test_films_are_of_wrapped_environments(run, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    (episode,) = tfb.visualize(run.logdir, tmp_path, 1)
+    assert episode.length == 5
+    config = Config(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
+    with Experiment(config) as experiment:
+        clips = Clips("CartPole-v1", {}, experiment.algorithm, LIMITED)
+        assert clips(1).length == 5
+        clips.close()
+
+
+def test_entries_of_a_vector_are_selected_in_their_order():
+    env = wrappers.SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
+    whole, _ = gymnasium.make("CartPole-v1").reset(seed=3)
+    seen, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(seen, whole[[2, 0]])
+    assert env.observation_space.contains(seen)
+    after, *_ = env.step(0)
+    assert env.observation_space.contains(after) and after.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([], r"indices is \[\]; expected different numbers of 0 to 3"),
+        ([4], r"indices is \[4\]"),
+        ([1, 1], r"indices is \[1, 1\]"),
+        ([-1], "one of indices is -1"),
+        (2, "indices is 2; expected a list"),
+    ],
+)
+def test_entries_that_are_not_there_are_refused(indices, message):
+    with pytest.raises(UserError, match=message):
+        wrappers.SelectEntries(gymnasium.make("CartPole-v1"), indices)
+
+
+def test_entries_are_of_vectors_only():
+    space = gymnasium.spaces.Box(0, 1, (2, 2))
+    env = gymnasium.wrappers.TransformObservation(CountingEnv(), lambda x: x, space)
+    with pytest.raises(UserError, match=r"shape \[2, 2\]; expected vectors"):
+        wrappers.SelectEntries(env, [0])

@@ -1,0 +1,190 @@
+"""Presets: sound, plain, fitting their environments; the original's as they were."""
+
+import pathlib
+
+import gymnasium
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch import algorithms, config, schedules
+from tfagents_batch.configs import PRESETS, REFUSED
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.experiment import Config, one_length
+
+ROOT = pathlib.Path(__file__).parents[1]
+QUICK = {"eval_every": 0, "compile": "off", "compile_cache": False, "num_workers": 0}
+
+# The original's configs.py in its last version, environments and limit of Reacher as of
+# now: env, max_length, steps, update_every, discount, normalize_ranges, chunks of a
+# minibatch, their length, trainable numbers.
+TASKS = {
+    "pendulum": ("Pendulum-v1", 200, 1e6, 30, 0.995, True, 20, 50, 42_003),
+    "cartpole": ("CartPole-v1", 500, 2e5, 30, 0.995, False, None, None, 42_503),
+    "reacher": ("Reacher-v5", 50, 5e6, 60, 0.985, True, None, None, 44_905),
+    "cheetah": ("HalfCheetah-v5", 1000, 1e7, 30, 0.99, True, None, None, 48_113),
+    "halfcheetah": ("HalfCheetah-v5", 1000, 1e7, 30, 0.99, True, None, None, 48_113),
+    "walker": ("Walker2d-v5", 1000, 1e7, 30, 0.995, True, None, None, 48_113),
+    "hopper": ("Hopper-v5", 1000, 1e7, 60, 0.995, True, None, None, 45_407),
+    "ant": ("Ant-v5", 1000, 2e7, 30, 0.995, True, None, None, 83_517),
+    "humanoid": ("Humanoid-v5", 1000, 5e7, 60, 0.995, True, None, None, 181_635),
+}
+# What they have in common; the network is in tests/nn/test_batch_ppo.py too.
+DEFAULTS = {
+    "objective": "kl",  # no clipped ratio
+    "gae_lambda": 1.0,  # unset there: Monte Carlo
+    "value_target": "return",
+    "learning_rate": 1e-4,
+    "adam_epsilon": 1e-8,  # of TensorFlow 1
+    "epochs": 25,
+    "gradient_norm": None,
+    "entropy_scale": 0.0,
+    "value_scale": 1.0,
+    "value_clip": None,
+    "kl_target": 0.01,
+    "kl_init_penalty": 1.0,
+    "kl_adapt_low": 0.7,
+    "kl_adapt_high": 1.3,
+    "kl_adapt_factor": 1.5,
+    "kl_cutoff_factor": 2.0,
+    "kl_cutoff_scale": 1000.0,
+    "kl_reduction": "sequence",
+    "kl_stop": None,
+    "normalize_advantage": "batch",
+    "normalize_observation": True,
+    "observation_clip": 5.0,
+    "normalize_epsilon": 1e-4,
+    "normalize_return": "per_step",
+    "reward_clip": 10.0,
+}
+NETWORK = {
+    "hidden": [200, 100],
+    "activation": "relu",
+    "initializer": "glorot",
+    "policy_scale": 0.1,
+    "mean": "tanh",
+    "std": "softplus",
+    "init_std": 0.35,
+    "min_std": 0.0,
+    "core": "none",
+}
+
+
+def differs(found, expected):
+    return {k: found[k] for k in expected if found[k] != expected[k]}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_sound_and_comes_back_from_a_file(name):
+    preset = PRESETS[name]().check()
+    plain = config.to_dict(preset)
+    kind = algorithms.REGISTRY[preset.algorithm][1]
+    settings = config.from_dict(kind, plain.pop("settings"))
+    again = config.replace(config.from_dict(Config, plain), {"settings": settings})
+    assert again == preset
+
+
+# Box2D's module of SWIG crashes where this warning of its import is an error.
+@pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_makes_its_agent_on_its_environment(name):
+    """Every extra is part of [dev]: what is missing is a failure."""
+    preset = PRESETS[name]()
+    processes = {} if preset.env.startswith("tf/") else {"num_workers": 0}
+    kind, _ = algorithms.REGISTRY[preset.algorithm]
+    settings = schedules.resolve(preset.settings, preset.steps)
+    options = {"env_kwargs": preset.env_kwargs, "wrappers": preset.wrappers}
+    with tfb.make_env(preset.env, 1, **processes, **options) as env:
+        agent = kind(settings, env.spec)
+        state, step = env.init(0)
+        noise = agent.noise((1, 1), 0)[0]
+        action, *_ = agent.act(step, agent.initial_state(1), noise, True)
+        env.step(state, action)
+
+
+def test_the_tuned_and_the_faithful_presets_of_the_readme_are_there():
+    tuned = {
+        *("pendulum", "cartpole", "reacher", "halfcheetah", "cheetah", "walker"),
+        *("hopper", "ant", "humanoid", "pong", "breakout", "lunarlander", "acrobot"),
+        *("mountaincar", "mountaincar-continuous", "bipedalwalker", "cartpole-hidden"),
+    }
+    assert tuned <= {*PRESETS}
+    assert {f"batch_ppo/{name}" for name in TASKS} <= {*PRESETS}
+    assert PRESETS["cheetah"]() == PRESETS["halfcheetah"]()
+    page = (ROOT / "docs/running.md").read_text()
+    for name in PRESETS:
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
+    env, limit, steps, episodes, discount, ranges, chunks, length, _ = TASKS[name]
+    preset = config.to_dict(PRESETS[f"batch_ppo/{name}"]())
+    settings = preset.pop("settings")
+    assert preset["env"] == env and preset["steps"] == steps
+    assert (preset["num_envs"], preset["eval_episodes"]) == (30, 30)
+    assert preset["update_every"] == episodes
+    (stack,) = preset["wrappers"]
+    assert stack["name"] == "standard_stack" and stack["max_episode_steps"] == limit
+    assert stack.get("normalize_ranges", True) == ranges
+    assert settings["gamma"] == discount
+    assert settings["sequence_length"] == length
+    assert settings["minibatch_size"] == (None if chunks is None else chunks * length)
+    assert settings["drop_rest"] == (chunks is not None)
+    assert differs(settings, DEFAULTS) == {}
+    assert differs(settings["network"], NETWORK) == {}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_network_of_batch_ppo_has_as_many_weights_as_the_original(name):
+    preset, limit = PRESETS[f"batch_ppo/{name}"](), TASKS[name][1]
+    with tfb.make_env(preset.env, 1, 0, wrappers=preset.wrappers) as env:
+        agent = algorithms.REGISTRY["ppo"][0](preset.settings, env.spec)
+        assert agent.network.count_params() == TASKS[name][-1]
+        assert env.spec.max_episode_steps == limit
+        space = env.spec.action_space
+        assert isinstance(space, gymnasium.spaces.Discrete) or not space.is_bounded()
+
+
+def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
+    assert not {*REFUSED} & {*PRESETS}
+    with pytest.raises(UserError, match=r"no config 'batch_ppo/bullet_ant'.*PyBullet"):
+        tfb.train(config="batch_ppo/bullet_ant")
+
+
+def test_a_preset_of_whole_episodes_takes_a_rollout_length_instead():
+    preset = PRESETS["batch_ppo/ant"]()
+    changed = config.replace(preset, one_length({"rollout_length": 64}))
+    assert changed.check().update_every is None
+
+
+def test_a_preset_of_batch_ppo_trains(tmp_path):
+    """Pendulum with fewer and shorter episodes, and all else as it is."""
+    stack = {"name": "standard_stack", "max_episode_steps": 30}
+    run = tfb.train(
+        config="batch_ppo/pendulum",
+        steps=120,
+        num_envs=2,
+        update_every=4,
+        wrappers=[stack],
+        settings={"sequence_length": 10, "minibatch_size": 50, "epochs": 2},
+        logdir=tmp_path,
+        **QUICK,
+    )
+    assert run.step == 120
+    assert run.metrics["episode/length_mean"] == 30
+    # Twelve chunks in minibatches of five, the rest of two left out, in both epochs.
+    assert run.metrics["grad/updates"] == 2 * 2
+
+
+def test_hidden_velocities_are_hidden_and_a_core_remembers(tmp_path):
+    run = tfb.train(
+        config="cartpole-hidden",
+        steps=64,
+        num_envs=2,
+        rollout_length=32,
+        settings={"epochs": 1},
+        logdir=tmp_path,
+        **QUICK,
+    )
+    assert run.step >= 60
+    assert tfb.evaluate(run.logdir, 2).mean_return > 5

@@ -1,0 +1,109 @@
+"""The presets of batch-ppo (Hafner et al. 2017), with the settings of the original.
+
+Networks, objective, budgets, filters and wrappers are those of its last version, on the
+newest versions of its environments. What was a defect there is not repeated: padding
+counts in no mean, a time limit is not an end, observations are learned from as they
+were acted on, rewards that never differ are left alone; see
+``docs/migrating/batch-ppo.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.config import replace
+from tfagents_batch.nn import batch_ppo
+from tfagents_batch.schedules import Constant
+from tfagents_batch.training.experiment import Config
+
+SETTINGS = ppo.Config(
+    objective="kl",
+    gamma=0.995,
+    gae_lambda=1.0,  # Monte Carlo
+    value_target="return",
+    learning_rate=Constant(1e-4),
+    adam_epsilon=1e-8,
+    epochs=25,
+    minibatch_size=None,  # an update is one step an epoch, on everything
+    gradient_norm=None,
+    kl_target=0.01,
+    kl_init_penalty=1.0,
+    kl_cutoff_factor=2.0,
+    kl_cutoff_scale=1000.0,
+    kl_reduction="sequence",
+    normalize_advantage="batch",
+    observation_clip=5.0,
+    normalize_return="per_step",
+    reward_clip=10.0,
+    normalize_epsilon=1e-4,
+    network=batch_ppo.FEED_FORWARD,
+)
+
+
+def preset(
+    env: str,
+    steps: int,
+    limit: int,
+    update_every: int = 30,
+    normalize_ranges: bool = True,
+    **settings: Any,
+) -> Config:
+    """A task with the defaults of the original.
+
+    Args:
+      env: id of Gymnasium.
+      steps: of training.
+      limit: steps of an episode, ``max_length`` there.
+      update_every: episodes.
+      normalize_ranges: whether bounds are scaled to -1 and 1, where there are any.
+      **settings: of PPO that differ.
+    """
+    stack = {"name": "standard_stack", "max_episode_steps": limit}
+    if not normalize_ranges:
+        stack["normalize_ranges"] = False
+    return Config(
+        env=env,
+        wrappers=[stack],
+        steps=steps,
+        num_envs=30,
+        update_every=update_every,
+        eval_episodes=30,
+        settings=replace(SETTINGS, settings),
+    )
+
+
+_HALFCHEETAH = functools.partial(preset, "HalfCheetah-v5", 10_000_000, 1000, gamma=0.99)
+_TASKS = {
+    "pendulum": functools.partial(
+        preset,
+        "Pendulum-v1",
+        1_000_000,
+        200,
+        sequence_length=50,
+        minibatch_size=20 * 50,
+        drop_rest=True,
+    ),
+    "cartpole": functools.partial(
+        preset, "CartPole-v1", 200_000, 500, normalize_ranges=False
+    ),
+    # The limit was 1000 there; the environment's own is 50.
+    "reacher": functools.partial(
+        preset, "Reacher-v5", 5_000_000, 50, update_every=60, gamma=0.985
+    ),
+    "halfcheetah": _HALFCHEETAH,
+    "cheetah": _HALFCHEETAH,
+    "walker": functools.partial(preset, "Walker2d-v5", 10_000_000, 1000),
+    "hopper": functools.partial(preset, "Hopper-v5", 10_000_000, 1000, update_every=60),
+    "ant": functools.partial(preset, "Ant-v5", 20_000_000, 1000),
+    "humanoid": functools.partial(
+        preset, "Humanoid-v5", 50_000_000, 1000, update_every=60
+    ),
+}
+PRESETS = {f"batch_ppo/{name}": task for name, task in _TASKS.items()}
+
+REFUSED = {
+    "batch_ppo/bullet_ant": "AntBulletEnv-v0 is of PyBullet and the legacy gym, which "
+    "are no part of this package; batch_ppo/ant is a like task in MuJoCo"
+}

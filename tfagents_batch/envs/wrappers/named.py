@@ -1,0 +1,113 @@
+"""Wrappers by name, as a run's config has them.
+
+    [{"name": "ActionRepeat", "amount": 2}, "standard_stack"]
+
+The first one is innermost. Names are those of this package alone, so that what stands
+in a run's folder imports nothing. Runs in workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from tfagents_batch.envs import validation, wrappers
+from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import unknown
+
+NAMES = tuple(wrappers.__all__)
+Entry = tuple[str, dict[str, Any]]  # name and arguments
+Wrappers = Sequence[str | Mapping[str, Any]]
+
+
+def check(listed: Wrappers) -> list[Entry]:
+    """Names and arguments of wrappers; no environment is needed.
+
+    Args:
+      listed: names, or objects with a "name" and the arguments.
+
+    Raises:
+      UserError: naming the entry, for a name that is none and for arguments that the
+        wrapper does not take or lacks.
+    """
+    if isinstance(listed, (str, Mapping)) or not isinstance(listed, Sequence):
+        raise UserError(
+            f'wrappers is {listed!r}; expected a list, such as ["standard_stack"]'
+        )
+    return [_entry(f"wrappers[{index}]", each) for index, each in enumerate(listed)]
+
+
+def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
+    """A constructor of the same environment, wrapped; light to cloudpickle.
+
+    Args:
+      make: what ``registry.constructor`` returns.
+      listed: as of ``check``.
+
+    Raises:
+      UserError: as ``check``; what the environment itself does not suit is told by the
+        constructor.
+    """
+    entries = check(listed)
+    return functools.partial(_made, make, entries) if entries else make
+
+
+def refuse(listed: Wrappers, what: str, instead: str) -> None:
+    """Refuse wrappers around what has no single environments to be wrapped.
+
+    Raises:
+      UserError: if there are any.
+    """
+    if check(listed):
+        raise UserError(f"wrappers cannot be put around {what}; {instead}")
+
+
+def _entry(place: str, given: Any) -> Entry:
+    if isinstance(given, str):
+        name, arguments = given, {}
+    else:
+        arguments = dict(given) if isinstance(given, Mapping) else {}
+        name = arguments.pop("name", None)
+    if not isinstance(name, str):
+        raise UserError(
+            f'{place} is {given!r}; expected a name, or an object such as {{"name": '
+            '"ActionRepeat", "amount": 2}'
+        )
+    if name not in NAMES:
+        raise UserError(f"{place}: {unknown('wrapper', name, NAMES)}")
+    _, *taken = inspect.signature(getattr(wrappers, name)).parameters.values()
+    known = {each.name for each in taken}
+    for argument in arguments:
+        if argument not in known:
+            raise UserError(f"{place}, {name}: {unknown('argument', argument, known)}")
+    for each in taken:
+        if each.default is each.empty and each.name not in arguments:
+            raise UserError(f"{place}, {name}: the argument {each.name!r} is missing")
+    return name, arguments
+
+
+def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
+    env = adapt(make())
+    validation.environment(env)
+    try:
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(
+                f"wrappers need a gymnasium.Env, which {type(env).__name__} is not; "
+                "derive its class from gymnasium.Env"
+            )
+        for index, (name, arguments) in enumerate(entries):
+            try:
+                env = getattr(wrappers, name)(env, **arguments)
+            except (UserError, TypeError, ValueError) as error:
+                raise UserError(f"wrappers[{index}], {name}: {error}") from error
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            getattr(env, "close", lambda: None)()
+        raise
+    return env
