@@ -7,6 +7,14 @@ import tfagents_batch as tfb
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+def test_the_sign_of_the_t_maze_is_remembered(tmp_path):
+    run = tfb.train(config="tf/tmaze", seed=1, eval_every=0, logdir=tmp_path)
+    # Without memory the best mean is 1.5.
+    assert tfb.evaluate(run.logdir, episodes=100).mean_return >= 3.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("preset", "threshold"), [("cartpole", 475), ("pendulum", -200)]
 )

@@ -15,6 +15,7 @@ import tfagents_batch as tfb
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
+from tfagents_batch.nn import networks
 from tfagents_batch.training import checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.logger import read_metrics
@@ -36,6 +37,12 @@ SETTINGS = {
         "kl_stop": 1e-3,
         "normalize_observation": False,
         "normalize_return": False,
+    },
+    "gru": {
+        "epochs": 2,
+        "minibatch_size": 50,
+        "sequence_length": 5,
+        "network": networks.Config(core="gru", hidden=(16,)),
     },
 }
 
@@ -65,7 +72,15 @@ def trained(run):
 
 
 @pytest.mark.parametrize(
-    ("env", "settings"), [("tf/CartPole-v1", "clip"), ("tf/Pendulum-v1", "kl")]
+    ("env", "settings"),
+    [
+        ("tf/CartPole-v1", "clip"),
+        ("tf/Pendulum-v1", "kl"),
+        pytest.param(
+            *("tf/TMaze-v0", "gru"),
+            marks=[pytest.mark.slow, pytest.mark.timeout(1200)],
+        ),
+    ],
 )
 def test_every_seed_is_what_it_is_alone(env, settings, tmp_path):
     options = {**SMALL, "settings": SETTINGS[settings], "env": env}
