@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -224,8 +224,9 @@ def evaluate(
     env_kwargs: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
+    actions: Literal["mode", "sample"] = "mode",
 ) -> evaluation.Evaluation:
-    """Play a trained agent greedily.
+    """Play a trained agent.
 
     Args:
       logdir: the run's folder.
@@ -234,20 +235,23 @@ def evaluate(
       env: play here instead; needed if the run was trained on your own code.
       env_kwargs: of the environment; those of the run if that is what is played.
       network: needed again if the run had one.
-      seed: of the environments.
+      seed: of the environments, and of sampled actions.
+      actions: the policy's mode, or samples as in training.
 
     Raises:
       UserError: for anything that cannot be used; a run without checkpoint too.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
+    if actions not in ("mode", "sample"):
+        raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved = _trained(logdir, env, env_kwargs, network)
     batch = evaluation.batch_size(episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
-        evaluator = evaluation.Evaluator(experiment.env, experiment.algorithm, episodes)
-        return evaluator(seed)
+        env, actor = experiment.env, experiment.algorithm
+        return evaluation.evaluator(env, actor, episodes, actions)(seed)
 
 
 def visualize(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from tfagents_batch.scripts import app
 
@@ -25,7 +26,10 @@ def main(argv: Sequence[str]) -> int:
         checkpoint: str = option("newest", "newest, best or a step")
         env: str | None = option(None, "environment to play instead")
         env_kwargs: dict | None = option(None, "JSON object of its arguments")
-        seed: int = option(0, "of the environments")
+        seed: int = option(0, "of the environments and of samples")
+        actions: Literal["mode", "sample"] = option(
+            "mode", "the policy's mode, or samples as in training"
+        )
         debug: bool = option(False, "show tracebacks")
 
     command = app.parse(argv, Command)
@@ -41,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
         env=command.env,
         env_kwargs=command.env_kwargs,
         seed=command.seed,
+        actions=command.actions,
     )
     line = {
         "mean_return": result.mean_return,

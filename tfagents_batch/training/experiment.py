@@ -63,6 +63,9 @@ class Config:
         None, "steps between evaluations; 0 never, default a tenth of the run"
     )
     eval_episodes: int = option(10, "episodes an evaluation")
+    eval_actions: evaluate.Actions = option(
+        "mode", "evaluate the policy's mode, its samples, or both (eval_sample/...)"
+    )
     log_every: int | None = option(
         None, "steps between lines of metrics; default a 200th of the run"
     )
@@ -152,7 +155,7 @@ class Experiment:
     Attributes:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
-      evaluator: greedy evaluation on environments of its own; None without.
+      evaluator: evaluation on environments of its own; None without.
       clips: films of the agent, in an environment of its own; None without.
       resources: threads and workers, and why.
       cache_off: why compiled programs are not kept; empty if they are.
@@ -257,7 +260,9 @@ class Experiment:
             return Episodes(self.env, actor, config.update_every)
         return Rollout(self.env, actor, config.rollout_length, seed)
 
-    def _make_evaluator(self, stack, eval_env: Env | None) -> Evaluator | None:
+    def _make_evaluator(
+        self, stack, eval_env: Env | None
+    ) -> Evaluator | evaluate.Both | None:
         count = self.config.eval_episodes
         if self.config.eval_every == 0:
             return None
@@ -271,7 +276,8 @@ class Experiment:
             eval_env = self._environments(stack, batch)
         else:
             self._note(eval_env)
-        return Evaluator(eval_env, self.algorithm, count)
+        actions = self.config.eval_actions
+        return evaluate.evaluator(eval_env, self.algorithm, count, actions)
 
     def _environments(self, stack, num_envs: int) -> Env:
         config, given = self.config, self._given

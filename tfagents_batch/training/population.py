@@ -22,7 +22,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.nn import functional
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training.evaluate import Evaluation, Evaluator
+from tfagents_batch.training import evaluate
+from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.metrics import collected
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
@@ -98,20 +99,23 @@ class Population:
             for name, each in self._source.named_variables().items()
         }
 
-    def evaluator(self, env: TensorBatch, episodes: int) -> Evaluator:
+    def evaluator(
+        self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
+    ) -> evaluate.Evaluator | evaluate.Both:
         """Plays ``episodes`` of each seed.
 
         Args:
           env: of ``S * E`` rows, E a divisor of ``episodes``.
           episodes: of each seed.
+          actions: whose, as of ``evaluate.evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
-        return Evaluator(_Seeded(env), actor, self._size * episodes)
+        count = self._size * episodes
+        return evaluate.evaluator(_Seeded(env), actor, count, actions)
 
     def split(self, evaluation: Evaluation) -> list[Evaluation]:
         """What ``evaluator`` found, seed by seed."""
-        parts = (np.split(x, self._size) for x in evaluation)
-        return [Evaluation(*part) for part in zip(*parts, strict=True)]
+        return evaluation.split(self._size)
 
     # ---- the program
 

@@ -82,7 +82,7 @@ class Several:
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
             self._evaluator = self.population.evaluator(
-                make(rows), config.eval_episodes
+                make(rows), config.eval_episodes, config.eval_actions
             )
 
     def report(self) -> dict[str, Any]:
