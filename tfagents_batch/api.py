@@ -30,6 +30,7 @@ from tfagents_batch.training import (
     stored,
     threads,
     trackers,
+    weights,
 )
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
@@ -122,7 +123,9 @@ def train(
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         text = stored.to_text(resolved, resolved.env if env is None else env, network)
-        folder = runs.create(logdir or "logs", name, resolved.seed, text)
+        told = {"weights": weights.facts(weights.by_layer(experiment.algorithm))}
+        root, seed = logdir or "logs", resolved.seed
+        folder = runs.create(root, name, seed, text, facts=told)
         with runs.lock(folder):
             return running.run(experiment, folder, callbacks, profiled=profile)
 
@@ -181,12 +184,17 @@ def train_seeds(
         console = stack.enter_context(Console(resolved.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(several.resources))
+        layers = weights.by_layer(several.algorithm)
+        console.message(weights.table(layers))
+        told = {"weights": weights.facts(layers)}
         outputs = []
         for seed in several.run_seeds:
-            text = stored.to_text(dataclasses.replace(resolved, seed=seed), given, None)
-            folder = runs.create(logdir or "logs", name, seed, text)
+            mine = dataclasses.replace(resolved, seed=seed)
+            text = stored.to_text(mine, given, None)
+            folder = runs.create(logdir or "logs", name, seed, text, facts=told)
             stack.enter_context(runs.lock(folder))
-            logger = stack.enter_context(Logger(folder, None, warn=console.message))
+            logger = Logger(folder, None, warn=console.message, settings=mine)
+            stack.enter_context(logger)
             watch = Alarms(facts(resolved, several.spec))
             none = hooks.Hooks(folder)
             outputs.append(

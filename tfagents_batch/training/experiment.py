@@ -25,6 +25,7 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import (
     checkpoint,
     compile_cache,
+    devices,
     evaluate,
     overlap,
     program,
@@ -176,6 +177,7 @@ class Experiment:
             if config.update_every is not None:
                 episodes.longest(self.env.spec)  # or say so before there is a run
             # Here, where environments are known and TensorFlow has not run yet.
+            devices.claim(config.device)
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.settle(
                 config, self.env.spec, workers, own_network=network is not None

@@ -24,7 +24,7 @@ from tfagents_batch.nn import functional
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.metrics import collected
+from tfagents_batch.training.metrics import EACH, collected
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 MOST = 64  # iterations a call
@@ -45,7 +45,8 @@ class Population:
     Attributes:
       iterate: the program, from the number of iterations, int32 up to ``MOST``, to
         metrics ``[MOST, S]``, of which as many rows count (among them ``STEP``, i64,
-        environment steps after each), and to histograms ``[S, n]`` of the last one.
+        environment steps after each, and ``[MOST, S, n]`` of ``metrics.EACH``), and to
+        histograms ``[S, n]`` of the last one.
 
     Raises:
       UserError: if the algorithm cannot be trained like this.
@@ -122,11 +123,13 @@ class Population:
     def _iterate(self, count: tf.Tensor) -> tuple[Metrics, Metrics]:
         # Traced and compiled once, though it is called in a loop.
         specs = self._one.get_concrete_function().structured_outputs
-        scalars = {name: x for name, x in specs.items() if not _is_vector(x)}
-        vectors = {name: x for name, x in specs.items() if _is_vector(x)}
+        vectors = {
+            name: x for name, x in specs.items() if _is_vector(x) and name not in EACH
+        }
         arrays = {
             name: tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
-            for name, x in scalars.items()
+            for name, x in specs.items()
+            if name not in vectors
         }
         newest = {name: tf.zeros(x.shape, x.dtype) for name, x in vectors.items()}
 

@@ -19,6 +19,7 @@ from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import (
     checkpoint,
     compile_cache,
+    devices,
     evaluate,
     experiment,
     threads,
@@ -65,6 +66,7 @@ class Several:
 
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
+        devices.claim("cpu")
         self.resources = threads.settle(config, spec)
         self.cache_off = experiment.enable_cache(config, self.resources)
         kind, _ = algorithms.REGISTRY[config.algorithm]
