@@ -19,10 +19,14 @@ from tensorboard.plugins.hparams import (
 
 import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.logger import Logger
 
-CONFIG = Config(env="CartPole-v1", settings=ppo.Config(epochs=3))
+CONFIG = Config(
+    env="CartPole-v1",
+    settings=ppo.Config(epochs=3, network=networks.Config(hidden=(32, 16))),
+)
 STATUSES = [
     api_pb2.STATUS_UNKNOWN,
     api_pb2.STATUS_SUCCESS,
@@ -71,7 +75,7 @@ def test_the_plug_in_shows_settings_and_final_metrics(tmp_path):
     shown = found["b"].hparams
     assert shown["settings.epochs"].number_value == 5
     assert shown["settings.normalize_observation"].bool_value is True
-    assert shown["settings.network.hidden"].string_value == "[64, 64]"
+    assert shown["settings.network.hidden"].string_value == "[32, 16]"
     assert shown["env"].string_value == "CartPole-v1"
     assert shown["num_workers"].string_value == "none"
     assert metrics(found["b"]) == {"eval/return_mean": 50}
