@@ -39,7 +39,11 @@ def missing(folder):
     ("env", "objective", "options"),
     [
         ("CartPole-v1", "clip", {"num_workers": 1}),
-        ("Pendulum-v1", "both", {"num_workers": 0, "overlap": True}),
+        (
+            "Pendulum-v1",
+            "both",
+            {"num_workers": 0, "overlap": True, "eval_actions": "both"},
+        ),
     ],
 )
 def test_every_metric_of_a_run_is_on_the_page(tmp_path, env, objective, options):

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -31,6 +31,7 @@ from tfagents_batch.training import (
     stored,
     threads,
     trackers,
+    weights,
 )
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
@@ -123,7 +124,9 @@ def train(
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         text = stored.to_text(resolved, resolved.env if env is None else env, network)
-        folder = runs.create(logdir or "logs", name, resolved.seed, text)
+        told = {"weights": weights.facts(weights.by_layer(experiment.algorithm))}
+        root, seed = logdir or "logs", resolved.seed
+        folder = runs.create(root, name, seed, text, facts=told)
         with runs.lock(folder):
             return running.run(experiment, folder, callbacks, profiled=profile)
 
@@ -182,12 +185,17 @@ def train_seeds(
         console = stack.enter_context(Console(resolved.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(several.resources))
+        layers = weights.by_layer(several.algorithm)
+        console.message(weights.table(layers))
+        told = {"weights": weights.facts(layers)}
         outputs = []
         for seed in several.run_seeds:
-            text = stored.to_text(dataclasses.replace(resolved, seed=seed), given, None)
-            folder = runs.create(logdir or "logs", name, seed, text)
+            mine = dataclasses.replace(resolved, seed=seed)
+            text = stored.to_text(mine, given, None)
+            folder = runs.create(logdir or "logs", name, seed, text, facts=told)
             stack.enter_context(runs.lock(folder))
-            logger = stack.enter_context(Logger(folder, None, warn=console.message))
+            logger = Logger(folder, None, warn=console.message, settings=mine)
+            stack.enter_context(logger)
             watch = Alarms(facts(resolved, several.spec))
             none = hooks.Hooks(folder)
             outputs.append(
@@ -226,8 +234,9 @@ def evaluate(
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
+    actions: Literal["mode", "sample"] = "mode",
 ) -> evaluation.Evaluation:
-    """Play a trained agent greedily.
+    """Play a trained agent.
 
     Args:
       logdir: the run's folder.
@@ -237,20 +246,23 @@ def evaluate(
       env_kwargs: of the environment; those of the run if that is what is played.
       wrappers: of the environment; None for those of the run.
       network: needed again if the run had one.
-      seed: of the environments.
+      seed: of the environments, and of sampled actions.
+      actions: the policy's mode, or samples as in training.
 
     Raises:
       UserError: for anything that cannot be used; a run without checkpoint too.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
+    if actions not in ("mode", "sample"):
+        raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
     batch = evaluation.batch_size(episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
-        evaluator = evaluation.Evaluator(experiment.env, experiment.algorithm, episodes)
-        return evaluator(seed)
+        env, actor = experiment.env, experiment.algorithm
+        return evaluation.evaluator(env, actor, episodes, actions)(seed)
 
 
 def visualize(

@@ -14,7 +14,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import chunks
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.types import TimeStep
+from tfagents_batch.types import TimeStep, Trajectory
 
 
 def make(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
@@ -276,6 +276,52 @@ def test_time_limits_bootstrap_and_terminations_do_not():
     # Cut off: 1 / (1 - 0.5) everywhere. Terminated: 1 + gamma + ... to the end.
     np.testing.assert_allclose(spread[False], 2.0, atol=0.15)
     np.testing.assert_allclose(spread[True], [1.875, 1.75, 1.5, 1.0], atol=0.15)
+
+
+def test_a_limit_of_50_steps_does_not_bend_the_value():
+    """V(t) under a constant reward: flat if time limits cut off, else it falls."""
+    limit, spread = 50, {}
+    clock = (np.arange(2 * limit + 2)[:, None] + 13 * np.arange(B)) % (limit + 1)
+    first, last = clock == 0, clock == limit
+    shape = [2 * limit + 1, B]
+    for terminate in (False, True):
+        agent = make(
+            gs.Box(0, 1, (limit,)),
+            normalize_observation=False,
+            normalize_return=False,
+            gamma=0.9,
+            gae_lambda=0.9,
+            learning_rate=Linear(3e-2, 1e-3, 20_000),
+            epochs=4,
+            minibatch_size=101,
+        )
+        flags = (first, last & terminate, last & (not terminate))
+        steps = TimeStep(
+            tf.one_hot(clock % limit, limit),  # the last looks as the first
+            tf.where(first, 0.0, 1.0),
+            *map(tf.constant, flags),
+            {},
+        )
+        rows, noise = nest.map(
+            lambda x: tf.reshape(x, [-1, *x.shape[2:]]),
+            (nest.map(lambda x: x[:-1], steps), agent.noise(shape, 0)),
+        )
+        action, behavior, _ = agent.act(
+            rows, agent.initial_state(shape[0] * B), noise, True
+        )
+        action, behavior = nest.map(
+            lambda x: tf.reshape(x, [*shape, *x.shape[1:]]), (action, behavior)
+        )
+        trajectory = Trajectory(steps, action, behavior, agent.initial_state(B))
+        update = tf.function(agent.update, autograph=False)
+        for seed in range(60):
+            update(trajectory, tf.constant(seed))
+        off = tf.zeros([1, limit], tf.bool)
+        probe = TimeStep(tf.eye(limit)[None], tf.zeros([1, limit]), off, off, off, {})
+        value = agent.network.unroll(probe)[0].value[0].numpy()
+        spread[terminate] = value.std() / value.mean()
+    assert spread[False] < 0.05
+    assert spread[True] > 0.2  # 1 + gamma + ... to the end: the original's targets
 
 
 def test_all_state_of_an_agent_is_in_its_checkpoint():

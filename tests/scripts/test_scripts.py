@@ -62,6 +62,18 @@ def test_evaluation_is_one_json_line(trained):
     assert result["std_return"] >= 0
 
 
+def test_samples_are_evaluated_if_asked_for(trained):
+    folder = trained.stdout.strip()
+    lines = []
+    for actions in ("mode", "sample", "sample"):
+        flags = [f"--logdir={folder}", "--episodes=4", f"--actions={actions}"]
+        lines.append(run([*EVALUATE, *flags]).stdout)
+    assert lines[0] != lines[1] == lines[2]
+    done = run([*EVALUATE, f"--logdir={folder}", "--actions=both"])
+    assert done.returncode == 64
+    assert "--actions" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -6,7 +8,14 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.evaluate import Evaluator, batch_size
+from tfagents_batch.training.evaluate import (
+    CHUNK,
+    Evaluation,
+    Evaluator,
+    batch_size,
+    evaluator,
+)
+from tfagents_batch.training.experiment import seeded
 
 
 @pytest.mark.parametrize(
@@ -57,3 +66,67 @@ def test_an_episode_that_does_not_end_is_an_error(monkeypatch):
     monkeypatch.setattr("tfagents_batch.training.evaluate.LONGEST", 300)
     with pytest.raises(UserError, match=r"did not end within 300 steps.*time limit"):
         evaluate([lambda: CountingEnv(length=10**9)], 1)
+
+
+class TestActions:
+    def evaluate(self, actions, seed=3, times=1):
+        def make():
+            return gymnasium.make("CartPole-v1")
+
+        with ProcessEnv([make] * 2, num_workers=0) as env:
+            with seeded(0):
+                agent = ppo.PPO(ppo.Config(), env.spec)
+            play = evaluator(env, agent, 6, actions)
+            return [play(seed) for _ in range(times)]
+
+    def test_samples_are_those_of_the_seed(self):
+        first, second = self.evaluate("sample", times=2)
+        (other,) = self.evaluate("sample", seed=4)
+        np.testing.assert_array_equal(first.returns, second.returns)
+        assert list(first.returns) != list(other.returns)
+
+    def test_both_are_what_each_is_alone(self):
+        (mode,) = self.evaluate("mode")
+        (sample,) = self.evaluate("sample")
+        (both,) = self.evaluate("both")
+        np.testing.assert_array_equal(both.returns, mode.returns)
+        np.testing.assert_array_equal(both.sampled.returns, sample.returns)
+        assert list(mode.returns) != list(sample.returns)
+        assert both.metrics()["eval/return_mean"] == mode.mean_return
+        assert both.metrics()["eval_sample/return_mean"] == sample.mean_return
+
+    def test_noise_does_not_repeat_from_chunk_to_chunk(self):
+        """Else the samples of a long episode would have a period."""
+
+        class Recorder(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+            action_space = gymnasium.spaces.Discrete(2)
+            taken: ClassVar[list] = []
+
+            def reset(self, *, seed=None, options=None):
+                return np.zeros(1, np.float32), {}
+
+            def step(self, action):
+                self.taken.append(int(action))
+                over = len(self.taken) >= 3 * CHUNK
+                return np.zeros(1, np.float32), 0.0, over, False, {}
+
+        with ProcessEnv([Recorder], num_workers=0) as env:
+            agent = ppo.PPO(ppo.Config(), env.spec)
+            evaluator(env, agent, 1, "sample")(0)
+        taken = np.array(Recorder.taken)
+        assert list(taken[:CHUNK]) != list(taken[CHUNK : 2 * CHUNK])
+
+    def test_the_stopped_half_of_both_is_no_result(self):
+        asked = iter([False, True, True, True])
+        with ProcessEnv([CountingEnv], num_workers=0) as env:
+            agent = ppo.PPO(ppo.Config(), env.spec)
+            play = evaluator(env, agent, 1, "both")
+            assert play(0, lambda: next(asked)) is None
+
+    def test_several_seeds_are_split_with_what_was_sampled(self):
+        sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
+        whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
+        first, second = whole.split(2)
+        assert list(first.returns) == [0, 1]
+        assert list(second.sampled.returns) == [12, 13]

@@ -17,7 +17,7 @@ from tfagents_batch.training import program
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.record import Interval
+from tfagents_batch.training.record import Interval, Record
 
 BASE = Config(
     env="counting",
@@ -110,6 +110,24 @@ def test_evaluations_come_on_their_clock_and_at_the_end():
     line = next(line for _, line in records.lines if "eval/return_mean" in line)
     assert line["eval/return_mean"] == 15
     assert line["eval/episodes"] == 2
+
+
+def test_the_share_of_evaluations_is_of_all_time_over_resumptions():
+    record, lines = None, []
+    result = Evaluation(np.array([1.0]), np.array([5]))
+    saved: dict = {}
+    for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
+        record = Record(
+            BASE,
+            lambda metrics, step: lines.append(metrics),
+            lambda step, state, metadata: not saved.update(state),
+            saved,
+        )
+        record.step, record.seconds = int(seconds), seconds
+        record.evaluated(result, took)
+        record.checkpoint()
+    assert [line["time/eval_share"] for line in lines] == [0.1, 0.15]
+    assert lines[0]["time/eval_seconds"] == 1.0
 
 
 def test_zero_means_no_evaluation():
@@ -260,14 +278,21 @@ def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):
     assert records.saved
 
 
+def ended(*returns):
+    """What a program says of episodes of one step."""
+    found = {"episode/count": float(len(returns))}
+    for name, values in {"return": returns, "length": (1,) * len(returns)}.items():
+        found[f"episode/{name}_sum"] = float(sum(values))
+        found[f"episode/{name}_min"] = float(min(values, default=np.inf))
+        found[f"episode/{name}_max"] = float(max(values, default=-np.inf))
+        found[f"episode/{name}s"] = np.array([*values, np.nan])
+    return found
+
+
 def test_episodes_of_an_interval_weigh_alike_in_its_means():
     interval = Interval()
-    interval.add(
-        {"episode/count": 1.0, "episode/return_sum": 10.0, "episode/length_sum": 1.0}
-    )
-    interval.add(
-        {"episode/count": 3.0, "episode/return_sum": 60.0, "episode/length_sum": 3.0}
-    )
+    interval.add(ended(10.0))
+    interval.add(ended(10.0, 20.0, 30.0))
     summary = interval.summary()
     assert summary["episode/return_mean"] == pytest.approx(70 / 4)
     assert not any(name.endswith("_sum") for name in summary)
@@ -275,13 +300,12 @@ def test_episodes_of_an_interval_weigh_alike_in_its_means():
 
 def test_an_interval_without_an_episode_says_nothing_of_returns():
     interval = Interval()
-    interval.add(
-        {"episode/count": 0.0, "episode/return_sum": 0.0, "episode/length_sum": 0.0}
-    )
+    interval.add(ended())
     interval.add({"policy/action": np.ones(3), "loss/total": 2.0})
     interval.add({"policy/action": np.zeros(3), "loss/total": 4.0})
     summary = interval.summary()
-    assert "episode/return_mean" not in summary
+    assert not any(name.startswith("episode/return") for name in summary)
+    assert summary["episode/count"] == 0
     assert summary["loss/total"] == 3
     np.testing.assert_array_equal(summary["policy/action"], 0)
 

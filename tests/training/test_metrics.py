@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tfagents_batch.training import metrics
+from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,))
@@ -61,3 +62,63 @@ def test_environments_in_the_graph_have_their_clipped_actions_counted(tmp_path):
     # Torques of deviation 3 are outside of [-2, 2] in half of all cases.
     assert run("tf/Pendulum-v1") == pytest.approx(run("Pendulum-v1"), abs=0.1)
     assert 0.4 < run("tf/Pendulum-v1") < 0.6
+
+
+def played(length, envs, chance, seed):
+    """A trajectory in which episodes end by chance, and which ones: ``[T, B]``."""
+    rng = np.random.default_rng(seed)
+    first = np.zeros([length + 1, envs], bool)
+    last = rng.random([length + 1, envs]) < chance
+    first[1:] = last[:-1]  # rows of restarts
+    last &= ~first
+    first[1:] = last[:-1]
+    info = {
+        "episode_return": rng.normal(size=last.shape).astype(np.float32),
+        "episode_length": rng.integers(1, 99, last.shape).astype(np.int32),
+    }
+    zeros = tf.zeros(last.shape)
+    flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
+    steps = TimeStep(zeros, zeros, *flags, tf.nest.map_structure(tf.constant, info))
+    ended = last[1:]
+    each = [x[1:][ended] for x in info.values()]
+    return Trajectory(steps, tf.zeros([length, envs, 2]), {}), each
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_statistics_of_episodes_are_numpys(compile):
+    """Over iterations of which some have no episode at all."""
+    program = tf.function(metrics.episodes, jit_compile=compile, autograph=False)
+    interval, told = Interval(), [[], []]
+    for seed, chance in enumerate([0.0, 0.05, 0.3, 0.0, 0.2]):
+        trajectory, each = played(30, 4, chance, seed)
+        interval.add({name: x.numpy() for name, x in program(trajectory).items()})
+        for values, more in zip(told, each, strict=True):
+            values.extend(more)
+    summary = interval.summary()
+    assert summary["episode/count"] == len(told[0]) > 20
+    for name, values in zip(("return", "length"), told, strict=True):
+        for part in ("mean", "min", "max", "median"):
+            expected = getattr(np, part)(values)
+            found = summary[f"episode/{name}_{part}"]
+            assert found == pytest.approx(expected, abs=1e-5), part
+    assert not {*metrics.EACH, "episode/return_sum"} & set(summary)
+
+
+def test_the_median_is_of_the_newest_where_an_iteration_has_too_many():
+    trajectory, (returns, _) = played(400, 4, 0.5, 0)
+    assert len(returns) > 2 * metrics.NEWEST
+    interval = Interval()
+    found = metrics.episodes(trajectory)
+    interval.add({name: x.numpy() for name, x in found.items()})
+    summary = interval.summary()
+    newest = np.median(returns[-metrics.NEWEST :])
+    assert summary["episode/return_median"] == pytest.approx(newest)
+    assert summary["episode/return_min"] == returns.min()
+    assert summary["episode/return_max"] == returns.max()
+
+
+def test_without_an_episode_there_is_their_number_only():
+    trajectory, _ = played(5, 2, 0.0, 0)
+    interval = Interval()
+    interval.add({k: x.numpy() for k, x in metrics.episodes(trajectory).items()})
+    assert interval.summary() == {"episode/count": 0, "env/masked": 0}

@@ -38,18 +38,23 @@ _EXITS = {
 }
 
 
-def run(main: Callable[[Sequence[str]], int]) -> int:
+def run(main: Callable[[Sequence[str]], int], tensorflow: bool = True) -> int:
     """Run a script's main on the command line; returns the exit status.
 
     What went wrong is one line on stderr, or an environment's report; ``--debug`` adds
     the traceback.
+
+    Args:
+      main: gets the arguments, without the program's name.
+      tensorflow: import it first, in silence.
     """
     argv = sys.argv[1:]
     _open_stderr()
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, _interrupt)  # while nothing is there to save
     try:
-        import_tensorflow()
+        if tensorflow:
+            import_tensorflow()
         return main(argv)
     except tuple(_EXITS) as error:
         if "--debug" in argv:

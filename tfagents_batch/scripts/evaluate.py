@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from tfagents_batch.scripts import app
 
@@ -28,7 +29,10 @@ def main(argv: Sequence[str]) -> int:
         wrappers: list | None = option(
             None, "JSON list of what to wrap it in; default as of the run"
         )
-        seed: int = option(0, "of the environments")
+        seed: int = option(0, "of the environments and of samples")
+        actions: Literal["mode", "sample"] = option(
+            "mode", "the policy's mode, or samples as in training"
+        )
         debug: bool = option(False, "show tracebacks")
 
     command = app.parse(argv, Command)
@@ -45,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
         env_kwargs=command.env_kwargs,
         wrappers=command.wrappers,
         seed=command.seed,
+        actions=command.actions,
     )
     line = {
         "mean_return": result.mean_return,

@@ -23,7 +23,7 @@ import platform
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
@@ -144,19 +144,23 @@ class Cache:
 _cache: Cache | None = None
 
 
-def enable(threads: int = 0) -> str:
+def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     """Keep compiled programs from now on, if TensorFlow has not run an operation yet.
 
     The first operation is run, by way of it.
 
     Args:
       threads: of TensorFlow, by which XLA splits loops when it compiles.
+      first: asks TensorFlow about its devices, if they are to be chosen. That makes it
+        read its settings, this one too, so it is called when they are as they should
+        be, in any case.
 
     Returns:
       Why nothing is kept; empty if all is well.
     """
     global _cache
     if _cache is not None:
+        first()
         return ""
     flags = os.environ.get("TF_XLA_FLAGS", "")
     try:
@@ -170,10 +174,12 @@ def enable(threads: int = 0) -> str:
             raise _Off("TensorFlow had run before")
         cache = Cache(root(), key(threads))
     except (_Off, OSError) as error:
+        first()
         return str(error)
     added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
     with _environment("TF_XLA_FLAGS", f"{flags} {added}".strip()):
         # TensorFlow reads them when it makes its devices; children need not see them.
+        first()
         tf.config.list_logical_devices()
     atexit.register(cache.close)
     _cache = cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tfagents_batch import seeds
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
@@ -16,6 +17,8 @@ from tfagents_batch.sources.rollout import Rollout
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
 LONGEST = 100_000  # steps of an episode when the environments name no limit
 
+Actions = Literal["mode", "sample", "both"]
+
 
 class Evaluation(NamedTuple):
     """Results of whole episodes, environment by environment.
@@ -23,10 +26,13 @@ class Evaluation(NamedTuple):
     Attributes:
       returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
       lengths: i64 ``[episodes]``, steps.
+      sampled: where both were asked for, the same of episodes whose actions were
+        sampled; these are then those of the mode.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
+    sampled: Evaluation | None = None
 
     @property
     def mean_return(self) -> float:
@@ -41,14 +47,23 @@ class Evaluation(NamedTuple):
     def episodes(self) -> int:
         return len(self.returns)
 
-    def metrics(self) -> dict[str, float]:
-        """For a line of metrics."""
-        return {
-            "eval/return_mean": self.mean_return,
-            "eval/return_std": self.std_return,
-            "eval/length_mean": float(self.lengths.mean()),
-            "eval/episodes": self.episodes,
+    def metrics(self, group: str = "eval") -> dict[str, float]:
+        """For a line of metrics; what was sampled beside is ``eval_sample/...``."""
+        found = {
+            f"{group}/return_mean": self.mean_return,
+            f"{group}/return_std": self.std_return,
+            f"{group}/length_mean": float(self.lengths.mean()),
+            f"{group}/episodes": self.episodes,
         }
+        if self.sampled is not None:
+            found |= self.sampled.metrics("eval_sample")
+        return found
+
+    def split(self, parts: int) -> list[Evaluation]:
+        """As many evaluations of equally many environments each, in their order."""
+        returns, lengths = np.split(self.returns, parts), np.split(self.lengths, parts)
+        sampled = [None] * parts if self.sampled is None else self.sampled.split(parts)
+        return list(map(Evaluation, returns, lengths, sampled))
 
 
 def batch_size(episodes: int, most: int) -> int:
@@ -63,11 +78,12 @@ class Evaluator:
 
     Args:
       env: for evaluation alone; ``episodes`` is a multiple of its batch.
-      actor: plays its mode, without exploration.
+      actor: who plays.
       episodes: in all.
+      explore: sample actions, else take the policy's mode.
     """
 
-    def __init__(self, env: Env, actor: Actor, episodes: int):
+    def __init__(self, env: Env, actor: Actor, episodes: int, explore: bool = False):
         if episodes % env.spec.num_envs:
             raise UserError(
                 f"{episodes} episodes do not divide among {env.spec.num_envs} "
@@ -75,16 +91,17 @@ class Evaluator:
             )
         self.env = env
         self.quota = episodes // env.spec.num_envs
-        self._actor = actor
+        self._actor, self._explore = actor, explore
         self._rollout: Rollout | None = None
 
     def __call__(
-        self, seed: int, stop: Callable[[], bool] = lambda: False
+        self, seed: int | Sequence[int], stop: Callable[[], bool] = lambda: False
     ) -> Evaluation | None:
         """Open new episodes and play until every environment has its quota.
 
         Args:
-          seed: int; equal seeds give equal episodes.
+          seed: equal ones give equal episodes; one for each part of ``env``, where it
+            is of several seeds.
           stop: asked every ``CHUNK`` steps.
 
         Returns:
@@ -95,7 +112,7 @@ class Evaluator:
           UserError: if an episode does not end.
         """
         if self._rollout is None:
-            rollout = Rollout(self.env, self._actor, CHUNK, seed, explore=False)
+            rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
 
             @function(envs=[self.env], autograph=False)
             def play(seed):
@@ -110,16 +127,18 @@ class Evaluator:
             self._rollout.restart(seed)
         return self._collect(seed, stop)
 
-    def _collect(self, seed: int, stop: Callable[[], bool]) -> Evaluation | None:
+    def _collect(
+        self, seed: int | Sequence[int], stop: Callable[[], bool]
+    ) -> Evaluation | None:
         found = [[] for _ in range(self.env.spec.num_envs)]
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
-        for _ in range(10 * (patience + 1)):
+        for chunk in range(10 * (patience + 1)):
             if patience < 0:
                 break
             if stop():
                 return None
-            played = self._play(tf.constant(seed, tf.int32))
+            played = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
             ended, returns, lengths, whole = (x.numpy() for x in played)
             patience -= int(whole)  # what is being replaced has time
             for t, i in zip(*np.nonzero(ended), strict=True):
@@ -133,3 +152,41 @@ class Evaluator:
             "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
             "eval_every=0"
         )
+
+
+class Both:
+    """Plays the mode, and as many episodes that begin alike by sampled actions.
+
+    Args:
+      mode, sample: evaluators, which may share their environments.
+    """
+
+    def __init__(self, mode: Evaluator, sample: Evaluator):
+        self._mode, self._sample = mode, sample
+
+    def __call__(
+        self, seed: int | Sequence[int], stop: Callable[[], bool] = lambda: False
+    ) -> Evaluation | None:
+        """As of an ``Evaluator``; the result is the mode's, the other beside it."""
+        result = self._mode(seed, stop)
+        sampled = None if result is None else self._sample(seed, stop)
+        return None if sampled is None else result._replace(sampled=sampled)
+
+
+def evaluator(
+    env: Env, actor: Actor, episodes: int, actions: Actions
+) -> Evaluator | Both:
+    """What plays ``episodes`` by the policy's mode, by sampled actions, or by both."""
+    made = {
+        name: Evaluator(env, actor, episodes, explore=name == "sample")
+        for name in ("mode", "sample")
+        if actions in (name, "both")
+    }
+    return Both(**made) if actions == "both" else made[actions]
+
+
+def _noise_seed(seed: int | Sequence[int], chunk: int) -> int | list[int]:
+    """Of the actions of a chunk of steps: each has noise of its own."""
+    if isinstance(seed, (int, np.integer)):
+        return seeds.iteration_seed(int(seed), chunk, "evaluate/actions")
+    return [_noise_seed(each, chunk) for each in seed]

@@ -26,6 +26,7 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import (
     checkpoint,
     compile_cache,
+    devices,
     evaluate,
     overlap,
     program,
@@ -67,6 +68,9 @@ class Config:
         None, "steps between evaluations; 0 never, default a tenth of the run"
     )
     eval_episodes: int = option(10, "episodes an evaluation")
+    eval_actions: evaluate.Actions = option(
+        "mode", "evaluate the policy's mode, its samples, or both (eval_sample/...)"
+    )
     log_every: int | None = option(
         None, "steps between lines of metrics; default a 200th of the run"
     )
@@ -157,7 +161,7 @@ class Experiment:
     Attributes:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
-      evaluator: greedy evaluation on environments of its own; None without.
+      evaluator: evaluation on environments of its own; None without.
       clips: films of the agent, in an environment of its own; None without.
       resources: threads and workers, and why.
       cache_off: why compiled programs are not kept; empty if they are.
@@ -182,7 +186,7 @@ class Experiment:
             self.resources = threads.settle(
                 config, self.env.spec, workers, own_network=network is not None
             )
-            self.cache_off = enable_cache(config, self.resources)
+            self.cache_off = prepare_devices(config, self.resources, config.device)
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
@@ -262,7 +266,9 @@ class Experiment:
             return Episodes(self.env, actor, config.update_every)
         return Rollout(self.env, actor, config.rollout_length, seed)
 
-    def _make_evaluator(self, stack, eval_env: Env | None) -> Evaluator | None:
+    def _make_evaluator(
+        self, stack, eval_env: Env | None
+    ) -> Evaluator | evaluate.Both | None:
         count = self.config.eval_episodes
         if self.config.eval_every == 0:
             return None
@@ -276,7 +282,8 @@ class Experiment:
             eval_env = self._environments(stack, batch)
         else:
             self._note(eval_env)
-        return Evaluator(eval_env, self.algorithm, count)
+        actions = self.config.eval_actions
+        return evaluate.evaluator(eval_env, self.algorithm, count, actions)
 
     def _environments(self, stack, num_envs: int) -> Env:
         config, given = self.config, self._given
@@ -340,11 +347,20 @@ def one_length(options: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def enable_cache(config: Config, resources: threads.Resources) -> str:
-    """Keep compiled programs if asked to; why they are not kept, empty if they are."""
+def prepare_devices(config: Config, resources: threads.Resources, device: str) -> str:
+    """Choose what TensorFlow sees, and keep compiled programs if asked to.
+
+    Returns:
+      Why they are not kept; empty if they are.
+    """
+
+    def claim() -> None:
+        devices.claim(device)
+
     if not config.compile_cache:
+        claim()
         return "it was asked for"
-    return compile_cache.enable(resources.threads)
+    return compile_cache.enable(resources.threads, claim)
 
 
 def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:

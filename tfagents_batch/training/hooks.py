@@ -49,6 +49,8 @@ class Evaluated(NamedTuple):
       lengths: i64 ``[episodes]``, steps.
       best: whether its mean return is the best so far.
       folder: of the run.
+      sampled: with ``eval_actions=both``, the episodes whose actions were sampled;
+        returns and lengths are then those of the mode.
     """
 
     step: int
@@ -56,6 +58,7 @@ class Evaluated(NamedTuple):
     lengths: np.ndarray
     best: bool
     folder: Path
+    sampled: Evaluation | None = None
 
     @property
     def mean_return(self) -> float:
@@ -64,7 +67,7 @@ class Evaluated(NamedTuple):
     @property
     def metrics(self) -> dict[str, float]:
         """As they are logged, ``eval/...``."""
-        return Evaluation(self.returns, self.lengths).metrics()
+        return Evaluation(self.returns, self.lengths, self.sampled).metrics()
 
 
 class Saved(NamedTuple):
@@ -131,7 +134,8 @@ class Hooks:
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
         """Tell of an evaluation."""
-        told = Evaluated(step, result.returns, result.lengths, best, self._folder)
+        returns, lengths, sampled = result
+        told = Evaluated(step, returns, lengths, best, self._folder, sampled)
         self._call(self._evaluation, told)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:

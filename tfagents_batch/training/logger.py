@@ -6,11 +6,11 @@ event has an ``event`` key first. Numbers that are not finite are null there. Tw
 runs write equal lines once ``time/*`` and ``system/*`` are dropped, so durations lie
 under the one, and sizes of processes under the other.
 
-TensorBoard gets the same scalars, vectors as histograms, events as text and videos as
-animated GIFs among its images, in one file per process. The file is written record by
-record rather than through ``tf.summary``: that cannot say which steps a resumed run
-takes back, and its writes are TensorFlow ops. Trackers, if there are any, get scalars,
-events and videos. No failure to log ever stops training.
+TensorBoard gets the same scalars, vectors as histograms, events as text, videos as
+animated GIFs among its images, and the settings, in one file per process. The file is
+written record by record rather than through ``tf.summary``: that cannot say which steps
+a resumed run takes back, and its writes are TensorFlow ops. Trackers, if there are any,
+get scalars, events and videos. No failure to log ever stops training.
 
 A resumed run appends. Lines after the step that was resumed stay in the file, but are
 no longer part of the run: readers drop them at the ``resumed`` event, TensorBoard at a
@@ -41,7 +41,7 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util import tensor_util
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import gif, runs
+from tfagents_batch.training import gif, hyperparameters, runs
 from tfagents_batch.training.tracker import Tracker
 
 SCHEMA = 1
@@ -61,6 +61,8 @@ class Logger:
       clock: seconds, monotonic; spaces the histograms.
       warn: takes one line of text when a log has to be given up.
       trackers: get the same, see ``tracker.Tracker``; closed with the logger.
+      settings: the run's Config, for TensorBoard's tab of hyper-parameters; None for
+        no row there.
 
     Raises:
       UserError: for a new run in a folder that has a log.
@@ -74,6 +76,7 @@ class Logger:
         clock: Callable[[], float] = time.monotonic,
         warn: Callable[[str], None] | None = None,
         trackers: Sequence[Tracker] = (),
+        settings: Any = None,
     ):
         self._clock = clock
         self._warn = warn or (lambda text: print(text, file=sys.stderr))
@@ -89,6 +92,10 @@ class Logger:
         self._open(FILE, lambda: _Lines(path))
         self._open("TensorBoard", lambda: _EventFile(folder, resume_step))
         self.event("header", schema=SCHEMA, versions=runs.versions())
+        self._told = settings is not None
+        if self._told:
+            row = hyperparameters.begin(settings, folder.name)
+            self._to("TensorBoard", lambda file: file.write(self._step, row))
         if resume_step is not None:
             self.event("resumed", resume_step)
 
@@ -139,6 +146,9 @@ class Logger:
         self._to("TensorBoard", lambda file: file.write(step, summary))
         if kind in ENDS:
             self._ended = kind
+        if kind == "finished" and self._told:
+            end = hyperparameters.end()
+            self._to("TensorBoard", lambda file: file.write(step, end))
         for tracker in self._trackers:
             tracker.event(line)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gymnasium
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
+
+NEWEST = 128  # episodes of a trajectory that are told one by one
+# Vectors of one number an episode, NaN where there were fewer, see ``episodes``.
+EACH = ("episode/returns", "episode/lengths")
 
 
 def collected(source: Source, trajectory: Trajectory) -> Metrics:
@@ -26,21 +33,45 @@ def collected(source: Source, trajectory: Trajectory) -> Metrics:
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
-    """Sums over the episodes that ended in a trajectory, and what was collected.
+    """Of the episodes that ended in a trajectory, and what was collected.
 
     Returns:
-      ``episode/count``, ``episode/return_sum``, ``episode/length_sum``, and
-      ``env/masked``, the share of transitions that do not count.
+      ``episode/count``; of return and length ``episode/return_sum``, ``.._min`` and
+      ``.._max``, infinite where no episode ended, and ``episode/returns`` of the newest
+      ``NEWEST``, f32 ``[n]``; and ``env/masked``, the share of transitions that do not
+      count.
     """
     steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
     ended = steps.last & steps.valid
-    length = tf.cast(steps.info["episode_length"], tf.float32)
-    return {
+    found = {
         "episode/count": tf.reduce_sum(tf.cast(ended, tf.float32)),
-        "episode/return_sum": masked.sum(steps.info["episode_return"], ended),
-        "episode/length_sum": masked.sum(length, ended),
         "env/masked": 1 - tf.reduce_mean(tf.cast(trajectory.mask, tf.float32)),
     }
+    newest = _newest(ended)
+    for name in ("return", "length"):
+        x = tf.cast(steps.info[f"episode_{name}"], tf.float32)
+        found |= {
+            f"episode/{name}_sum": masked.sum(x, ended),
+            f"episode/{name}_min": tf.reduce_min(masked.safe(x, ended, np.inf)),
+            f"episode/{name}_max": tf.reduce_max(masked.safe(x, ended, -np.inf)),
+            f"episode/{name}s": newest(x),
+        }
+    return found
+
+
+def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+    """What picks the newest entries where ``ended``, bool ``[T, B]``: ``[n]``.
+
+    By the largest few places rather than by a sort or a scan of all, which XLA does
+    slowly on a CPU.
+    """
+    flat = tf.reshape(ended, [-1])
+    size = ended.shape.num_elements()
+    places = tf.where(flat, tf.range(size, dtype=tf.float32), -1.0)
+    places, index = tf.math.top_k(places, min(NEWEST, size))
+    return lambda x: tf.where(
+        places >= 0, tf.gather(tf.reshape(x, [-1]), index), np.nan
+    )
 
 
 def clipped_fraction(trajectory: Trajectory, space: gymnasium.Space) -> tf.Tensor:

@@ -22,8 +22,9 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.nn import functional
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training.evaluate import Evaluation, Evaluator
-from tfagents_batch.training.metrics import collected
+from tfagents_batch.training import evaluate
+from tfagents_batch.training.evaluate import Evaluation
+from tfagents_batch.training.metrics import EACH, collected
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 MOST = 64  # iterations a call
@@ -44,7 +45,8 @@ class Population:
     Attributes:
       iterate: the program, from the number of iterations, int32 up to ``MOST``, to
         metrics ``[MOST, S]``, of which as many rows count (among them ``STEP``, i64,
-        environment steps after each), and to histograms ``[S, n]`` of the last one.
+        environment steps after each, and ``[MOST, S, n]`` of ``metrics.EACH``), and to
+        histograms ``[S, n]`` of the last one.
 
     Raises:
       UserError: if the algorithm cannot be trained like this.
@@ -98,31 +100,36 @@ class Population:
             for name, each in self._source.named_variables().items()
         }
 
-    def evaluator(self, env: TensorBatch, episodes: int) -> Evaluator:
+    def evaluator(
+        self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
+    ) -> evaluate.Evaluator | evaluate.Both:
         """Plays ``episodes`` of each seed.
 
         Args:
           env: of ``S * E`` rows, E a divisor of ``episodes``.
           episodes: of each seed.
+          actions: whose, as of ``evaluate.evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
-        return Evaluator(_Seeded(env), actor, self._size * episodes)
+        count = self._size * episodes
+        return evaluate.evaluator(_Seeded(env), actor, count, actions)
 
     def split(self, evaluation: Evaluation) -> list[Evaluation]:
         """What ``evaluator`` found, seed by seed."""
-        parts = (np.split(x, self._size) for x in evaluation)
-        return [Evaluation(*part) for part in zip(*parts, strict=True)]
+        return evaluation.split(self._size)
 
     # ---- the program
 
     def _iterate(self, count: tf.Tensor) -> tuple[Metrics, Metrics]:
         # Traced and compiled once, though it is called in a loop.
         specs = self._one.get_concrete_function().structured_outputs
-        scalars = {name: x for name, x in specs.items() if not _is_vector(x)}
-        vectors = {name: x for name, x in specs.items() if _is_vector(x)}
+        vectors = {
+            name: x for name, x in specs.items() if _is_vector(x) and name not in EACH
+        }
         arrays = {
             name: tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
-            for name, x in scalars.items()
+            for name, x in specs.items()
+            if name not in vectors
         }
         newest = {name: tf.zeros(x.shape, x.dtype) for name, x in vectors.items()}
 

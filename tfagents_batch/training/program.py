@@ -69,8 +69,11 @@ def build(
             "--compile=full needs environments that run under XLA; these do not (in "
             "this process, or without a C++ compiler): use --compile=update or auto"
         )
-    if device == "gpu" and not tf.config.list_physical_devices("GPU"):
-        raise UserError("--device=gpu, but TensorFlow sees no GPU; use --device=cpu")
+    if device == "gpu" and not tf.config.get_visible_devices("GPU"):
+        raise UserError(
+            "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or, if this "
+            "process trained on the CPU before, a new process"
+        )
     chosen = plan(source.compilable, algorithm.compilable, compile, device)
 
     def make(way: str) -> Program:

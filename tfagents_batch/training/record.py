@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
 BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
 
-# Means over the episodes of an interval: (sum, count) that programs return.
-EPISODES = {
-    "episode/return_mean": ("episode/return_sum", "episode/count"),
-    "episode/length_mean": ("episode/length_sum", "episode/count"),
-}
+MOST_EPISODES = 10_000  # of an interval, the newest, that its medians are of
+_COUNT = "episode/count"
 
 
 class Interval:
@@ -35,8 +33,17 @@ class Interval:
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: dict[str, int] = defaultdict(int)
         self._vectors: dict[str, np.ndarray] = {}
+        self._episodes = {"return": _Episodes(), "length": _Episodes()}
 
     def add(self, metrics: dict[str, Any]) -> None:
+        """Take an iteration's, as programs return them, see ``metrics.collected``."""
+        metrics = dict(metrics)
+        for name, episodes in self._episodes.items():
+            parts = ("sum", "min", "max")
+            found = [metrics.pop(f"episode/{name}_{part}", None) for part in parts]
+            newest = metrics.pop(f"episode/{name}s", None)
+            if metrics.get(_COUNT):
+                episodes.add(*found, newest)
         for name, value in metrics.items():
             value = np.asarray(value)
             if value.ndim:
@@ -47,16 +54,37 @@ class Interval:
 
     def summary(self) -> dict[str, Any]:
         """Means by name; of vectors the newest; what had no episode is left out."""
-        special = {name for pair in EPISODES.values() for name in pair}
         summary: dict[str, Any] = {
-            name: total / self._counts[name]
-            for name, total in self._sums.items()
-            if name not in special
+            name: total / self._counts[name] for name, total in self._sums.items()
         }
-        for name, (total, count) in EPISODES.items():
-            if self._sums.get(count):
-                summary[name] = self._sums[total] / self._sums[count]
+        if _COUNT in self._sums:
+            count = summary[_COUNT] = int(self._sums[_COUNT])
+            for name, episodes in self._episodes.items():
+                found = episodes.summary(count).items() if count else ()
+                summary |= {f"episode/{name}_{part}": value for part, value in found}
         return summary | self._vectors
+
+
+class _Episodes:
+    """One number of each episode of an interval."""
+
+    def __init__(self):
+        self._sum, self._min, self._max = 0.0, math.inf, -math.inf
+        self._newest: deque[float] = deque(maxlen=MOST_EPISODES)
+
+    def add(self, total: float, least: float, most: float, newest: np.ndarray) -> None:
+        """Take an iteration's; ``newest`` is the first of ``[n]``, then NaN."""
+        self._sum += float(total)
+        self._min = min(self._min, float(least))
+        self._max = max(self._max, float(most))
+        newest = np.asarray(newest)
+        self._newest.extend(newest[~np.isnan(newest)][::-1].tolist())
+
+    def summary(self, count: int) -> dict[str, float]:
+        found = {"mean": self._sum / count, "min": self._min, "max": self._max}
+        if self._newest:  # else all are NaN
+            found["median"] = float(np.median(self._newest))
+        return found
 
 
 class Record:
@@ -89,6 +117,7 @@ class Record:
         self._hooks = hooks or Hooks(Path())
         self.step: int = state.get("step", 0)
         self.seconds: float = state.get("trained_seconds", 0.0)
+        self._evaluating: float = state.get("evaluated_seconds", 0.0)
         self.best: float | None = state.get("best")
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
@@ -166,7 +195,10 @@ class Record:
         """Write the line of an evaluation, and a checkpoint if it is the best one."""
         self._evaluated = self.step
         self._should_evaluate(self.step)
-        self.log(result.metrics() | {"time/eval_seconds": seconds})
+        self._evaluating += seconds
+        share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
+        told = {"time/eval_seconds": seconds, "time/eval_share": share}
+        self.log(result.metrics() | told)
         best = self.best is None or result.mean_return > self.best
         if best:
             before, self.best = self.best, result.mean_return
@@ -183,6 +215,7 @@ class Record:
             "step": self.step,
             "best": self.best,
             "trained_seconds": self.seconds,
+            "evaluated_seconds": self._evaluating,
         }
         if not self._save(self.step, state, {"best": best}):
             return False

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfagents_batch import config
 from tfagents_batch.errors import EnvError, Stopped, UserError
-from tfagents_batch.training import checkpoint, hooks, profile, trackers
+from tfagents_batch.training import checkpoint, hooks, profile, trackers, weights
 from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.clips import Filming
 from tfagents_batch.training.console import Console
@@ -69,7 +69,11 @@ def run(
         for other in others:
             stack.callback(other.close, "failed")  # unless the logger did
         logger = Logger(
-            folder, start if state else None, warn=console.message, trackers=others
+            folder,
+            start if state else None,
+            warn=console.message,
+            trackers=others,
+            settings=settings,
         )
         stack.enter_context(logger)
         interrupts = stack.enter_context(
@@ -78,6 +82,8 @@ def run(
         if state:
             console.message(f"going on from step {start:,} of {folder}")
         console.message(str(experiment.resources))
+        if layers := weights.by_layer(experiment.algorithm):
+            console.message(weights.table(layers))
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)

@@ -1,8 +1,9 @@
 """Run folders: made exclusively, opened with clear errors, locked while in use.
 
 A run is ``<logdir>/<time>-<name>-s<seed>[-k]``. It holds ``config.json`` (what was
-asked for), ``run.json`` (what it ran on), ``run.lock``, ``metrics.jsonl``, TensorBoard
-events and ``checkpoints/``. Paths inside a run are relative: a moved run still opens.
+asked for), ``run.json`` (what it ran on, and from which code), ``run.lock``,
+``metrics.jsonl``, TensorBoard events and ``checkpoints/``. Paths inside a run are
+relative: a moved run still opens.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 import tfagents_batch
 from tfagents_batch.errors import UserError
+from tfagents_batch.training import checkout
 
 try:
     import fcntl
@@ -51,6 +53,7 @@ def create(
     seed: int,
     config_text: str,
     now: datetime.datetime | None = None,
+    facts: dict | None = None,
 ) -> Path:
     """Make a new run folder with its ``config.json`` and ``run.json``.
 
@@ -61,6 +64,7 @@ def create(
       seed: of the run.
       config_text: JSON text of the resolved config.
       now: local time in the folder's name; the present if None.
+      facts: JSON-able, more to remember in ``run.json``.
 
     Returns:
       Absolute path of the folder, which did not exist before.
@@ -74,9 +78,10 @@ def create(
     clean = re.sub(r"[^\w.+-]+", "-", name)[:_MAX_NAME].strip("-.") or "run"
     stem = f"{now:%Y%m%dT%H%M%S}-{clean}-s{seed}"
     folder = _make_unique(root, stem)
-    facts = {"started": now.isoformat(timespec="seconds"), **platform_facts()}
+    known = {"started": now.isoformat(timespec="seconds"), **platform_facts()}
+    known |= facts or {}
     try:
-        write_atomic(folder / "run.json", json.dumps(facts, indent=2) + "\n")
+        write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
         write_atomic(folder / "config.json", config_text)
         sync(root)
     except BaseException:
@@ -178,6 +183,7 @@ def platform_facts() -> dict:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
+        "checkout": checkout.state(),
     }
 
 

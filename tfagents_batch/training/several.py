@@ -67,7 +67,7 @@ class Several:
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.settle(config, spec)
-        self.cache_off = experiment.enable_cache(config, self.resources)
+        self.cache_off = experiment.prepare_devices(config, self.resources, "cpu")
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
         made = []
@@ -83,7 +83,7 @@ class Several:
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
             self._evaluator = self.population.evaluator(
-                make(rows), config.eval_episodes
+                make(rows), config.eval_episodes, config.eval_actions
             )
 
     def report(self) -> dict[str, Any]:

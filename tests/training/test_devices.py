@@ -1,0 +1,42 @@
+"""GPUs that TensorFlow is shown; on machines without one, by what it is told."""
+
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.training import devices
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What TensorFlow, with two GPUs, is told."""
+    calls = {"visible": None, "growing": []}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b"])
+    monkeypatch.setattr(
+        tf.config,
+        "set_visible_devices",
+        lambda shown, kind: calls.update(visible=(shown, kind)),
+    )
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "set_memory_growth",
+        lambda one, on: calls["growing"].append((one, on)),
+    )
+    return calls
+
+
+def test_one_gpu_is_claimed_and_its_memory_grows(told):
+    assert devices.claim("gpu")
+    assert told == {"visible": (["a"], "GPU"), "growing": [("a", True)]}
+
+
+def test_training_on_the_cpu_claims_none(told):
+    assert devices.claim("cpu")
+    assert told == {"visible": ([], "GPU"), "growing": []}
+
+
+def test_what_has_run_before_is_left_alone(told, monkeypatch):
+    def too_late(*_):
+        raise RuntimeError("cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", too_late)
+    assert not devices.claim("cpu")
