@@ -51,7 +51,14 @@ def python_blocks(page="README.md"):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=pytest.mark.xla)])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(0, marks=pytest.mark.any_route),
+        1,
+        pytest.param(2, marks=pytest.mark.xla),
+    ],
+)
 def test_the_python_of_the_readme_runs(number, tmp_path):
     blocks = python_blocks()
     assert len(blocks) == 3

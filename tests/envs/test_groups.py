@@ -223,6 +223,7 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
     pool.check()
 
 
+@pytest.mark.any_route
 @pytest.mark.parametrize(
     ("groups", "num_workers", "message"),
     [

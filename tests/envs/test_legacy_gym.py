@@ -379,6 +379,7 @@ class TestOldContract(EnvContract):
         return make_env("gym:Walk-v1", 3, 2, route=self.route)
 
 
+@pytest.mark.any_route
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_the_number_of_workers_changes_nothing(num_workers):
     records = []
@@ -388,6 +389,7 @@ def test_the_number_of_workers_changes_nothing(num_workers):
     np.testing.assert_array_equal(records[0].observation, records[1].observation)
 
 
+@pytest.mark.any_route
 def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -248,6 +248,7 @@ def test_graph_faults_are_raised_by_function(make_process_env):
     assert caught.value.__cause__.type_name == "ValueError"
 
 
+@pytest.mark.any_route
 def test_graph_faults_are_raised_when_the_block_is_left():
     with (
         pytest.raises(EnvError, match="something broke"),
@@ -256,6 +257,7 @@ def test_graph_faults_are_raised_when_the_block_is_left():
         tf.function(faulty_run)(env)
 
 
+@pytest.mark.any_route
 def test_an_exception_of_the_body_is_not_replaced():
     with (
         pytest.raises(KeyError),

@@ -145,6 +145,7 @@ def test_sigterm_ends_learner_and_workers(route):
     assert process.returncode == -signal.SIGTERM
 
 
+@pytest.mark.any_route
 def test_a_learner_killed_inside_a_graph_leaves_nothing():
     with learner(RUNNING_GRAPH) as (process, pids):
         more = [int(pid) for pid in process.stdout.readline().split()]

@@ -39,6 +39,7 @@ def trained(tmp_path_factory):
     return done
 
 
+@pytest.mark.any_route
 def test_the_last_line_of_training_is_the_runs_folder(trained):
     lines = trained.stdout.splitlines()
     assert len(lines) == 1
@@ -52,6 +53,7 @@ def test_progress_goes_to_stderr_in_plain_lines(trained):
     assert "oneDNN" not in trained.stderr
 
 
+@pytest.mark.any_route
 def test_evaluation_is_one_json_line(trained):
     folder = trained.stdout.strip()
     done = run([*EVALUATE, f"--logdir={folder}", "--episodes=4"])
@@ -140,6 +142,7 @@ def test_help_lists_every_flag_with_its_default():
     assert "0.2" in done.stdout
 
 
+@pytest.mark.any_route
 def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from tfagents_batch.envs.testing import FaultEnv\n"
@@ -152,6 +155,7 @@ def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
     assert "testing.py" in done.stderr  # where it was raised
 
 
+@pytest.mark.any_route
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     command = [*TRAIN, *QUICK, "--steps=1e9", "--log_every=100", "--logdir=logs"]
@@ -185,6 +189,7 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     assert int(newest.removeprefix("step-")) >= step + 100
 
 
+@pytest.mark.any_route
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from tfagents_batch.envs.testing import FaultEnv\n"

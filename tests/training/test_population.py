@@ -28,6 +28,9 @@ SMALL = {
     "log_every": 1,
     "compile_cache": False,
 }
+# For what does not ask what is learned: less to compile.
+BRIEF = {"epochs": 1, "minibatch_size": 100, "histograms": False}
+BRIEF |= {"network.hidden": (16,)}
 SETTINGS = {
     "clip": {"epochs": 2, "minibatch_size": 32, "learning_rate": "linear(1e-3, 0)"},
     "kl": {
@@ -106,7 +109,7 @@ def test_every_seed_is_what_it_is_alone(env, settings, actions, tmp_path):
 def test_lines_are_those_of_a_single_run_whatever_a_call_does(tmp_path):
     """Later calls have many iterations, and the seeds finish at different ones."""
     options = {**SMALL, "steps": 3000, "env": "tf/CartPole-v1"}
-    options["settings"] = {"epochs": 1, "minibatch_size": 100}
+    options["settings"] = BRIEF
     together = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
     alone = tfb.train(seed=1, logdir=tmp_path / "one", **options)
     found, expected = trained(together[1]), trained(alone)
@@ -121,7 +124,7 @@ def test_lines_are_those_of_a_single_run_whatever_a_call_does(tmp_path):
 
 
 def test_a_seed_goes_on_as_if_it_had_never_stopped(tmp_path):
-    options = {**SMALL, "eval_every": 100, "eval_episodes": 4}
+    options = {**SMALL, "eval_every": 100, "eval_episodes": 4, "settings": BRIEF}
     options["env"] = "tf/CartPole-v1"
     runs = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
     for run in runs:
@@ -168,7 +171,7 @@ def test_a_seed_without_a_finite_gradient_ends_all_and_the_others_are_saved(tmp_
 
     good = next(seed for seed in range(100) if begins(seed) < 0)
     bad = next(seed for seed in range(100) if begins(seed) > 0)
-    options = {**SMALL, "num_envs": 1, "settings": {"normalize_return": False}}
+    options = {**SMALL, "num_envs": 1, "settings": {**BRIEF, "normalize_return": False}}
     with pytest.raises(TrainingError, match=f"seed {bad}: no gradient was finite"):
         tfb.train_seeds(env=Fades, seeds=[good, bad], logdir=tmp_path, **options)
     saved = {
@@ -183,7 +186,8 @@ def test_a_signal_saves_every_seed(tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Console, "update", update)
-    runs = tfb.train_seeds(seeds=2, env="tf/CartPole-v1", logdir=tmp_path, **SMALL)
+    options = {**SMALL, "env": "tf/CartPole-v1", "settings": BRIEF}
+    runs = tfb.train_seeds(seeds=2, logdir=tmp_path, **options)
     for run in runs:
         assert not run.finished and 0 < run.step < 400
         assert checkpoint.newest(run.logdir) == run.step

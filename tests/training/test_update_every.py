@@ -46,6 +46,7 @@ def of_the_seed(run):
     ]
 
 
+@pytest.mark.any_route
 @pytest.mark.parametrize(
     "where", [{"num_workers": 0}, {"num_workers": 2}, {"env": "tf/Pendulum-v1"}]
 )
@@ -75,6 +76,7 @@ def test_padding_and_idle_steps_do_not_count(tmp_path):
     assert max(line["env/idle_steps"] for line in lines) > 0
 
 
+@pytest.mark.any_route
 def test_the_number_of_workers_changes_nothing(tmp_path):
     def lines(**options):
         return of_the_seed(train(tmp_path, **{**CARTPOLE, **options}))

@@ -1,0 +1,256 @@
+"""The cells of ``docs/capabilities.md`` are trained, and its refusals met."""
+
+from __future__ import annotations
+
+import itertools
+
+import gymnasium
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+from tests import capabilities
+from tests.capabilities import FACTORS, REFUSED, level
+from tfagents_batch import nest, seeds, spaces
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.native import build
+from tfagents_batch.envs.testing import SpaceEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.several import Several
+
+LIMIT = 4  # steps of an episode
+VECTOR = gs.Box(-1, 1, (3,))
+OBSERVATIONS = {
+    "Box": VECTOR,
+    "image": gs.Box(0, 255, (8, 8, 1), np.uint8),
+    "Dict": gs.Dict(place=VECTOR, kind=gs.Discrete(3, start=1)),
+    "Tuple": gs.Tuple([VECTOR, gs.MultiBinary(2)]),
+    "Discrete": gs.Discrete(4, start=-1),
+    "MultiBinary": gs.MultiBinary(3),
+    "MultiDiscrete": gs.MultiDiscrete([3, 2]),
+}
+ACTIONS = {
+    "Discrete": gs.Discrete(3, start=2),
+    "MultiDiscrete": gs.MultiDiscrete([3, 2]),
+    "MultiBinary": gs.MultiBinary(3),
+    "Box": VECTOR,
+    "Dict": gs.Dict(turn=gs.Discrete(3), push=VECTOR),
+}
+MASKS = {  # the lowest masks there are: one action of each choice stays
+    "Discrete": [1, 0, 0],
+    "MultiDiscrete": [1, 0, 0, 1, 0],
+    "MultiBinary": [1, 0, 0],
+    "Box": [1, 0, 0],
+    "Dict": [1, 0, 0, 1, 0, 0],
+}
+CORES = {"feed-forward": "none", "GRU": "gru", "LSTM": "lstm"}
+
+
+class Drawn:
+    """``SpaceEnv`` in TensorFlow: observations of any space, any actions."""
+
+    max_episode_steps = LIMIT
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+    def reset(self, key):
+        return tf.zeros([], tf.int32), self._draw(key)
+
+    def step(self, state, action, key):
+        parts = [tf.reduce_sum(tf.cast(x, tf.float32)) for x in nest.flatten(action)]
+        return state + 1, self._draw(key), tf.add_n(parts), tf.constant(False)
+
+    def _draw(self, key):
+        leaves = spaces.leaves(self.observation_space)
+        keys = seeds.split(key, len(leaves))
+        drawn = [_drawn(*each) for each in zip(leaves, keys, strict=True)]
+        return spaces.pack(self.observation_space, drawn)
+
+
+def _drawn(leaf, key):
+    space, number = leaf.space, seeds.uniform(leaf.shape, key)
+    if isinstance(space, gs.Box) and leaf.dtype == "float32":
+        return space.low + (space.high - space.low) * number
+    if isinstance(space, gs.Box):
+        low, count = space.low, space.high - space.low.astype(int) + 1
+    elif isinstance(space, gs.MultiBinary):
+        low, count = 0, 2
+    else:
+        low, count = space.start, getattr(space, "n", getattr(space, "nvec", None))
+    number = tf.floor(number * tf.cast(count, tf.float32))
+    return tf.cast(number, leaf.dtype) + tf.cast(low, leaf.dtype)
+
+
+def environment(cell):
+    """What ``env=`` gets."""
+    observation = OBSERVATIONS[level(cell, "observation")]
+    action = ACTIONS[level(cell, "action")]
+    if level(cell, "mask") == "mask":
+        low = np.array(MASKS[level(cell, "action")], np.int8)
+        mask = gs.Box(low, np.ones_like(low), dtype=np.int8)
+        nested = isinstance(observation, gs.Dict)
+        parts = observation if nested else {"seen": observation}
+        observation = gs.Dict({**parts, "action_mask": mask})
+    if level(cell, "route") == "in the graph":
+        return Drawn(observation, action)
+
+    def make():
+        env = SpaceEnv(observation, action, length=LIMIT + 1)
+        return gymnasium.wrappers.TimeLimit(env, LIMIT)
+
+    return make
+
+
+def options(cell):
+    """What ``train`` gets beside that."""
+    chosen = {
+        "algorithm": level(cell, "algorithm"),
+        "num_envs": 2,
+        "rollout_length": 6,
+        "steps": 24,
+        "eval_every": 0,
+        "compile": level(cell, "compile"),
+        "settings": ppo.Config(
+            epochs=1,
+            minibatch_size=6,
+            learning_rate=0.01,
+            histograms=False,  # as long to compile as the rest
+            network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
+        ),
+    }
+    if level(cell, "route") != "in the graph" and level(cell, "seeds") == "several":
+        del chosen["compile"]  # any would be refused, with this or with that
+    elif level(cell, "route") != "in the graph":
+        chosen["num_workers"] = int(level(cell, "route") != "in process")
+    if level(cell, "source") == "episodes":
+        del chosen["rollout_length"]
+        chosen["update_every"] = 4
+    if level(cell, "collecting") == "overlap":
+        chosen["overlap"] = True
+    if level(cell, "precision") == "bfloat16":
+        chosen["precision"] = "mixed_bfloat16"
+    return chosen
+
+
+@pytest.fixture
+def on_route(monkeypatch, request):
+    """Sees to it that a cell's environments are reached on its route."""
+
+    def choose(cell):
+        if level(cell, "route") == "portable":
+            monkeypatch.setenv(build.ROUTE_VARIABLE, "portable")
+        if level(cell, "route") == "native":
+            request.getfixturevalue("library")
+
+    return choose
+
+
+def parameter(cell):
+    native = level(cell, "route") == "native"
+    marks = [pytest.mark.xla] if native else []
+    marks += [] if cell in capabilities.quick() else [pytest.mark.slow]
+    return pytest.param(cell, marks=marks, id="-".join(cell).replace(" ", "_"))
+
+
+@pytest.mark.parametrize("cell", [parameter(cell) for cell in capabilities.cells()])
+def test_a_cell_is_trained(cell, on_route):
+    on_route(cell)
+    keras.utils.set_random_seed(0)
+    train = _several if level(cell, "seeds") == "several" else _one
+    before, after, metrics = train(cell)
+    assert "loss/total" in metrics
+    for name, values in (metrics | after).items():
+        if np.issubdtype(values.dtype, np.floating) and "episode/" not in name:
+            assert np.all(np.isfinite(values)), name
+    kernels = [name for name in before if "kernel" in name and "network/" in name]
+    assert kernels
+    assert any(np.any(before[name] != after[name]) for name in kernels)
+
+
+def _one(cell):
+    config = Config(env="spaces", **options(cell))
+    with Experiment(config, environment(cell)) as experiment:
+        experiment.start(0)
+        before = _values(experiment.named_variables())
+        for seed in range(2):
+            metrics = experiment.iterate(tf.constant(seed))
+        after = _values(experiment.named_variables())
+        assert experiment.iterate.way == level(cell, "compile")
+        if level(cell, "route") != "in the graph":
+            native = level(cell, "route") == "native"
+            assert experiment.env.route == ("native" if native else "portable")
+            processes = level(cell, "route") != "in process"
+            assert experiment.env.num_workers == int(processes)
+    # In histograms NaN marks what does not count.
+    numbers = {name: x for name, x in metrics.items() if x.shape.rank == 0}
+    return before, after, _values(numbers)
+
+
+def _several(cell):
+    config = Config(env="spaces", **options(cell))
+    several = Several(config, [0, 1], environment(cell))
+    before = _values(several.algorithm.named_variables())
+    metrics, _ = several.population.iterate(tf.constant(2))
+    found = {name: values.numpy()[:2] for name, values in metrics.items()}
+    several.population.put_into(several.algorithm, 0)
+    return before, _values(several.algorithm.named_variables()), found
+
+
+def _values(named):
+    return {name: np.array(values.numpy()) for name, values in named.items()}
+
+
+def refused_parameters():
+    for refusal in REFUSED:
+        for number, levels in enumerate(capabilities.combinations(refusal)):
+            cell = capabilities.refused_cell(levels)
+            native = level(cell, "route") == "native"
+            marks = [pytest.mark.xla] if native else []
+            marks += [pytest.mark.slow] if number else []
+            names = [name.replace(" ", "_") for _, name in levels]
+            yield pytest.param(cell, refusal, marks=marks, id="-".join(names))
+
+
+@pytest.mark.parametrize(("cell", "refusal"), list(refused_parameters()))
+def test_what_does_not_go_together_is_refused_in_words(
+    cell, refusal, on_route, tmp_path
+):
+    on_route(cell)
+    chosen = options(cell)
+    train = tfb.train
+    if level(cell, "seeds") == "several":
+        train, chosen["seeds"] = tfb.train_seeds, 2
+    with pytest.raises(UserError, match=refusal.says):
+        train(env=environment(cell), logdir=tmp_path, **chosen)
+
+
+def test_every_pair_of_levels_is_trained_or_refused():
+    trained = set().union(*map(capabilities.pairs, capabilities.cells()))
+    for (one, names), (other, others) in itertools.combinations(FACTORS.items(), 2):
+        for pair in itertools.product(names, others):
+            levels = tuple(zip((one, other), pair, strict=True))
+            is_trained = frozenset(levels) in trained
+            assert is_trained != bool(capabilities.refusals(levels)), levels
+
+
+def test_every_level_that_is_not_refused_is_in_a_quick_cell():
+    found = {
+        level
+        for cell in capabilities.quick()
+        for level in zip(FACTORS, cell, strict=True)
+    }
+    every = {(factor, name) for factor, names in FACTORS.items() for name in names}
+    assert every - found == {("action", "Dict")}
+
+
+def test_the_page_is_what_the_cells_say():
+    assert capabilities.PAGE.read_text() == capabilities.page(), (
+        "write it anew: python -m tests.capabilities"
+    )
