@@ -530,9 +530,9 @@ def test_rewards_are_clipped_where_the_settings_say():
         agent = make(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
         metrics = agent.update(collect(agent), 1)
         target = metrics["value/target"].numpy()
-        target = target[np.isfinite(target)]
-        assert (np.abs(target).max() == clip) == (clip == 0.5)
-        share = np.mean(np.abs(target) >= clip)
+        size = np.abs(target[np.isfinite(target)])  # rewards, but for rounding
+        assert (size.max() == pytest.approx(clip)) == (clip == 0.5)
+        share = np.mean(size >= clip - 1e-5)
         assert float(metrics["normalize/reward_clipped"]) == pytest.approx(share)
 
 
