@@ -7,6 +7,33 @@ import tfagents_batch as tfb
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("preset", "threshold", "elsewhere"),
+    [
+        ("tf/cartpole", 475, "CartPole-v1"),
+        ("tf/pendulum", -200, "Pendulum-v1"),
+        ("tf/acrobot", -100, "Acrobot-v1"),
+    ],
+)
+def test_agents_of_the_graph_are_as_good_in_processes(
+    preset, threshold, elsewhere, tmp_path
+):
+    (run,) = tfb.train_seeds(config=preset, seeds=[1], eval_every=0, logdir=tmp_path)
+    assert tfb.evaluate(run.logdir, episodes=100).mean_return >= threshold
+    there = tfb.evaluate(run.logdir, episodes=100, env=elsewhere)
+    assert there.mean_return >= threshold
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_breakout_is_played_after_two_million_steps(tmp_path):
+    config = "tf/breakout-minatar"
+    run = tfb.train(config=config, seed=1, eval_every=0, logdir=tmp_path)
+    assert tfb.evaluate(run.logdir, episodes=100).mean_return >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_sign_of_the_t_maze_is_remembered(tmp_path):
     run = tfb.train(config="tf/tmaze", seed=1, eval_every=0, logdir=tmp_path)
     # Without memory the best mean is 1.5.

@@ -27,7 +27,7 @@ QUICK = [
 
 def run(command, **options):
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, **options
+        command, capture_output=True, text=True, timeout=240, **options
     )
 
 
@@ -44,6 +44,17 @@ def test_the_last_line_of_training_is_the_runs_folder(trained):
     lines = trained.stdout.splitlines()
     assert len(lines) == 1
     assert pathlib.Path(lines[0], "config.json").is_file()
+
+
+def test_several_seeds_print_the_folder_of_each(tmp_path):
+    small = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout_length=8", "--steps=32"]
+    small += ["--algorithm.network.hidden=4", "--algorithm.histograms=false"]
+    small += ["--algorithm.epochs=1", "--eval_every=0"]
+    done = run([*TRAIN, *small, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"])
+    assert done.returncode == 0, done.stderr
+    folders = done.stdout.splitlines()
+    assert [folder[-3:] for folder in folders] == ["-s5", "-s6"]
+    assert all(pathlib.Path(folder, "config.json").is_file() for folder in folders)
 
 
 def test_progress_goes_to_stderr_in_plain_lines(trained):
@@ -96,6 +107,8 @@ def test_samples_are_evaluated_if_asked_for(trained):
             ["--env=CartPole-v1", "--num_workers=1", "--envs_per_worker=2"],
             "num_workers.*envs_per_worker",
         ),
+        (["--env=tf/CartPole-v1", "--seeds=2", "--resume=logs"], "--resume.*--seeds"),
+        (["--env=CartPole-v1", "--seeds=2"], "seeds"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):

@@ -69,20 +69,26 @@ def test_transitions_are_gymnasiums(pair):
 
 
 @pytest.mark.parametrize(
-    ("id", "low", "high"),
+    ("id", "low", "high", "arguments"),
     [
-        ("Acrobot-v1", [1.2, -0.7, -2, -2], [4.9, 0.7, 2, 2]),  # upright
-        ("MountainCar-v0", [0.4, 0.0], [0.52, 0.07]),
-        ("MountainCarContinuous-v0", [0.38, 0.0], [0.47, 0.07]),
-        ("CartPole-v1", [2.3, -1, 0.1, -1], [2.5, 1, 0.2, 1]),
+        ("Acrobot-v1", [1.2, -0.7, -2, -2], [4.9, 0.7, 2, 2], {}),  # upright
+        ("MountainCar-v0", [0.4, 0.0], [0.52, 0.07], {}),
+        ("MountainCar-v0", [0.4, 0.0], [0.6, 0.07], {"goal_velocity": 0.03}),
+        ("MountainCarContinuous-v0", [0.38, 0.0], [0.47, 0.07], {}),
+        ("MountainCarContinuous-v0", [0.38, 0.0], [0.6, 0.07], {"goal_velocity": 0.03}),
+        ("CartPole-v1", [2.3, -1, 0.1, -1], [2.5, 1, 0.2, 1], {}),
+        (
+            *("CartPole-v1", [2.3, -1, 0.1, -1], [2.5, 1, 0.2, 1]),
+            {"sutton_barto_reward": True},
+        ),
     ],
 )
-def test_episodes_end_where_gymnasiums_do(id, low, high):
-    theirs = gymnasium.make(id, disable_env_checker=True)
+def test_episodes_end_where_gymnasiums_do(id, low, high, arguments):
+    theirs = gymnasium.make(id, disable_env_checker=True, **arguments)
     theirs.reset(seed=1)
     inner, space = theirs.unwrapped, theirs.action_space
     space.seed(1)
-    ours = tfb.make_env(f"tf/{id}", num_envs=300)
+    ours = tfb.make_env(f"tf/{id}", num_envs=300, env_kwargs=arguments)
     state, _ = ours.init(1)
     states = np.random.default_rng(1).uniform(low, high, state.inner.shape)
     states = states.astype(np.float32)
@@ -96,6 +102,19 @@ def test_episodes_end_where_gymnasiums_do(id, low, high):
         np.testing.assert_allclose(steps.reward[i], reward, 1e-5, 1e-5)
         ended.append(terminated)
     assert 30 < sum(ended) < 270
+    theirs.close()
+
+
+def test_a_pendulum_falls_as_fast_as_gymnasiums():
+    theirs = gymnasium.make("Pendulum-v1", g=3.7, disable_env_checker=True)
+    ours = tfb.make_env("tf/Pendulum-v1", num_envs=1, env_kwargs={"g": 3.7})
+    state, _ = ours.init(1)
+    theirs.reset(seed=1)
+    theirs.unwrapped.state = state.inner[0].numpy()
+    for _ in range(20):
+        observation = theirs.step(np.array([0.5], np.float32))[0]
+        state, step = ours.step(state, tf.constant([[0.5]]))
+    np.testing.assert_allclose(step.observation[0], observation, 1e-3, 1e-3)
     theirs.close()
 
 

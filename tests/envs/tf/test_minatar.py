@@ -123,6 +123,51 @@ def test_transitions_are_those_of_the_package(game, ramping):
     assert endings > 0 or game == "freeway"
 
 
+@pytest.mark.parametrize(
+    ("rules", "chances"),
+    [
+        (asterix.RULES, {"right": 1 / 2, "gold": 1 / 3}),
+        (
+            seaquest.RULES,
+            {"right": 1 / 2, "submarine": 1 / 3, "diver_right": 1 / 2},
+        ),
+    ],
+)
+def test_chances_are_those_of_the_package(rules, chances):
+    drawn = many(rules)._asdict()
+    for name, chance in chances.items():
+        # Of 4096: three standard deviations are 0.024 at most.
+        assert abs(np.mean(drawn[name]) - chance) < 0.024, name
+
+
+def test_numbers_that_are_drawn_are_spread_evenly_over_the_packages_range():
+    lanes = many(asterix.RULES).lane.numpy()
+    found = {
+        "ball": (many(breakout.RULES).numpy(), [0, 1]),
+        "speed": (many(freeway.RULES).numpy().ravel(), [*range(-5, 0), *range(1, 6)]),
+        "row": (many(seaquest.RULES).row.numpy(), range(1, 9)),
+        "diver": (many(seaquest.RULES).diver_row.numpy(), range(1, 9)),
+        "lane": (np.floor(4 * lanes).astype(int), range(4)),
+    }
+    for name, (drawn, expected) in found.items():
+        values, counts = np.unique(drawn, return_counts=True)
+        assert values.tolist() == list(expected), name
+        share = counts / counts.sum() * len(expected)
+        np.testing.assert_allclose(share, 1, atol=0.2, err_msg=name)
+
+
+def many(rules):
+    """What a game draws, 4096 times."""
+    key = seeds.key(1, "many")
+    draw = tf.function(
+        lambda: tf.vectorized_map(
+            lambda i: rules.draw(seeds.fold(key, i)), tf.range(4096)
+        ),
+        autograph=False,
+    )
+    return draw()
+
+
 def test_seaquest_gets_as_fast_as_the_package_does():
     """From a late state, with many enemies; the submarine comes up again and again."""
     rules = seaquest.RULES

@@ -23,12 +23,17 @@ _POLE_MOMENT = POLE_MASS * HALF_POLE
 
 
 class CartPole:
-    """Gymnasium's CartPole-v1; a state is position, speed, angle, angular speed."""
+    """Gymnasium's CartPole-v1; a state is position, speed, angle, angular speed.
+
+    Args:
+      sutton_barto_reward: -1 for the fall and 0 before, instead of 1 for every step.
+    """
 
     max_episode_steps = 500
     render_fps = 50
 
-    def __init__(self):
+    def __init__(self, sutton_barto_reward: bool = False):
+        self._falls_cost = sutton_barto_reward
         high = np.array([2 * FAR, np.inf, 2 * TILTED, np.inf], np.float32)
         self.observation_space = gymnasium.spaces.Box(-high, high)
         self.action_space = gymnasium.spaces.Discrete(2)
@@ -56,7 +61,10 @@ class CartPole:
 
         state = tf.stack([x, speed, angle, angular_speed])
         terminated = (tf.abs(x) > FAR) | (tf.abs(angle) > TILTED)
-        return state, state, tf.constant(1.0), terminated
+        reward = tf.constant(1.0)
+        if self._falls_cost:
+            reward = tf.where(terminated, -1.0, 0.0)
+        return state, state, reward, terminated
 
     def render(self, state):
         x, _, angle, _ = state

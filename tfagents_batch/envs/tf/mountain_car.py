@@ -16,13 +16,18 @@ GRAVITY = 0.0025
 
 
 class MountainCar:
-    """Gymnasium's MountainCar-v0; a state is position and speed."""
+    """Gymnasium's MountainCar-v0; a state is position and speed.
+
+    Args:
+      goal_velocity: least speed at the goal, position per step.
+    """
 
     max_episode_steps = 200
     goal = 0.5
     _force = 0.001
 
-    def __init__(self):
+    def __init__(self, goal_velocity: float = 0.0):
+        self.goal_velocity = goal_velocity
         self.observation_space = _space()
         self.action_space = gymnasium.spaces.Discrete(3)
 
@@ -32,20 +37,28 @@ class MountainCar:
     def step(self, state, action, key):
         push = self._force * tf.cast(action - 1, tf.float32)
         state = _rolled(state, push)
-        return state, state, tf.constant(-1.0), _arrived(state, self.goal)
+        return state, state, tf.constant(-1.0), self._arrived(state)
+
+    def _arrived(self, state):
+        return (state[0] >= self.goal) & (state[1] >= self.goal_velocity)
 
     def render(self, state):
         return _picture(state, self.goal)
 
 
 class MountainCarContinuous:
-    """Gymnasium's MountainCarContinuous-v0; an action is a force, and costs."""
+    """Gymnasium's MountainCarContinuous-v0; an action is a force, and costs.
+
+    Args:
+      goal_velocity: least speed at the goal, position per step.
+    """
 
     max_episode_steps = 999
     goal = 0.45
     _power = 0.0015
 
-    def __init__(self):
+    def __init__(self, goal_velocity: float = 0.0):
+        self.goal_velocity = goal_velocity
         self.observation_space = _space()
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
 
@@ -55,8 +68,11 @@ class MountainCarContinuous:
     def step(self, state, action, key):
         force = action[0]
         state = _rolled(state, self._power * force)
-        arrived = _arrived(state, self.goal)
+        arrived = self._arrived(state)
         return state, state, tf.where(arrived, 100.0, 0.0) - 0.1 * force**2, arrived
+
+    def _arrived(self, state):
+        return (state[0] >= self.goal) & (state[1] >= self.goal_velocity)
 
     def render(self, state):
         return _picture(state, self.goal)
@@ -79,10 +95,6 @@ def _rolled(state, push):
     x = tf.clip_by_value(x + speed, LEFT, RIGHT)
     stopped = (x <= LEFT) & (speed < 0)  # by the wall
     return tf.stack([x, tf.where(stopped, 0.0, speed)])
-
-
-def _arrived(state, goal):
-    return (state[0] >= goal) & (state[1] >= 0)
 
 
 def _picture(state, goal):

@@ -18,13 +18,17 @@ SECONDS = 0.05  # between two states
 
 
 class Pendulum:
-    """Gymnasium's Pendulum-v1; a state is angle, 0 upright, and angular speed."""
+    """Gymnasium's Pendulum-v1; a state is angle, 0 upright, and angular speed.
+
+    Args:
+      g: acceleration of free fall, m / s^2.
+    """
 
     max_episode_steps = 200
     render_fps = 20
 
-    def __init__(self, gravity: float = GRAVITY):
-        self.gravity = gravity
+    def __init__(self, g: float = GRAVITY):
+        self.g = g
         high = np.array([1, 1, MAX_SPEED], np.float32)
         self.observation_space = gymnasium.spaces.Box(-high, high)
         self.action_space = gymnasium.spaces.Box(-MAX_TORQUE, MAX_TORQUE, (1,))
@@ -40,7 +44,7 @@ class Pendulum:
         off = _wrapped(angle)
         cost = off**2 + 0.1 * speed**2 + 0.001 * torque**2
 
-        fall = 3 * self.gravity / (2 * LENGTH) * tf.sin(angle)
+        fall = 3 * self.g / (2 * LENGTH) * tf.sin(angle)
         speed = speed + (fall + 3 / (MASS * LENGTH**2) * torque) * SECONDS
         speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
         # Not around and around, for float32 loses its digits there.
