@@ -149,7 +149,9 @@ def train_seeds(
     ``train`` gives with it, and has a run folder of its own.
 
     Args:
-      algorithm, env, config, settings, logdir, **options: as of ``train``.
+      algorithm, env, config, settings, logdir, **options: as of ``train``, but for what
+        belongs to one run (overlap, stop_at_return, films, trackers, ...), which is
+        refused.
       seeds: of the runs, or how many, counted up from ``seed``.
 
     Returns:
