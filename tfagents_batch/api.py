@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -23,6 +23,7 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.interfaces import Env
 from tfagents_batch.training import (
+    checkout,
     checkpoint,
     compile_cache,
     hooks,
@@ -124,7 +125,7 @@ def train(
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         text = stored.to_text(resolved, resolved.env if env is None else env, network)
-        told = {"weights": weights.facts(weights.by_layer(experiment.algorithm))}
+        told = _facts(experiment.algorithm)
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
         with runs.lock(folder):
@@ -187,9 +188,8 @@ def train_seeds(
         console = stack.enter_context(Console(resolved.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(several.resources))
-        layers = weights.by_layer(several.algorithm)
-        console.message(weights.table(layers))
-        told = {"weights": weights.facts(layers)}
+        console.message(weights.table(weights.by_layer(several.algorithm)))
+        told = _facts(several.algorithm)
         outputs = []
         for seed in several.run_seeds:
             mine = dataclasses.replace(resolved, seed=seed)
@@ -236,7 +236,7 @@ def evaluate(
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
-    actions: Literal["mode", "sample"] = "mode",
+    actions: evaluation.Played = "mode",
 ) -> evaluation.Evaluation:
     """Play a trained agent.
 
@@ -256,7 +256,7 @@ def evaluate(
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
-    if actions not in ("mode", "sample"):
+    if actions not in get_args(evaluation.Played):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
     batch = evaluation.batch_size(episodes, saved.num_envs)
@@ -309,6 +309,12 @@ def visualize(
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
         return filming.film(env, actor, camera, outdir, num_episodes, seed)
+
+
+def _facts(algorithm: Any) -> dict[str, Any]:
+    """What is remembered of what trains, and of the code that it was started from."""
+    layers = weights.by_layer(algorithm)
+    return {"checkout": checkout.state(), "weights": weights.facts(layers)}
 
 
 def _trained(

@@ -11,6 +11,7 @@ def told(monkeypatch):
     """What TensorFlow, with two GPUs, is told."""
     calls = {"visible": None, "growing": []}
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b"])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["a", "b"])
     monkeypatch.setattr(
         tf.config,
         "set_visible_devices",
@@ -40,3 +41,18 @@ def test_what_has_run_before_is_left_alone(told, monkeypatch):
 
     monkeypatch.setattr(tf.config, "set_visible_devices", too_late)
     assert not devices.claim("cpu")
+
+
+def test_what_others_have_chosen_is_left_alone(told, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["b"])
+    assert not devices.claim("gpu")
+    assert told == {"visible": None, "growing": []}
+
+
+def test_gpus_that_others_have_divided_are_left_alone(told, monkeypatch):
+    def divided(*_):
+        raise ValueError("Cannot set memory growth on device with virtual devices")
+
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", divided)
+    assert not devices.claim("gpu")
+    assert told["visible"] is None

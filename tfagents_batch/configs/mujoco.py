@@ -11,7 +11,7 @@ from tfagents_batch.training.experiment import Config
 
 
 def halfcheetah() -> Config:
-    """HalfCheetah-v5 (extra ``mujoco``)."""
+    """HalfCheetah-v5; aims at a mean return of 2000 and far more."""
     return Config(
         env="HalfCheetah-v5",
         steps=1_000_000,

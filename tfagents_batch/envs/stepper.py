@@ -16,7 +16,7 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import actions, agreement, failures, layout, validation
-from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.envs.failures import Defect, Failure
 
 # What NaN and infinity in observations and rewards lead to (finite_check).
@@ -77,18 +77,12 @@ def construct(
     for row, constructor in enumerate(constructors, first_row):
         progress(row)
         try:
-            env = _made(constructor)
+            env = made_by(constructor)
             envs.append(env)
             facts.append(inspect(env))
         except catch as error:
             return envs, facts, _failure(error, env=row, phase="construct")
     return envs, facts, None
-
-
-def _made(constructor: Callable[[], Any]) -> Any:
-    env = adapt(constructor())
-    validation.environment(env)
-    return env
 
 
 def inspect(env: Any) -> dict:
@@ -315,7 +309,7 @@ class Stepper:
         self._restarts[row] += 1
         with contextlib.suppress(self._catch):
             self._envs[row].close()
-        env = _made(self._spare.constructors[row])
+        env = made_by(self._spare.constructors[row])
         found = agreement.difference(self._spare.facts[row], inspect(env))
         if found:
             raise Defect(f"the replacement of a failed one has other spaces: {found}")

@@ -87,7 +87,10 @@ def look(name: str, seconds: float) -> list[Finding]:
             text = f"took longer than {seconds:g} s"
             return [Finding(name, FAILED, text, advice)]
     try:
-        return [Finding(**each) for each in json.loads(told.splitlines()[-1])]
+        found = [Finding(**each) for each in json.loads(told.splitlines()[-1])]
+        if process.returncode == 0:
+            return found
+        raise ValueError  # it crashed after it had said so
     except (ValueError, TypeError, IndexError):
         lines = complaint.strip().splitlines() or [f"status {process.returncode}"]
         advice = f"for all of it: python -m {examine.__name__} '{name}'"

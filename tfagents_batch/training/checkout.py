@@ -32,7 +32,7 @@ def state(seconds: float = SECONDS) -> dict[str, Any] | None:
     for folder in _folders():
         commit = _ask(folder, deadline, "rev-parse", "--verify", "--quiet", "HEAD")
         if commit:
-            changes = _ask(folder, deadline, *_STATUS)
+            changes = _ask(folder, deadline, *_without_filters(folder, deadline))
             changed = None if changes is None else bool(changes)
             return {"commit": commit, "changed": changed}
     return None
@@ -48,6 +48,21 @@ def _folders() -> list[Path]:
         except (OSError, RuntimeError):  # it is gone
             continue
     return list(dict.fromkeys(found))
+
+
+def _without_filters(folder: Path, deadline: float) -> tuple[str, ...]:
+    """The question for changes, with no filter that the configuration names.
+
+    They are commands too, and would be run on files that may have changed.
+    """
+    names = _ask(
+        folder, deadline, "config", "--name-only", "--get-regexp", r"^filter\."
+    )
+    off: list[str] = []
+    for name in dict.fromkeys((names or "").splitlines()):
+        value = "false" if name.endswith(".required") else ""
+        off += ["-c", f"{name}={value}"]
+    return (*off, *_STATUS)
 
 
 def _ask(folder: Path, deadline: float, *command: str) -> str | None:

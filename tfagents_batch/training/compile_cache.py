@@ -125,9 +125,7 @@ class Cache:
     def _prune(self) -> None:
         """Delete the oldest entries, of every key, beyond ``MAX_BYTES``."""
         left = MAX_BYTES
-        stores = [x for x in self._root.iterdir() if not x.name.startswith(_LIVE)]
-        found = [path for store in stores for path in store.glob(f"*{_ENTRY}")]
-        for path, size in _newest_first(found):
+        for path, size in _newest_first(stored(self._root)):
             left -= size
             if left < 0:
                 path.unlink(missing_ok=True)
@@ -194,6 +192,13 @@ def publish() -> int:
 def root() -> pathlib.Path:
     """Folder of the store."""
     return folders.cache() / "xla"
+
+
+def stored(root: pathlib.Path) -> list[pathlib.Path]:
+    """Entries of every key; not those that processes have links to."""
+    own = (_LIVE, _NEW)
+    stores = [each for each in root.iterdir() if not each.name.startswith(own)]
+    return [path for store in stores for path in store.glob(f"*{_ENTRY}")]
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:

@@ -17,6 +17,7 @@ from tfagents_batch.sources.rollout import Rollout
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
 LONGEST = 100_000  # steps of an episode when the environments name no limit
 
+Played = Literal["mode", "sample"]
 Actions = Literal["mode", "sample", "both"]
 
 

@@ -20,6 +20,7 @@ session start.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -94,8 +95,8 @@ class Logger:
         self.event("header", schema=SCHEMA, versions=runs.versions())
         self._told = settings is not None
         if self._told:
-            row = hyperparameters.begin(settings, folder.name)
-            self._to("TensorBoard", lambda file: file.write(self._step, row))
+            row = functools.partial(hyperparameters.begin, settings, folder.name)
+            self._to("TensorBoard", lambda file: file.write(self._step, row()))
         if resume_step is not None:
             self.event("resumed", resume_step)
 
@@ -147,8 +148,8 @@ class Logger:
         if kind in ENDS:
             self._ended = kind
         if kind == "finished" and self._told:
-            end = hyperparameters.end()
-            self._to("TensorBoard", lambda file: file.write(step, end))
+            end = hyperparameters.end
+            self._to("TensorBoard", lambda file: file.write(step, end()))
         for tracker in self._trackers:
             tracker.event(line)
 

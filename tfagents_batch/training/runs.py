@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import tfagents_batch
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import checkout
 
 try:
     import fcntl
@@ -183,7 +182,6 @@ def platform_facts() -> dict:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
-        "checkout": checkout.state(),
     }
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import validation
-from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.envs.adapters.made import made_by
 
 
 class Reseeded(gymnasium.Env):
@@ -43,8 +42,7 @@ class Reseeded(gymnasium.Env):
         self.env.close()
 
     def _construct(self, seed: int) -> None:
-        env = adapt(self._make(**{self._argument: seed}))
-        validation.environment(env)
+        env = made_by(lambda: self._make(**{self._argument: seed}))
         self.env = env
         self.observation_space = env.observation_space
         self.action_space = env.action_space

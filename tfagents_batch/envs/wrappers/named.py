@@ -16,8 +16,8 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import validation, wrappers
-from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.envs import wrappers
+from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -93,8 +93,7 @@ def _entry(place: str, given: Any) -> Entry:
 
 
 def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
-    env = adapt(make())
-    validation.environment(env)
+    env = made_by(make)
     try:
         if not isinstance(env, gymnasium.Env):
             raise UserError(
