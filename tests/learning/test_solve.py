@@ -1,8 +1,29 @@
 """Presets reach their thresholds; minutes each."""
 
+import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    ("preset", "threshold"),
+    [
+        ("batch_ppo/pendulum", -200),
+        ("cartpole-hidden", 400),
+        ("halfcheetah", 2000),
+        ("hopper", 1500),
+        ("walker", 1500),
+    ],
+)
+def test_the_median_of_three_seeds_is_above_the_threshold(preset, threshold, tmp_path):
+    returns = []
+    for seed in (1, 2, 3):
+        run = tfb.train(config=preset, seed=seed, eval_every=0, logdir=tmp_path)
+        returns.append(tfb.evaluate(run.logdir, episodes=100).mean_return)
+    assert np.median(returns) >= threshold, returns
 
 
 @pytest.mark.slow
