@@ -27,6 +27,12 @@ _LASTING = re.compile(
 )
 
 
+def pytest_collection_finish():
+    """What is imported stays: collecting garbage need not look through it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     before = _held()

@@ -1,3 +1,4 @@
+import gc
 import json
 import pathlib
 import random
@@ -7,6 +8,7 @@ import gymnasium
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
@@ -68,6 +70,21 @@ def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
     result = tfb.evaluate(run.logdir, episodes=4)
     assert result.episodes == 4
     assert result.mean_return > 5
+
+
+def test_nothing_of_a_training_is_left_in_memory(tmp_path):
+    """Its graphs, above all, of which each takes tens of megabytes."""
+
+    def graphs():
+        gc.collect()
+        held = (x for x in gc.get_objects() if isinstance(x, tf.__internal__.FuncGraph))
+        return sum(1 for _ in held)
+
+    before = graphs()
+    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, eval_episodes=2, **SMALL)
+    tfb.evaluate(run.logdir, episodes=2)
+    del run
+    assert graphs() == before
 
 
 @pytest.mark.any_route

@@ -11,6 +11,8 @@ never load TensorFlow.
 
 import importlib
 
+from tfagents_batch import importing
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -33,7 +35,8 @@ __all__ = [*sorted(_HOMES), "__version__"]
 
 def __getattr__(name: str):
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        with importing.uncollected():
+            return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -361,7 +361,9 @@ def test_an_agent_restored_by_name_acts_and_learns_alike():
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-@pytest.mark.parametrize("network", ["gru", "lstm"])
+@pytest.mark.parametrize(
+    "network", [pytest.param("gru", marks=pytest.mark.slow), "lstm"]
+)
 def test_copies_that_are_vectorised_learn_what_each_learns_alone(network):
     """As several seeds in one program do."""
     agents = [make(network, seed=seed, sequence_length=5) for seed in range(2)]

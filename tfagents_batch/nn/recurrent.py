@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.nn import kernels
-from tfagents_batch.ops import arrays, constants
+from tfagents_batch.ops import arrays, constants, gradients
 from tfagents_batch.types import Nest
 
 
@@ -259,7 +259,7 @@ def unroll(
     weights = tuple(cell.state_kernels() for cell in cells)
     arguments = tuple(inputs), tuple(states), weights
 
-    @tf.custom_gradient
+    @gradients.custom
     def run(*flat):
         inputs, states, weights = tf.nest.pack_sequence_as(arguments, flat)
         through = _forwards(cells, weights, inputs, first, states)

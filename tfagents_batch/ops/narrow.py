@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfagents_batch.ops import gradients
+
 WIDEST = 8  # columns; from there on the matrix product is as fast
 
 
@@ -24,7 +26,7 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return _narrow(x, kernel) if 1 < width <= WIDEST else tf.matmul(x, kernel)
 
 
-@tf.custom_gradient
+@gradients.custom
 def _narrow(x, kernel):
     def gradient(upstream):
         columns = tf.unstack(upstream, axis=1)

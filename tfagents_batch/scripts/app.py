@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tfagents_batch.errors import (
@@ -19,6 +20,7 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+from tfagents_batch.importing import hidden, uncollected
 
 Command = TypeVar("Command")
 
@@ -98,18 +100,6 @@ def _open_stderr() -> None:
         sys.stderr = open(2, "w")  # noqa: SIM115
 
 
-@contextlib.contextmanager
-def _hidden(*packages: str) -> Iterator[None]:
-    """Have packages seem not to be installed, but for those imported before."""
-    absent = [name for name in packages if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(absent))
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]
-
-
 def import_tensorflow() -> None:
     """Import TensorFlow without what it writes about the machine.
 
@@ -124,8 +114,9 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)
         try:
-            with _hidden("matplotlib", "cv2", "pandas", "scipy"):
+            with hidden("matplotlib", "cv2", "pandas", "scipy"), uncollected():
                 importlib.import_module("tensorflow")
+            gc.freeze()  # what a script imports stays; never to be looked through
         except BaseException:
             aside.seek(0)
             os.write(saved, aside.read())

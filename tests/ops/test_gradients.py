@@ -1,0 +1,92 @@
+"""A gradient of one's own is TensorFlow's, and ends with its program."""
+
+import gc
+import weakref
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from tfagents_batch.ops import gradients
+
+
+@gradients.custom
+def thrice(x, y):
+    """x y, said to have three times its gradients, so that it shows."""
+    return x * y, lambda upstream: (3 * y * upstream, 3 * x * upstream)
+
+
+def slopes(x, y):
+    with tf.GradientTape() as tape:
+        tape.watch((x, y))
+        z = thrice(x, y)
+    return tape.gradient(z, (x, y))
+
+
+def in_a_loop(x, y):
+    """Of x y^4, had the product its own gradient."""
+    with tf.GradientTape() as tape:
+        tape.watch((x, y))
+        _, z = tf.while_loop(
+            lambda i, _: i < 4,
+            lambda i, z: (i + 1, thrice(z, y)),
+            (0, x),
+            maximum_iterations=4,
+        )
+    return tape.gradient(z, (x, y))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f: f,
+        lambda f: tf.function(f, autograph=False),
+        lambda f: tf.function(f, autograph=False, jit_compile=True),
+    ],
+    ids=["eager", "graph", "xla"],
+)
+def test_the_gradient_is_the_one_that_was_written(run):
+    x, y = tf.constant(2.0), tf.constant(5.0)
+    assert [float(g) for g in run(slopes)(x, y)] == [15, 6]
+    to_x, to_y = run(in_a_loop)(x, y)
+    assert float(to_x) == (3 * 5) ** 4
+    product = sum(3 * 2 * 5**i * (3 * 5) ** (3 - i) for i in range(4))
+    assert float(to_y) == product
+
+
+def test_rows_have_it_in_a_vectorized_program():
+    x, y = tf.range(4.0), tf.range(4.0) + 1
+
+    def rows():
+        return tf.vectorized_map(lambda pair: slopes(*pair), (x, y))
+
+    to_x, to_y = tf.function(rows, autograph=False)()
+    assert to_x.numpy().tolist() == [3, 6, 9, 12]
+    assert to_y.numpy().tolist() == [0, 3, 6, 9]
+
+
+def test_a_graph_of_the_older_kind_has_it():
+    with tf.Graph().as_default():
+        x, y = tf.constant(2.0), tf.constant(5.0)
+        wanted = tf.gradients(thrice(x, y), [x, y])
+        with tf.compat.v1.Session() as session:
+            assert session.run(wanted) == [15, 6]
+
+
+@pytest.mark.parametrize("program", [slopes, in_a_loop])
+def test_nothing_of_a_program_is_left_when_it_is_gone(program):
+    def names():
+        return {
+            n for n in ops.gradient_registry.list() if n.startswith("CustomGradient")
+        }
+
+    gc.collect()
+    before = names()
+    traced = tf.function(program, autograph=False)
+    graph = traced.get_concrete_function(tf.constant(1.0), tf.constant(1.0)).graph
+    kept = weakref.ref(graph)
+    assert names() > before
+    del traced, graph
+    gc.collect()
+    assert kept() is None
+    assert names() == before

@@ -1,0 +1,31 @@
+"""What large imports are spared, and that it ends with them."""
+
+import gc
+import sys
+
+import pytest
+
+from tfagents_batch import importing
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_rests_and_is_as_before(enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(ZeroDivisionError), importing.uncollected():
+            assert not gc.isenabled()
+            raise ZeroDivisionError
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+
+
+def test_a_hidden_package_seems_absent_for_a_while(monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with importing.hidden("colorsys", "gc"):
+        with pytest.raises(ImportError):
+            import colorsys
+        import gc as present  # was imported before
+    import colorsys
+
+    assert colorsys and present is gc
