@@ -21,7 +21,7 @@ class Command:
     row: tuple[str, ...] = option((), "which comparisons, all if none is named")
     pairs: int = option(5, "rounds, in which every contender runs once", least=1)
     seconds: float = option(10.0, "measured in each run", above=0)
-    num_workers: int | None = option(None, "ours; one per core if none", least=1)
+    num_workers: int | None = option(None, "ours; else a row's or one a core", least=1)
     contender: str = option("", "run this one once, print its result, record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
     start_seconds: float = option(600.0, "deadline of a run, beside its seconds")
@@ -39,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
     path = pathlib.Path(flags.results)
 
     def play(name: str, row: rows.Row) -> bool:
-        workers = min(flags.num_workers or machine.cores(), row.work.num_envs)
+        workers = flags.num_workers or max(row.work.num_workers, machine.cores())
+        workers = min(workers, row.work.num_envs)
         changes = {"seconds": flags.seconds, "num_workers": workers}
         row = row._replace(work=dataclasses.replace(row.work, **changes))
         if flags.contender:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from benchmarks.contenders import (
     SB3,
     SBX,
     SUBPROC,
+    SYNC,
     TF_AGENTS,
     Contender,
     settings,
@@ -68,6 +70,25 @@ ENVIRONMENTS = {
         _RIVALS,
         {LIMIT: 0.9},
     ),
+    **{
+        f"slow-30-{kind}": Row(
+            f"30 environments whose steps take 5 ms, {what}",
+            Stepping(
+                "benchmarks.slow:Slow",
+                30,
+                env_kwargs={"milliseconds": 5, "busy": kind == "busy"},
+                num_workers=30,
+                block=8,
+            ),
+            "native",
+            ("gymnasium_sync", "gymnasium_async"),
+            {SYNC: goal},
+        )
+        for kind, what, goal in (
+            ("busy", "of a core", 1.8),
+            ("sleeping", "waiting", 15),
+        )
+    },
 }
 
 # PPO's regimes: of many updates, of few, and of stepping environments.
@@ -123,6 +144,14 @@ TRAINING = {
         "ppo_ours",
         (*_OTHER_MODES, *settings("ppo_sbx"), *settings("ppo_tf_agents")),
         {SBX: 6, TF_AGENTS: 5},
+    ),
+    # What TF-Agents' update is, so that the number of gradient steps is no difference.
+    "ppo-cartpole-whole-batch": Row(
+        "PPO, CartPole-v1, 8 x 256, ten gradient steps of all of it",
+        dataclasses.replace(_CARTPOLE_P1, minibatch_size=_CARTPOLE_P1.batch),
+        "ppo_ours",
+        (*_OTHER_MODES, *settings("ppo_tf_agents")),
+        {TF_AGENTS: 5},
     ),
     "ppo-cartpole-p1-all": Row(
         "PPO, CartPole-v1, P1",
