@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tfagents_batch.scripts import app
 from tfagents_batch.training.figure import panels
 
 _COLUMNS = 3
+_WIDTH = 48  # characters of a title
 _OURS, _THEIRS = "tab:blue", "tab:gray"
 
 
@@ -71,7 +73,7 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> Non
     columns = min(_COLUMNS, len(found))
     lines = -(-len(found) // columns)
     most = max(len(panel) for panel in found.values())
-    size = (6 * columns, lines * (1 + 0.35 * most))
+    size = (6 * columns, lines * (1 + 0.5 * most))
     pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
     with panels(lines, columns, size, out) as axes:
         from matplotlib import ticker
@@ -81,14 +83,19 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> Non
         for axis, (title, panel) in zip(axes.flat, found.items(), strict=False):
             values, ours = zip(*panel.values(), strict=True)
             colors = [_OURS if each else _THEIRS for each in ours]
-            drawn = axis.barh(list(panel), values, color=colors)
+            labels = [_folded(label, _WIDTH // 2) for label in panel]
+            drawn = axis.barh(labels, values, color=colors)
             axis.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=3)
             axis.invert_yaxis()
             axis.margins(x=0.25)
-            axis.set_title(title, fontsize=10)
+            axis.set_title(_folded(title, _WIDTH), fontsize=10)
             axis.set_xlabel("env steps a second")
             axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             axis.spines[["top", "right"]].set_visible(False)
+
+
+def _folded(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False)
 
 
 def _label(line: dict[str, Any]) -> str:
