@@ -116,6 +116,17 @@ def test_an_update_is_finite_and_moves_the_weights(action, objective):
     assert all(moved)
 
 
+def test_squashed_actions_are_learned_from_and_have_an_entropy():
+    network = networks.Config(squash=True, max_std=2.0)
+    agent = make(action=ACTIONS["box"], entropy_scale=0.01, network=network)
+    before = weights(agent)
+    trajectory = collect(agent)
+    assert np.all(np.abs(trajectory.action) < 1)
+    metrics = agent.update(trajectory, 1)
+    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
+    assert all(np.any(a != b) for a, b in zip(before, weights(agent), strict=True))
+
+
 @pytest.mark.parametrize("observation", ["nested", "small_image", "multi_binary"])
 def test_observations_of_any_kind_are_learned_from(observation):
     space = OBSERVATIONS[observation]
@@ -124,8 +135,10 @@ def test_observations_of_any_kind_are_learned_from(observation):
     assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
 
 
-def test_before_the_first_step_ratio_is_one_and_kl_zero():
-    agent = make(action=ACTIONS["box"], objective="both")
+@pytest.mark.parametrize("squash", [False, True])
+def test_before_the_first_step_ratio_is_one_and_kl_zero(squash):
+    network = networks.Config(squash=squash)
+    agent = make(action=ACTIONS["box"], objective="both", network=network)
     agent.update(collect(agent), 1)  # normalisers are in use now
     trajectory = collect(agent, seed=1)
     seen = agent.observations(trajectory.steps.observation)

@@ -45,7 +45,7 @@ def test_networks_have_as_many_parameters_as_there(observation, action, size):
 
 def test_the_deviation_starts_where_it_is_set():
     network = networks.actor_critic(make_spec(box(3), box(2)), ORIGINAL)
-    np.testing.assert_allclose(tf.exp(network.log_std), 0.35, atol=1e-6)
+    np.testing.assert_allclose(tf.exp(network.trained_std), 0.35, atol=1e-6)
 
 
 @pytest.mark.parametrize("lambda_", [1.0, 0.95])

@@ -99,6 +99,8 @@ def test_the_built_in_network_convolves_on_images_only():
         ({"init_std": np.inf}, "network.init_std is inf; expected a number"),
         ({"min_std": -0.1}, "network.min_std is -0.1; expected at least 0"),
         ({"min_std": 1.0}, "network.min_std is 1.0; expected less than network.init"),
+        ({"max_std": 1.0}, "network.max_std is 1.0; expected more than network.init"),
+        ({"squash": True, "mean": "tanh"}, "network.mean=tanh would squash twice"),
     ],
 )
 def test_settings_that_make_no_network_are_named(settings, message):
@@ -138,6 +140,45 @@ def test_the_deviation_never_falls_below_its_floor_and_can_rise_from_there(std):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(found())
     assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
+
+
+@pytest.mark.parametrize("end", [-8.0, 8.0])
+def test_the_deviation_stays_between_floor_and_ceiling_and_can_come_back(end):
+    config = networks.Config(init_std=0.35, min_std=0.2, max_std=0.5)
+    network = networks.actor_critic(make_spec(action=ACTIONS["box"]), config)
+    steps = make_steps(VECTOR, 1, 2)
+
+    def found():
+        return network.unroll(steps)[0].policy.std
+
+    np.testing.assert_allclose(found(), 0.35, rtol=1e-6)
+    (raw,) = (v for v in network.trainable_variables if v.name == "raw_std")
+    raw.assign(tf.fill(raw.shape, end))
+    bound = 0.2 if end < 0 else 0.5
+    np.testing.assert_allclose(found(), bound, atol=2e-4)
+    assert np.all(found() > 0.2) and np.all(found() < 0.5)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(found())
+    assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
+
+
+def test_squashed_actions_lie_within_bounds_of_any_kind():
+    space = gs.Box(np.float32([-2, 0]), np.float32([3, 0.5]))
+    config = networks.Config(squash=True, init_std=3.0)
+    network = networks.actor_critic(make_spec(action=space), config)
+    heads, _ = network.unroll(make_steps(VECTOR, 4, 2))
+    actions = heads.policy.sample(network.family.noise((4, 2), 1)).numpy()
+    assert np.all(actions > space.low) and np.all(actions < space.high)
+    assert np.any(np.abs(actions - space.low) < 0.1 * (space.high - space.low))
+    assert np.all(np.isfinite(heads.policy.log_prob(actions)))
+
+
+def test_what_has_no_bounds_cannot_be_squashed_and_what_is_no_box_need_not():
+    endless = gs.Box(-np.inf, np.inf, (2,))
+    with pytest.raises(UserError, match="cannot be squashed"):
+        networks.actor_critic(make_spec(action=endless), networks.Config(squash=True))
+    network = networks.actor_critic(make_spec(), networks.Config(squash=True))
+    assert network.family.name == "Categorical"
 
 
 class TestActionMask:
@@ -182,7 +223,7 @@ def test_variables_saved_by_position_restore_another_network(name):
 def test_no_layer_hides_its_weights_from_the_network():
     network = networks.actor_critic(make_spec(OBSERVATIONS["nested"], ACTIONS["box"]))
     found = {id(v) for layer in networks.layers(network) for v in layer.variables}
-    found |= {id(network.log_std)}
+    found |= {id(network.trained_std)}
     assert found == {id(variable) for variable in network.variables}
     assert isinstance(network, keras.Model)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Literal
 
 import keras
@@ -14,6 +13,7 @@ from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads, Network
 from tfagents_batch.nn import kernels
+from tfagents_batch.nn.deviation import Deviation, Std
 from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
 from tfagents_batch.nn.towers import (
     POLICY_SCALE,
@@ -32,7 +32,6 @@ ACTIVATIONS = {
     for name in dir(keras.activations)
     if not name.startswith("_") and name not in _OTHERS
 }
-Std = Literal["exp", "softplus"]
 CORE_BEHIND_IMAGE = (256,)  # as IMPALA's (Espeholt et al. 2018)
 
 
@@ -55,7 +54,13 @@ class Config:
         "what that deviation never falls below; trained is what exceeds it",
         least=0,
     )
+    max_std: float | None = option(
+        None, "what it never exceeds; it is then a sigmoid between the two", above=0
+    )
     std: Std = option("exp", "what makes the deviation of a trained number")
+    squash: bool = option(
+        False, "a Box policy's actions into their bounds, by tanh, instead of a cut"
+    )
     mean: Mean = option("linear", "of a Box policy; tanh keeps it within -1 and 1")
     initializer: kernels.Kind = option("orthogonal", "of the towers' kernels")
     policy_scale: float = option(
@@ -94,6 +99,16 @@ class Config:
                 f"{path}min_std is {config.min_std}; expected less than "
                 f"{path}init_std, {config.init_std}"
             )
+        if config.max_std is not None and config.max_std <= config.init_std:
+            raise UserError(
+                f"{path}max_std is {config.max_std}; expected more than "
+                f"{path}init_std, {config.init_std}"
+            )
+        if config.squash and config.mean == "tanh":
+            raise UserError(
+                f"{path}squash with {path}mean=tanh would squash twice and never reach "
+                "the bounds; use one of them"
+            )
         if config.core != "none" and config.hidden == ():
             raise UserError(
                 f"{path}core is {config.core} and {path}hidden is empty; the last of "
@@ -105,20 +120,15 @@ class Config:
 class ActorCritic(keras.Model):
     """Network of policy and value; see ``interfaces.Network``.
 
-    The standard deviation of a Box policy is a trained vector, independent of the
-    state.
-
     Args:
       body: model from observations ``[N, ...]`` to ``{"policy": [N, A], "value":
         [N]}``, or ``RecurrentTowers``; never sees the action mask.
       spec: of the environments.
-      init_std: standard deviation at the start.
-      std: what makes it of the trained numbers.
-      min_std: less than ``init_std``; added to what they make, so that the deviation
-        stays above it and its gradient does not vanish there.
+      config: of a Box policy, ``squash`` and what tells the deviation; nothing else.
 
     Attributes:
       family: of its policies.
+      trained_std: f32 ``[A]`` of a Box policy, of which the deviation is made.
       convolves: whether a convolution is among its operations.
     """
 
@@ -126,22 +136,21 @@ class ActorCritic(keras.Model):
         self,
         body: keras.Model | RecurrentTowers,
         spec: EnvSpec,
-        init_std: float = 1.0,
-        std: Std = "exp",
-        min_std: float = 0.0,
+        config: Config = Config(),
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
-        self.family = distributions.for_space(spec.action_space)
+        self.family = distributions.for_space(spec.action_space, config.squash)
         self._recurrent = isinstance(body, RecurrentTowers)
-        self._std, self._min_std = std, min_std
-        excess = init_std - min_std
-        if self.family.needs_std and std == "exp":
-            self.log_std = self._vector("log_std", float(tf.math.log(excess)))
-        elif self.family.needs_std:
-            # The inverse of softplus; log(expm1(x)) would overflow for large x.
-            start = excess + math.log(-math.expm1(-excess))
-            self.raw_std = self._vector("raw_std", start)
+        self._deviation = Deviation(
+            config.init_std, config.min_std, config.max_std, config.std
+        )
+        if self.family.needs_std:
+            self.trained_std = self.add_weight(
+                shape=(self.family.size,),
+                initializer=keras.initializers.Constant(self._deviation.start),
+                name=self._deviation.name,
+            )
         # Weights exist before the first program is traced, and shapes are checked.
         steps = dummy_steps(spec)
         self.unroll(steps, self.initial_state(steps.first.shape[1]))
@@ -171,18 +180,9 @@ class ActorCritic(keras.Model):
         """f32 ``[]``: what layers added to the loss in the newest call, read once."""
         return added_loss(self)
 
-    def _vector(self, name: str, start: float) -> keras.Variable:
-        initializer = keras.initializers.Constant(start)
-        shape = (self.family.size,)
-        return self.add_weight(shape=shape, initializer=initializer, name=name)
-
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
-        std = None
-        if self.family.needs_std:
-            softplus = self._std == "softplus"
-            std = tf.math.softplus(self.raw_std) if softplus else tf.exp(self.log_std)
-            std = std + self._min_std
+        std = self._deviation.of(self.trained_std) if self.family.needs_std else None
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
         return ActorCriticHeads(policy, outputs["value"])
 
@@ -210,7 +210,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
         options |= {"core": config.core, "value_core": config.value_core}
     towers = RecurrentTowers if recurrent else Towers
     body = towers(encoder, hidden, config.activation, family.size, **options)
-    return ActorCritic(body, spec, config.init_std, config.std, config.min_std)
+    return ActorCritic(body, spec, config)
 
 
 def added_loss(network: keras.Model) -> tf.Tensor:

@@ -49,7 +49,7 @@ def actor_critic(
         loss (regularizers, ``add_loss``) is minimised too; they see all rows of a
         minibatch, masked ones included.
       spec: of the environments.
-      config: only ``init_std``, ``std`` and ``min_std`` are used.
+      config: as ``ActorCritic`` uses it.
 
     Raises:
       UserError: naming the builder, the layer or the shape at fault.
@@ -85,7 +85,7 @@ def actor_critic(
                 + EXPECTED.format(size=size)
             )
         body = Towers(_Features(model), (), "linear", size)
-    return ActorCritic(body, spec, config.init_std, config.std, config.min_std)
+    return ActorCritic(body, spec, config)
 
 
 def check_backend() -> None:
@@ -182,7 +182,8 @@ def _check_layers(model: keras.Model) -> None:
 
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
     """It must act in this action space and see this observation space."""
-    got, wanted = model.family, distributions.for_space(spec.action_space)
+    got = model.family
+    wanted = distributions.for_space(spec.action_space, got.name == "TanhNormal")
     if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
         raise UserError(
             f"model {model.name!r} has policies {got.name} of size {got.size} for "

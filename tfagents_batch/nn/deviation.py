@@ -1,0 +1,57 @@
+"""The standard deviation of a Box policy, a trained vector that no state changes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import tensorflow as tf
+
+Std = Literal["exp", "softplus"]
+
+
+class Deviation(NamedTuple):
+    """Deviations of trained numbers x, between bounds that are never cut off.
+
+    - least + exp(x), or least + softplus(x);
+    - if there is a most, least + (most - least) sigmoid(x).
+
+    A cut would have no gradient: what has come to a bound would stay there.
+
+    Attributes:
+      first: at the start, more than ``least`` and less than ``most``.
+      least: deviations stay above it.
+      most: and below this; None for no bound.
+      kind: of the function without one.
+    """
+
+    first: float = 1.0
+    least: float = 0.0
+    most: float | None = None
+    kind: Std = "exp"
+
+    @property
+    def name(self) -> str:
+        """Of the trained numbers."""
+        return "log_std" if self._is_exp else "raw_std"
+
+    @property
+    def start(self) -> float:
+        """The x of ``first``."""
+        excess = self.first - self.least
+        if self.most is not None:
+            return math.log(excess) - math.log(self.most - self.first)
+        if self._is_exp:
+            return math.log(excess)
+        # The inverse of softplus; log(expm1(x)) would overflow for large x.
+        return excess + math.log(-math.expm1(-excess))
+
+    def of(self, x: tf.Tensor) -> tf.Tensor:
+        """f32, like x."""
+        if self.most is not None:
+            return self.least + (self.most - self.least) * tf.sigmoid(x)
+        return self.least + (tf.exp(x) if self._is_exp else tf.math.softplus(x))
+
+    @property
+    def _is_exp(self) -> bool:
+        return self.most is None and self.kind == "exp"
