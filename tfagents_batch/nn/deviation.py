@@ -25,10 +25,10 @@ class Deviation(NamedTuple):
       kind: of the function without one.
     """
 
-    first: float = 1.0
-    least: float = 0.0
-    most: float | None = None
-    kind: Std = "exp"
+    first: float
+    least: float
+    most: float | None
+    kind: Std
 
     @property
     def name(self) -> str:
