@@ -1,13 +1,27 @@
-"""Trajectories that the tests of algorithms share."""
+"""Agents and trajectories that the tests of algorithms share."""
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.nn.cases import VECTOR, make_steps
+from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
+from tfagents_batch.algorithms import ppo
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
+
+
+def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
+    """PPO with small minibatches and few epochs, if the settings say nothing else."""
+    keras.utils.set_random_seed(seed)
+    config = ppo.Config(**{"minibatch_size": 16, "epochs": 2, **settings})
+    return ppo.PPO(config, make_spec(observation, action, B))
+
+
+def named(agent) -> dict[str, np.ndarray]:
+    """A copy of everything that an agent saves, by name."""
+    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
 def collect(

@@ -1,15 +1,13 @@
 """PPO on sequences: recurrent networks, and feed-forward ones cut like them."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, T, collect
-from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec
+from tests.algorithms.cases import B, T, collect, make_ppo, named
+from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR
 from tfagents_batch import nest
-from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import functional, networks
 from tfagents_batch.ops import chunks, returns
 from tfagents_batch.schedules import Constant
@@ -22,11 +20,8 @@ NETWORKS = {
 }
 
 
-def make(network, observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
-    keras.utils.set_random_seed(seed)
-    settings = {"minibatch_size": 16, "epochs": 2, **settings}
-    config = ppo.Config(network=NETWORKS[network], **settings)
-    return ppo.PPO(config, make_spec(observation, action, B))
+def make(network, observation=VECTOR, **settings):
+    return make_ppo(observation, network=NETWORKS[network], **settings)
 
 
 def moving_state(agent, observation=VECTOR):
@@ -37,10 +32,6 @@ def moving_state(agent, observation=VECTOR):
         state = nest.map(lambda x: x[-1], trajectory.behavior["state"])
         assert all(np.any(x) for x in nest.flatten(state))
     return state, return_
-
-
-def named(agent):
-    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
 @pytest.mark.parametrize("network", NETWORKS)

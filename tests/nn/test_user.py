@@ -1,3 +1,5 @@
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -23,6 +25,30 @@ def test_a_feature_model_without_declared_input_gets_heads():
         heads, _ = network.unroll(make_steps(VECTOR, 3, batch))
         assert heads.value.shape == (3, batch)
     assert len(network.trainable_variables) == 6
+
+
+def test_heads_of_features_are_as_the_settings_say():
+    config = networks.Config(mean="tanh", policy_scale=100.0)
+    model = sequential(keras.layers.Dense(8, "relu"))
+    network = user.actor_critic(model, make_spec(action=ACTIONS["box"]), config)
+    heads, _ = network.unroll(make_steps(VECTOR, 3, 2))
+    assert 0.9 < np.max(np.abs(heads.policy.mean)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("make", "unused"),
+    [
+        (lambda: both_heads(), {"hidden", "policy_scale", "core"}),
+        (lambda: sequential(keras.layers.Dense(4)), {"hidden", "core"}),
+    ],
+)
+def test_settings_that_a_model_makes_meaningless_are_told(make, unused):
+    config = networks.Config(
+        hidden=(5,), core="gru", policy_scale=0.1, init_std=0.5, min_std=0.1
+    )
+    with pytest.warns(UserWarning, match="not used, as model") as told:
+        user.actor_critic(lambda *_: make(), make_spec(action=ACTIONS["box"]), config)
+    assert set(re.findall(r"network\.(\w+)=", str(told[0].message))) == unused
 
 
 def test_a_builder_gets_the_spaces_without_the_mask():

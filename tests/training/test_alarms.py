@@ -251,6 +251,41 @@ def test_a_value_loss_that_grows_with_returns_that_are_learned_is_healthy():
     assert raised(lines, facts) == []
 
 
+@pytest.mark.parametrize("scaling", [False, "per_step"])
+def test_a_value_loss_in_the_unit_of_the_task_is_no_alarm(scaling):
+    """As of batch_ppo/pendulum: returns of up to 2000 deviations of a reward."""
+    facts = FACTS._replace(settings=ppo.Config(normalize_return=scaling))
+    losses = [9e3, 7.8e3, 6e3, *[4e3] * 27]
+    lines = [
+        line(i, loss__value=loss, value__explained_variance=-0.1)
+        for i, loss in enumerate(losses)
+    ]
+    assert "value_loss" not in raised(lines, facts)
+    exploded = [
+        *lines,
+        *(
+            line(30 + i, loss__value=9e5, value__explained_variance=-1.0)
+            for i in range(5)
+        ),
+    ]
+    assert "value_loss" in raised(exploded, facts)
+
+
+def test_entropy_inside_bounds_is_compared_with_that_at_the_start():
+    facts = FACTS._replace(
+        settings=ppo.Config(network=networks.Config(squash=True)),
+        action_space=gs.Box(-0.1, 0.1, (2,)),
+    )
+    start = 2 * math.log(0.05)  # of tanh between narrow bounds
+    steady = [line(i, policy__entropy=start, episode__return_mean=0) for i in range(30)]
+    assert "entropy" not in raised(steady, facts)
+    gone = [
+        line(i, policy__entropy=start - 0.5 * i, episode__return_mean=0)
+        for i in range(30)
+    ]
+    assert "entropy" in raised(gone, facts)
+
+
 def test_an_unscaled_value_loss_beyond_all_units_is_told():
     facts = FACTS._replace(settings=ppo.Config(normalize_return=False))
     lines = [line(i, loss__value=2e14) for i in range(20)]

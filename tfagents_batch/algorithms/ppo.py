@@ -135,6 +135,13 @@ class Config:
                 f"kl_adapt_low is {config.kl_adapt_low}; expected at most "
                 f"kl_adapt_high, {config.kl_adapt_high}"
             )
+        alone = config.sequence_length is None and config.network.core == "none"
+        if config.minibatch_size == 1 and config.normalize_advantage is True and alone:
+            raise UserError(
+                "minibatch_size is 1, and normalize_advantage is true: a single "
+                "advantage less its own mean is 0, so the policy would learn nothing; "
+                "use larger minibatches, or normalize_advantage=batch"
+            )
         if config.drop_rest and config.minibatch_size is None:
             raise UserError(
                 "drop_rest is true, but minibatch_size is none: everything is one "
@@ -416,6 +423,8 @@ class PPO(tf.Module):
             factor=config.kl_adapt_factor,
             **PENALTY_BOUNDS,
         )
+        # Without a transition there was no update to judge.
+        penalty = tf.where(tf.reduce_any(valid), penalty, self.penalty.value)
         self.penalty.assign(penalty)
         metrics = {"policy/kl": kl, "policy/kl_penalty": penalty}
         if config.histograms:

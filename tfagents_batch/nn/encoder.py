@@ -43,7 +43,8 @@ class Encoder(keras.layers.Layer):
     """One feature vector ``[N, F]`` from a nested observation ``[N, ...]``.
 
     Images (uint8, channels first or last) go through a CNN and are scaled to
-    [0, 1]; integers become one-hot; everything else is flattened. The parts are
+    [0, 1], as other uint8 arrays are, these by their bounds; Discrete and
+    MultiDiscrete become one-hot; everything else is flattened. The parts are
     concatenated.
 
     Args:
@@ -82,6 +83,18 @@ class _Flat(keras.layers.Layer):
     def call(self, x):
         size = int(np.prod(x.shape[1:], dtype=int))
         return tf.reshape(tf.cast(x, tf.float32), [-1, size])
+
+
+class _Bytes(_Flat):
+    """uint8 ``[N, ...]`` to f32 ``[N, F]`` in [0, 1], by the bounds of their Box."""
+
+    def __init__(self, space: gs.Box, **kwargs):
+        super().__init__(**kwargs)
+        low, high = (x.astype(np.float32).ravel() for x in (space.low, space.high))
+        self.low, self.range = low, np.maximum(high - low, 1)
+
+    def call(self, x):
+        return (super().call(x) - self.low) / self.range
 
 
 class _Image(keras.layers.Layer):
@@ -133,4 +146,6 @@ def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     if isinstance(space, gs.MultiDiscrete):
         sizes, starts = space.nvec.ravel(), space.start.ravel()
         return blocks.OneHot(sizes, starts, dtype="float32")
+    if isinstance(space, gs.Box) and space.dtype == np.uint8:
+        return _Bytes(space, dtype="float32")
     return _Flat(dtype="float32")

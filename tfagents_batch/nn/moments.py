@@ -17,7 +17,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.interfaces import Metrics
-from tfagents_batch.nn.encoder import ACTION_MASK, is_image
+from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.types import Nest, Trajectory
 
@@ -91,9 +91,10 @@ class Moments(tf.Module):
 
 
 class ObservationNormalizer(tf.Module):
-    """Float leaves of an observation to mean 0, variance 1, clipped.
+    """Numbers of an observation to mean 0, variance 1, clipped.
 
-    Images, integers and the action mask pass through untouched.
+    What the encoder brings into a range passes through untouched: images and other
+    bytes, Discrete and MultiDiscrete; MultiBinary and the action mask too.
 
     Args:
       space: observation space of one environment.
@@ -123,6 +124,7 @@ class ObservationNormalizer(tf.Module):
             if moments is None:
                 return x
             std = moments.std(*self._bounds)
+            x = tf.cast(x, tf.float32)
             x = (x - tf.cast(moments.mean.value, tf.float32)) / std
             return tf.clip_by_value(x, -self.clip, self.clip)
 
@@ -132,9 +134,9 @@ class ObservationNormalizer(tf.Module):
         )
 
     def normalized(self, observation: Nest) -> list[tf.Tensor]:
-        """Those leaves of an observation that are."""
+        """Those leaves of an observation that are, as f32."""
         leaves = zip(nest.flatten(observation), self.moments, strict=True)
-        return [x for x, moments in leaves if moments is not None]
+        return [tf.cast(x, tf.float32) for x, moments in leaves if moments is not None]
 
     def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
         """Mean of the raw observations, and the share of what is seen that was clipped;
@@ -227,7 +229,7 @@ class RewardNormalizer(tf.Module):
 
     def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
         """Means of rewards ``[T, B]``, raw and scaled, and the share that was clipped;
-        mean and deviation of what they are scaled by."""
+        mean of what is earned, and the deviation that rewards are divided by."""
         scaled = self(reward)
         metrics = {
             "normalize/reward": masked.mean(reward, mask),
@@ -237,7 +239,7 @@ class RewardNormalizer(tf.Module):
             mean = tf.cast(self.moments.mean.value, tf.float32)
             metrics |= {
                 "normalize/reward_mean": mean,
-                "normalize/reward_std": self.moments.std(*self._bounds),
+                "normalize/reward_std": self.moments.scale(*self._bounds),
                 "normalize/reward_clipped": _share(scaled, self.clip, mask),
             }
         return metrics
@@ -254,7 +256,6 @@ def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
 def _is_normalized(leaf: spaces.Leaf) -> bool:
     return (
         isinstance(leaf.space, gs.Box)
-        and not is_image(leaf.space)
+        and leaf.dtype not in ("uint8", "bool")
         and ACTION_MASK not in leaf.path
-        and leaf.dtype.startswith("float")
     )

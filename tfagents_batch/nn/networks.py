@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -201,16 +201,21 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     elif hidden is None:
         hidden = (64, 64)
     family = distributions.for_space(spec.action_space)
-    options = {
-        "initializer": config.initializer,
-        "policy_scale": config.policy_scale,
-        "mean": config.mean if family.needs_std else "linear",
-    }
+    options = head_options(config, family)
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}
     towers = RecurrentTowers if recurrent else Towers
     body = towers(encoder, hidden, config.activation, family.size, **options)
     return ActorCritic(body, spec, config)
+
+
+def head_options(config: Config, family: distributions.Family) -> dict[str, Any]:
+    """What a config says of the heads of ``Towers``, whose policies are of a family."""
+    return {
+        "initializer": config.initializer,
+        "policy_scale": config.policy_scale,
+        "mean": config.mean if family.needs_std else "linear",
+    }
 
 
 def added_loss(network: keras.Model) -> tf.Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,7 @@ from tfagents_batch.nn.networks import (
     Config,
     Towers,
     dummy_steps,
+    head_options,
     layers,
 )
 from tfagents_batch.nn.user_recurrent import Recurrent, is_recurrent
@@ -25,6 +28,8 @@ from tfagents_batch.types import EnvSpec
 
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
 EXPECTED = "expected features [N, F], or a dict of 'policy' [N, {size}] and 'value' [N]"
+# What ``ActorCritic`` takes of ``Config``.
+_OF_POLICY = ("init_std", "min_std", "max_std", "std", "squash")
 BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
 
 
@@ -49,7 +54,8 @@ def actor_critic(
         loss (regularizers, ``add_loss``) is minimised too; they see all rows of a
         minibatch, masked ones included.
       spec: of the environments.
-      config: as ``ActorCritic`` uses it.
+      config: of a Box policy, what ``ActorCritic`` uses; of the linear heads, their
+        initialiser, scale and ``mean``. A warning names what else is set.
 
     Raises:
       UserError: naming the builder, the layer or the shape at fault.
@@ -66,16 +72,20 @@ def actor_critic(
     _check_layers(model)
     if isinstance(model, ActorCritic):
         _check_actor_critic(model, spec)
+        _warn_of_unused(config, model, ())
         return model
     if is_recurrent(model):
         network = Recurrent(model, spec)
+        _warn_of_unused(config, model, ())
         _check_layers(model)  # those that were made in its first call too
         return network
-    size = distributions.for_space(spec.action_space).size
+    family = distributions.for_space(spec.action_space)
+    size = family.size
     outputs = _outputs(model, spec)
     _check_layers(model)  # those that were made in `build` too
     if isinstance(outputs, dict):
         _check_heads(outputs, size, model)
+        _warn_of_unused(config, model, _OF_POLICY)
         body = _Heads(model)
     else:
         shape = getattr(outputs, "shape", None)
@@ -84,7 +94,9 @@ def actor_critic(
                 f"model {model.name!r} returns {_describe(outputs)}; "
                 + EXPECTED.format(size=size)
             )
-        body = Towers(_Features(model), (), "linear", size)
+        heads = head_options(config, family)
+        _warn_of_unused(config, model, (*_OF_POLICY, *heads))
+        body = Towers(_Features(model), (), "linear", size, **heads)
     return ActorCritic(body, spec, config)
 
 
@@ -183,7 +195,7 @@ def _check_layers(model: keras.Model) -> None:
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
     """It must act in this action space and see this observation space."""
     got = model.family
-    wanted = distributions.for_space(spec.action_space, got.name == "TanhNormal")
+    wanted = distributions.for_space(spec.action_space, got.squashed)
     if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
         raise UserError(
             f"model {model.name!r} has policies {got.name} of size {got.size} for "
@@ -198,6 +210,26 @@ def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
             f"model {model.name!r} does not take observations of "
             f"{spec.observation_space}: {_first_line(error)}"
         ) from error
+
+
+def _warn_of_unused(config: Config, model: keras.Model, used: tuple) -> None:
+    """Say which settings a model of the user's own makes meaningless.
+
+    They are no error: a preset may have them.
+    """
+    plain = Config()
+    unused = [
+        f"network.{field.name}={getattr(config, field.name)}"
+        for field in dataclasses.fields(Config)
+        if field.name not in used
+        and getattr(config, field.name) != getattr(plain, field.name)
+    ]
+    if unused:
+        warnings.warn(
+            f"{', '.join(unused)}: not used, as model {model.name!r} is passed as the "
+            "network",
+            stacklevel=2,
+        )
 
 
 def _check_heads(outputs: dict, size: int, model: keras.Model) -> None:

@@ -52,6 +52,7 @@ class Family:
       dtype: of actions, tf.int32 or tf.float32.
       needs_std: whether ``make`` needs a standard deviation.
       takes_mask: whether actions can be masked.
+      squashed: whether actions are kept inside their bounds.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Family:
     _build: Callable[..., Distribution]
     _noise: Callable[..., tf.Tensor]
     _noise_shape: tuple[int, ...]
+    squashed: bool = False
 
     def make(
         self,
@@ -197,4 +199,5 @@ def _box(space, squash) -> Family:
         _build=build,
         _noise=normal_noise,
         _noise_shape=shape,
+        squashed=squash,
     )

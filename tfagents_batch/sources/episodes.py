@@ -30,14 +30,17 @@ class Episodes(tf.Module):
     An episode is a stream of its own: T is ``max_length`` and B is ``episodes``, stream
     ``k * num_envs + i`` for episode k of environment i. Behind its end its last step is
     repeated, with ``first`` set and reward 0, so that it is not ``valid``; so are all
-    steps of an episode that is missing, because its environment failed.
+    steps of an episode that is missing, because its environment failed or was still
+    playing the one before.
 
     Args:
       env: the batch of environments.
       actor: who acts; every episode begins with its initial state.
       episodes: n, a multiple of ``num_envs``.
       max_length: T, steps of the longest episode; by default the environments' time
-        limit. Of environments without one, longer episodes are cut off there.
+        limit. Of environments without one, longer episodes are cut off there, and
+        cost their environment its later ones, which are missing: choose it not less
+        than the longest episode.
       explore: sample actions, else take the policy's mode.
 
     Raises:
@@ -77,7 +80,8 @@ class Episodes(tf.Module):
 
     def metrics(self) -> Metrics:
         """``env/idle_steps``, of environments that had given their episodes, and
-        ``env/missing_episodes``, of environments that failed; of the last call."""
+        ``env/missing_episodes``, of environments that failed (or played on where an
+        episode was cut off); of the last call."""
         return {
             "env/idle_steps": self._idle.read_value(),
             "env/missing_episodes": self._missing.read_value(),

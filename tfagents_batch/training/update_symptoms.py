@@ -58,10 +58,12 @@ def value_loss(facts: Facts, progress: Progress) -> Symptom:
     """A value loss far above what it was, or above what its unit allows.
 
     Of scaled returns, whose deviation is 1, it begins below 0.4 in the presets, and
-    100 is an error of 14 deviations. Without scaling the unit is the task's; an error
-    of 1000 is more than a network with weights of order 1 takes back in a run.
+    100 is an error of 14 deviations. Without scaling (rewards that are divided by their
+    own deviation sum up to what they may) the unit is the task's, and its level is told
+    by the run; an error of 1000 is more than a network with weights of order 1 takes
+    back in a run.
     """
-    scaled = facts.setting("normalize_return", False)
+    scaled = facts.setting("normalize_return", False) is True
     most = 100.0 if scaled else 1e6
     advice = (
         "lower --algorithm.learning_rate, or set --algorithm.value_clip=0.2"
@@ -69,6 +71,9 @@ def value_loss(facts: Facts, progress: Progress) -> Symptom:
         else "set --algorithm.normalize_return=true, or scale the rewards to about 1; "
         "if that is done, lower --algorithm.learning_rate"
     )
+    starved = ""
+    if facts.setting("gradient_norm") is not None:
+        starved = ", and gradients, clipped as one, leave the policy next to nothing"
     newest: deque[float] = deque(maxlen=10)
     level = 1.0  # of earlier lines, the highest; at least an error of about 1
 
@@ -79,14 +84,14 @@ def value_loss(facts: Facts, progress: Progress) -> Symptom:
             return None
         # Losses that grow with the returns that are learned are explained by values.
         explained = line.metrics.get(_EXPLAINED, 0.0) > 0.2
-        limit = most if explained else min(most, 10 * level)
-        known = "" if loss > most else f", ten times its level of {level:.3g} before"
+        known = scaled or len(newest) == newest.maxlen
+        limit = min(most, 10 * level) if known and not explained else most
+        before = "" if loss > most else f", ten times its level of {level:.3g} before"
         text = (
-            f"The value loss is {loss:.3g}{known}: values are wrong by "
+            f"The value loss is {loss:.3g}{before}: values are wrong by "
             f"{math.sqrt(2 * loss) if loss >= 0 else math.nan:.3g} in the unit of the "
-            "returns that are learned. Advantages are noise then, and clipping by the "
-            "gradient's norm leaves next to nothing for the policy. What to try: "
-            f"{advice}"
+            f"returns that are learned. Advantages are noise then{starved}. What to "
+            f"try: {advice}"
         )
         newest.append(loss)
         if len(newest) == newest.maxlen:  # old enough not to be part of an explosion
@@ -103,7 +108,7 @@ def explained_variance(facts: Facts, progress: Progress) -> Symptom:
     alike (CartPole at 500) and there is nothing left to explain; the loss is below
     0.01 then, an error of a seventh of a deviation.
     """
-    scaled = facts.setting("normalize_return", False)
+    scaled = facts.setting("normalize_return", False) is True
     highest = 0.0
 
     def look(line: Line) -> Seen | None:
@@ -345,7 +350,11 @@ def _uniform(space: gymnasium.Space) -> float | None:
 def _of_box(facts: Facts):
     """By the geometric mean of the actions' standard deviations, of normal ones."""
     size = math.prod(facts.action_space.shape)
-    reference = getattr(facts.setting("network"), "init_std", None)
+    network = facts.setting("network")
+    # Inside bounds an entropy is of what came out of tanh: the first line is all there
+    # is to compare with.
+    squashed = getattr(network, "squash", False)
+    reference = None if squashed else getattr(network, "init_std", None)
 
     def measure(entropy: float) -> tuple[float, str]:
         nonlocal reference

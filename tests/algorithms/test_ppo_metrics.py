@@ -1,0 +1,100 @@
+"""What an update of PPO tells."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms.cases import collect, make_ppo, named
+from tests.nn.cases import ACTIONS
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.schedules import Constant
+
+
+@pytest.mark.parametrize("objective", ["clip", "kl", "both"])
+def test_the_cutoff_is_reported_where_there_is_one(objective):
+    share = {}
+    for rate in (1e-7, 0.1):
+        agent = make_ppo(objective=objective, learning_rate=Constant(rate), epochs=5)
+        metrics = agent.update(collect(agent), 1)
+        share[rate] = metrics.get("policy/kl_cutoff")
+    if objective == "clip":
+        assert share == {1e-7: None, 0.1: None}
+    else:
+        assert float(share[1e-7]) == 0
+        assert 0 < float(share[0.1]) <= 1
+
+
+@pytest.mark.parametrize("action", ["discrete", "box"])
+def test_histograms_hold_what_counts_and_nan_for_the_rest(action):
+    agent = make_ppo(action=ACTIONS[action])
+    trajectory = collect(agent)
+    metrics = agent.update(trajectory, 1)
+    mask = trajectory.mask.numpy()
+    taken = metrics["policy/action"].numpy()
+    expected = trajectory.action.numpy()[mask].ravel()
+    np.testing.assert_array_equal(taken[np.isfinite(taken)], expected)
+    assert taken.dtype == np.float32 and len(taken) == trajectory.action.numpy().size
+    finite = np.isfinite(metrics["value/target"].numpy())
+    np.testing.assert_array_equal(finite, mask.ravel())
+
+
+@pytest.mark.parametrize("objective", ["clip", "kl"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_every_histogram_is_there_and_all_can_be_left_out(objective, jit):
+    for on in (True, False):
+        agent = make_ppo(action=ACTIONS["box"], objective=objective, histograms=on)
+        update = tf.function(agent.update, jit_compile=jit, autograph=False)
+        metrics = update(collect(agent), tf.constant(1))
+        vectors = {name for name, value in metrics.items() if value.shape.rank}
+        expected = {*ppo.HISTOGRAMS, *(ppo.KL_HISTOGRAMS if objective == "kl" else ())}
+        assert vectors == (expected if on else set())
+        for name in vectors:
+            assert np.any(np.isfinite(metrics[name])), name
+
+
+def test_histograms_change_nothing_that_is_learned():
+    results = []
+    for on in (True, False):
+        agent = make_ppo(histograms=on)
+        agent.update(collect(agent), 1)
+        results.append(named(agent))
+    for name, expected in results[0].items():
+        np.testing.assert_array_equal(results[1][name], expected, err_msg=name)
+
+
+def test_histograms_say_what_scalars_are_means_of():
+    agent = make_ppo(
+        minibatch_size=None,
+        epochs=1,
+        action=ACTIONS["box"],
+        objective="both",
+        gradient_norm=None,
+    )
+    trajectory = collect(agent)
+    metrics = {k: x.numpy() for k, x in agent.update(trajectory, 1).items()}
+    mask = trajectory.mask.numpy()
+
+    def finite(name):
+        return metrics[name][np.isfinite(metrics[name])]
+
+    np.testing.assert_allclose(
+        np.linalg.norm(finite("grad/all")), metrics["grad/norm"], rtol=1e-5
+    )
+    assert len(finite("grad/all")) == agent.network.count_params()
+    for name in ("grad", "weights"):
+        parts = [finite(f"{name}/{group}") for group in ("policy", "value")]
+        assert sum(map(len, parts)) == len(finite(f"{name}/all"))
+    entropy = finite("policy/row_entropy")
+    assert len(entropy) == mask.sum()
+    assert entropy.mean() == pytest.approx(metrics["policy/entropy"], rel=1e-5)
+    assert finite("value/row_loss").mean() == pytest.approx(
+        metrics["loss/value"], rel=1e-4
+    )
+    assert len(finite("policy/row_kl")) == mask.sum()
+    assert finite("policy/row_kl").mean() == pytest.approx(
+        metrics["policy/kl"], rel=1e-5
+    )
+    log_prob = trajectory.behavior["log_prob"].numpy()[mask]
+    np.testing.assert_allclose(finite("policy/log_prob"), log_prob, rtol=1e-6)
+    mean = trajectory.behavior["policy"]["mean"].numpy()[mask].ravel()
+    np.testing.assert_array_equal(finite("policy/mode"), mean)

@@ -1,0 +1,127 @@
+"""What PPO divides, centres and clips before it learns."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms.cases import collect, make_ppo, named
+
+
+def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
+    policy = {}
+    for kind in (True, False, "batch"):
+        for size in (None, 8):
+            agent = make_ppo(
+                normalize_advantage=kind,
+                minibatch_size=size,
+                epochs=1,
+                objective="kl",
+                learning_rate=0,
+            )
+            policy[kind, size] = float(agent.update(collect(agent), 1)["loss/policy"])
+    # Before the first step the ratio is 1, and the mean of what is standardized is 0.
+    assert policy[True, None] == pytest.approx(0, abs=1e-6)
+    assert policy["batch", None] == pytest.approx(0, abs=1e-6)
+    assert policy[True, 8] == pytest.approx(0, abs=1e-6)
+    assert abs(policy[False, None]) > 1e-3
+    losses = {}
+    for kind in (True, "batch"):
+        agent = make_ppo(normalize_advantage=kind, minibatch_size=8, epochs=1)
+        agent.update(collect(agent), 1)
+        losses[kind] = named(agent)["network/000-kernel"]
+    assert np.any(losses[True] != losses["batch"])
+
+
+def test_rewards_may_be_divided_by_their_own_deviation():
+    agent = make_ppo(normalize_return="per_step", gae_lambda=0.0, gamma=0.0)
+    trajectory = collect(agent)
+    rewards = trajectory.reward.numpy()[trajectory.mask.numpy()]
+    metrics = agent.update(trajectory, 1)
+    std = np.std(rewards, ddof=1)
+    assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
+    assert float(metrics["normalize/reward"]) == pytest.approx(rewards.mean(), rel=1e-4)
+    target = metrics["value/target"].numpy()
+    np.testing.assert_allclose(
+        target[np.isfinite(target)], rewards / std, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_rewards_are_divided_by_the_deviation_of_running_discounted_returns():
+    """As if each stream were followed step by step, and its sum began anew with every
+    episode (Engstrom et al. 2020, section 2)."""
+    agent = make_ppo(normalize_return=True, gamma=0.9)
+    trajectory = collect(agent)
+    steps, mask = trajectory.steps, trajectory.mask.numpy()
+    first, reward = steps.first.numpy(), steps.reward.numpy()
+    earned = []
+    for stream in range(first.shape[1]):
+        total = 0.0
+        for t in range(len(mask)):
+            total = 0.0 if first[t, stream] else 0.9 * total + reward[t, stream]
+            if not first[t, stream]:
+                earned.append(total)
+    metrics = agent.update(trajectory, 1)
+    std = np.std(earned, ddof=1)
+    assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
+    raw = trajectory.reward.numpy()[mask].mean()
+    scaled = float(metrics["normalize/reward_scaled"])
+    assert scaled == pytest.approx(raw / std, rel=1e-4)
+
+
+def test_a_constant_reward_is_left_as_it_is():
+    agent = make_ppo(normalize_return="per_step", gamma=0.0)
+    trajectory = collect(agent)
+    reward = tf.where(trajectory.steps.first, 0.0, 3.0)
+    steps = trajectory.steps._replace(reward=reward)
+    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    assert float(metrics["normalize/reward_scaled"]) == pytest.approx(3.0)
+    assert float(metrics["normalize/reward_std"]) == 1  # what it was divided by
+
+
+def test_observations_are_clipped_where_the_settings_say():
+    for clip in (0.5, 5.0):
+        agent = make_ppo(observation_clip=clip)
+        agent.update(collect(agent), 1)
+        seen = agent.update(collect(agent, seed=1), 2)["normalize/observation_seen"]
+        seen = seen.numpy()[np.isfinite(seen)]
+        assert np.max(np.abs(seen)) <= clip
+        assert (np.max(np.abs(seen)) == clip) == (clip == 0.5)
+
+
+def test_rewards_are_clipped_where_the_settings_say():
+    for clip in (0.5, 50.0):
+        agent = make_ppo(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
+        metrics = agent.update(collect(agent), 1)
+        target = metrics["value/target"].numpy()
+        size = np.abs(target[np.isfinite(target)])  # rewards, but for rounding
+        assert (size.max() == pytest.approx(clip)) == (clip == 0.5)
+        share = np.mean(size >= clip - 1e-5)
+        assert float(metrics["normalize/reward_clipped"]) == pytest.approx(share)
+
+
+def test_the_share_of_observations_that_was_clipped_is_told():
+    agent = make_ppo(observation_clip=0.5)
+    agent.update(collect(agent), 1)
+    trajectory = collect(agent, seed=1)
+    metrics = agent.update(trajectory, 2)
+    seen = metrics["normalize/observation_seen"].numpy()
+    share = np.mean(np.abs(seen[np.isfinite(seen)]) >= 0.5)
+    assert 0 < share < 1
+    found = float(metrics["normalize/observation_clipped"])
+    assert found == pytest.approx(share, rel=1e-5)
+
+
+def test_floor_and_epsilon_of_deviations_are_settings():
+    plain, damped = (
+        make_ppo(),
+        make_ppo(normalize_epsilon=100.0, normalize_return="per_step"),
+    )
+    for agent in (plain, damped):
+        agent.update(collect(agent), 1)
+    floored = make_ppo(normalize_floor=10.0)
+    floored.update(collect(floored), 1)
+    x = tf.constant([[1.0, 2.0, 3.0]])
+    assert np.abs(damped.observations(x)).max() < 0.4
+    assert np.abs(floored.observations(x)).max() < 0.4
+    assert np.abs(plain.observations(x)).max() > 1
+    assert abs(float(damped.rewards(tf.constant(1.0)))) < 0.11
