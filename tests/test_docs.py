@@ -82,6 +82,14 @@ def test_the_python_of_the_page_on_tensor_environments_runs(tmp_path):
     run(small, tmp_path)
 
 
+def test_the_python_of_the_page_on_running_runs(tmp_path):
+    blocks = python_blocks("docs/running.md")
+    (code,) = [each for each in blocks if "tfb.load" in each]
+    small = code.replace("steps=2_000", "steps=500, eval_every=0, compile='off'")
+    assert small != code
+    run(small, tmp_path)
+
+
 def run(code, folder):
     (folder / "page.py").write_text(code)
     done = subprocess.run(

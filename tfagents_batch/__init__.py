@@ -19,6 +19,7 @@ _HOMES = {
     "train": "tfagents_batch.api",
     "train_seeds": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
+    "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
     "check_env": "tfagents_batch.envs.checking.check",

@@ -13,8 +13,8 @@ import numpy as np
 
 from tfagents_batch import algorithms, config
 from tfagents_batch.configs import PRESETS, REFUSED
-from tfagents_batch.envs.make import tensor_env
-from tfagents_batch.envs.registry import describe
+from tfagents_batch.envs import make
+from tfagents_batch.envs.registry import describe, is_same
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import (
     SaveError,
@@ -36,10 +36,16 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
+from tfagents_batch.training.agent import Agent
 from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
-from tfagents_batch.training.experiment import Config, Experiment, one_length
+from tfagents_batch.training.experiment import (
+    Config,
+    Experiment,
+    evaluation_size,
+    one_length,
+)
 from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
@@ -49,23 +55,24 @@ from tfagents_batch.training.several import Several
 
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
-    *("steps", "eval_every", "eval_episodes", "log_every", "checkpoint_every"),
+    *("steps", "eval_every", "eval_episodes", "log_every"),
+    *("checkpoint_every", "keep_every"),
     *("num_workers", "envs_per_worker", "threads"),
-    *("compile", "compile_cache", "device", "on_fault"),
+    *("compile", "compile_cache", "device", "on_fault", "env_options"),
     *("stop_at_return", "log_video_every", "track"),
 )
 
 
 def train(
     algorithm: str | None = None,
-    env: str | Callable | Env | None = None,
+    env: Any = None,
     *,
     config: str | Config | None = None,
     settings: dict[str, Any] | Any = None,
     logdir: str | os.PathLike | None = None,
     resume: str | os.PathLike | None = None,
     network: keras.Model | Callable | None = None,
-    eval_env: Env | None = None,
+    eval_env: Any = None,
     profile: bool = False,
     on_iteration: OnIteration | Sequence[OnIteration] | None = None,
     on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
@@ -82,7 +89,8 @@ def train(
       algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
         ``config`` is given.
       env: environment name, a function that makes one ``gymnasium.Env``, a list of
-        such functions, or an ``Env`` (then pass ``eval_env`` too, or
+        such functions, or what is made already: one ``gymnasium.Env``, a
+        ``gymnasium.vector.VectorEnv`` or an ``Env`` (then pass ``eval_env`` too, or
         ``eval_every=0``).
       config: name of a preset, or an experiment's Config.
       settings: of the algorithm; its Config, or a dict of what differs from the
@@ -93,7 +101,9 @@ def train(
         run used your own code, ``env`` and ``network``.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
-      eval_env: for evaluations, where ``env`` is an Env.
+      eval_env: what evaluations are played on, like ``env``, in the run's wrappers if
+        it is not made already; None for what is trained on. Of several that are given
+        each plays as often: ``eval_episodes`` is rounded up to a multiple.
       profile: measure where the time of an iteration goes, when all steps are done:
         ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
@@ -121,10 +131,12 @@ def train(
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
     options = threads.exclusive(_sized(env, options))
     resolved = resolve(algorithm, env, config, settings, options).check()
+    _check_callbacks(callbacks, resolved)
     trackers.check(resolved.track)
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
-        text = stored.to_text(resolved, resolved.env if env is None else env, network)
+        given = resolved.env if env is None else env
+        text = stored.to_text(resolved, given, network, eval_env=eval_env)
         told = _facts(experiment.algorithm)
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
@@ -242,7 +254,8 @@ def evaluate(
 
     Args:
       logdir: the run's folder.
-      episodes: to play.
+      episodes: to play; where several environments are given, a list or a batch, each
+        plays as many, so it is rounded up to a multiple.
       checkpoint: "newest", "best" or a step.
       env: play here instead; needed if the run was trained on your own code.
       env_kwargs: of the environment; those of the run if that is what is played.
@@ -259,12 +272,50 @@ def evaluate(
     if actions not in get_args(evaluation.Played):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
-    batch = evaluation.batch_size(episodes, saved.num_envs)
+    played = saved.env if env is None else env
+    batch, episodes = evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
         return evaluation.evaluator(env, actor, episodes, actions)(seed)
+
+
+def load(
+    logdir: str | os.PathLike,
+    *,
+    checkpoint: str | int = "newest",
+    env: Any = None,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: Wrappers | None = None,
+    network: keras.Model | Callable | None = None,
+) -> Agent:
+    """A trained agent, to act in a loop of one's own.
+
+        agent = load(run.logdir)
+        action, state = agent.predict(observation)
+
+    Args:
+      logdir, checkpoint, env, env_kwargs, wrappers, network: as of ``evaluate``. One
+        environment is made for a moment, whose spaces say what the network is like.
+
+    Raises:
+      UserError: for anything that cannot be used; a run without checkpoint too.
+    """
+    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
+    given = saved.env if env is None else env
+    size = make.size(given) if make.is_made(given) else 1
+    if isinstance(given, (list, tuple)):
+        env = given = given[0]
+    here = {"num_envs": size, "num_workers": None, "envs_per_worker": None}
+    if not make.is_made(given) and make.tensor_env(given, saved.env_kwargs) is None:
+        here["num_workers"] = 0
+    with Experiment(
+        dataclasses.replace(saved, **here), _object(env), network=network
+    ) as experiment:
+        variables = experiment.named_variables()
+        step, _ = load_checkpoint(run.folder, variables, checkpoint)
+        return Agent(experiment.algorithm, experiment.env.spec, given, saved, step)
 
 
 def visualize(
@@ -300,7 +351,7 @@ def visualize(
     saved = dataclasses.replace(saved, num_envs=1, seed=seed)
     played = saved.env if env is None else env
     camera = None
-    if tensor_env(played, saved.env_kwargs) is None:
+    if make.tensor_env(played, saved.env_kwargs) is None:
         camera = filming.Camera(played, saved.env_kwargs, saved.wrappers)
         here = {"num_workers": 0, "envs_per_worker": None}
         here |= {"env_kwargs": {}, "wrappers": []}  # which the camera has
@@ -327,21 +378,27 @@ def _trained(
     """A run, and its config for playing, perhaps somewhere else."""
     run = runs.open_run(logdir)
     saved, user = stored.from_text(run.config_text)
-    stored.need(user, env, network, saved)
+    stored.need(user, env, network)
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
     changes["update_every"] = None  # which num_envs divides
-    if isinstance(env, str) and env != saved.env:
-        changes |= {"env": env, "env_kwargs": {}}
+    if isinstance(env, str):
+        changes["env"] = env
+        if not is_same(env, saved.env):
+            changes["env_kwargs"] = {}
+    if make.is_made(env):
+        # What the run had was for what it made; None of the workers either.
+        changes |= {"env_kwargs": {}, "env_options": {}}
+        changes |= {"num_workers": None, "envs_per_worker": None}
     if env_kwargs is not None:
         changes["env_kwargs"] = env_kwargs
     if wrappers is not None:
         changes["wrappers"] = wrappers
     changed = dataclasses.replace(saved, **changes)
     played = changed.env if env is None else env
-    if tensor_env(played, changed.env_kwargs) is not None:
+    if make.tensor_env(played, changed.env_kwargs) is not None:
         # It has no workers, whatever the environment had that was trained on.
-        none = {"num_workers": None, "envs_per_worker": None}
+        none = {"num_workers": None, "envs_per_worker": None, "env_options": {}}
         changed = dataclasses.replace(changed, **none)
     return run, changed
 
@@ -392,14 +449,19 @@ def _resume(
         )
     run = runs.open_run(folder)
     saved, user = stored.from_text(run.config_text)
-    stored.need(user, env, network, saved)
-    if isinstance(env, str) and env != saved.env:
-        raise UserError(
-            f"the run was trained on {saved.env!r}, not on {env!r}; start a new run "
-            "for another environment"
-        )
+    stored.need(user, env, network)
     options = threads.exclusive(options)
+    if isinstance(env, str):
+        if not is_same(env, saved.env):
+            raise UserError(
+                f"the run was trained on {saved.env!r}, not on {env!r}; start a new "
+                "run for another environment"
+            )
+        options |= {"env": env}
     resolved = config.replace(saved, options).check()
+    if resolved.eval_every != 0:
+        stored.need_evaluation(user, eval_env)
+    _check_callbacks(callbacks, resolved)
     trackers.check(resolved.track)
     with (
         runs.lock(run.folder),
@@ -423,11 +485,24 @@ def _resume(
             for name in options
             if getattr(saved, name) != getattr(resolved, name)
         }
-        if changed:  # so that the next resume knows
-            text = stored.to_text(resolved, env, network, user)
-            runs.write_atomic(run.folder / "config.json", text)
+        if changed:
             events.append({"kind": "options", "changed": changed})
-        return running.run(experiment, run.folder, callbacks, state, events, profile)
+
+        def started() -> None:
+            if changed:  # so that the next resume knows, once it is seen to work
+                text = stored.to_text(resolved, env, network, user)
+                runs.write_atomic(run.folder / "config.json", text)
+
+        watched = (callbacks, state, events, profile, started)
+        return running.run(experiment, run.folder, *watched)
+
+
+def _check_callbacks(callbacks: dict[str, tuple], resolved: Config) -> None:
+    if callbacks["on_evaluation"] and resolved.eval_every == 0:
+        raise UserError(
+            "on_evaluation would never be called, as eval_every is 0; leave one of "
+            "them out"
+        )
 
 
 def _object(env: Any) -> Callable | Env | None:
@@ -437,13 +512,13 @@ def _object(env: Any) -> Callable | Env | None:
 
 def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options, with the batch of environments that are given one by one or made."""
-    if isinstance(env, Env):
-        size = env.spec.num_envs
-        fixed = ("num_envs", "num_workers", "envs_per_worker", "env_kwargs", "wrappers")
-    elif isinstance(env, (list, tuple)):
-        size, fixed = len(env), ("num_envs",)
-    else:
+    size = make.size(env)
+    if size is None:
         return options
+    fixed = ("num_envs",)
+    if make.is_made(env):
+        fixed += ("num_workers", "envs_per_worker")
+        fixed += ("env_kwargs", "env_options", "wrappers")
     for name in fixed:
         if name in options and (name != "num_envs" or options[name] != size):
             raise UserError(

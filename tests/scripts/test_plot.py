@@ -59,8 +59,22 @@ def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
 def test_a_metric_that_is_asked_for_is_what_is_seen(logs):
     found = seen(logs, ["episode/return_mean"])
     assert all(len(labels) == 1 for labels in found.values())
-    with pytest.raises(UserError, match="has no metric 'eval/return_mean'"):
-        seen(logs, ["eval/return_mean"])
+    with pytest.raises(UserError, match="has no metric 'loss/none'; it has episode/"):
+        seen(logs, ["loss/none"])
+
+
+def test_a_run_that_has_not_got_that_far_is_left_out_in_words(logs, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    stopped = make_run(logs, 3, [])
+    (stopped / "metrics.jsonl").unlink()
+    out = f"--out={tmp_path / 'x.png'}"
+    assert plot.main([f"--logdir={logs}", out]) == 0
+    told = f"{stopped} is left out: it has no episode/return_mean\n"
+    assert capsys.readouterr().err == told
+    assert plot.main([f"--logdir={logs}", out, "--metric=eval/return_mean"]) == 0
+    assert capsys.readouterr().err.count("is left out: it has no eval/return_mean") == 2
+    (labels,) = seen(logs, ["eval/return_mean"]).values()
+    assert labels == ["eval/return_mean (2 runs)"]
 
 
 def test_thresholds_are_one_or_as_many_as_panels(logs):

@@ -131,11 +131,11 @@ def test_manifest_is_strict_json_and_says_what_was_stored(tmp_path):
 
 
 def test_newest_three_best_and_kept_ones_stay(tmp_path):
-    save(tmp_path, 1)
+    save(tmp_path, 1, metadata={"keep": True})
     save(tmp_path, 2, metadata={"best": True})
-    save(tmp_path, 3, metadata={"best": True})
+    save(tmp_path, 3, metadata={"best": True, "keep": False})
     for step in range(4, 9):
-        save(tmp_path, step, metadata={"best": False}, keep=[1])
+        save(tmp_path, step, metadata={"best": False})
     assert checkpoint.list_steps(tmp_path) == [1, 3, 6, 7, 8]
     assert checkpoint.newest(tmp_path) == 8
     assert load(tmp_path, "best") == (3, [])

@@ -177,7 +177,7 @@ def test_what_cannot_be_filmed_is_refused(experiment):
 
     with pytest.raises(UserError, match=r"Dark has no render\(state\)"):
         Clips(Dark, {}, experiment.algorithm)
-    with pytest.raises(UserError, match="env is an Env object"):
+    with pytest.raises(UserError, match="made already, of which no other one"):
         Clips(experiment.env, {}, experiment.algorithm)
 
 

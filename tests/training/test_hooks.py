@@ -118,3 +118,13 @@ def test_every_calls_back_once_in_so_many_steps(tmp_path):
     for step in range(30, 500, 30):
         each.iteration(step, {})
     assert steps == [120, 240, 360, 480]
+
+
+def test_every_counts_in_each_run_anew(tmp_path):
+    steps = []
+    callback = hooks.every(100, lambda x: steps.append(x.step))
+    for name in ("one", "two"):
+        called = hooks.Hooks(tmp_path / name, on_iteration=callback)
+        for step in (60, 120, 180, 240):
+            called.iteration(step, {})
+    assert steps == [120, 240, 120, 240]

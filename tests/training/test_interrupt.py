@@ -99,6 +99,18 @@ def test_terminating_twice_is_still_gentle():
     assert len(lines.texts) == 1
 
 
+def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    lines, stopped = Lines(), threading.Event()
+    with Interrupts(stopped.set, grace_seconds=600.0, report=lines):
+        os.kill(os.getpid(), signal.SIGINT)
+        lines.wait("stopping after this iteration")
+        assert not stopped.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped.wait(SECONDS)
+        lines.wait("cut short")
+
+
 def test_a_broken_hook_does_not_break_the_watcher(capfd):
     def broken(*_):
         raise RuntimeError("my bug")

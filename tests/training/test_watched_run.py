@@ -105,7 +105,31 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
     last = read_events(folder)[-1]
     assert (last["event"], last["error"]) == ("failed", "Mine")
     assert checkpoint.newest(folder) == last["step"]
+    if what != "on_iteration":  # the first evaluation was the best one so far
+        assert checkpoint.metadata(folder, last["step"])["best"]
     assert tfb.train(resume=folder).finished
+
+
+def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
+    with pytest.raises(UserError, match="on_evaluation would never be called"):
+        tfb.train(env="CartPole-v1", logdir=tmp_path, on_evaluation=print, **QUICK)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoints_stay_that_were_asked_for(tmp_path):
+    options = QUICK | {"steps": 900, "checkpoint_every": 1e-6}
+    run = tfb.train(env="CartPole-v1", logdir=tmp_path, keep_every=300, **options)
+    kept = [
+        step
+        for step in checkpoint.list_steps(run.logdir)
+        if checkpoint.metadata(run.logdir, step)["keep"]
+    ]
+    assert len(kept) == 2
+    assert 300 <= kept[0] <= kept[1] - 300
+    assert len({*checkpoint.list_steps(run.logdir)} - {*kept}) <= 3
+    again = tfb.train(resume=run.logdir, steps=1300)
+    assert set(kept) < set(checkpoint.list_steps(again.logdir))
+    assert tfb.evaluate(run.logdir, 2, checkpoint=kept[0]).episodes == 2
 
 
 def test_training_ends_at_a_return_that_is_asked_for(tmp_path):
@@ -133,7 +157,7 @@ def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
 
 def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
     env = tfb.make_env("CartPole-v1", 2, 0)
-    with env, pytest.raises(UserError, match="env is an Env object"):
+    with env, pytest.raises(UserError, match="made already, of which no other one"):
         tfb.train(env=env, logdir=tmp_path, steps=100, eval_every=0, log_video_every=1)
     assert list(tmp_path.iterdir()) == []
 

@@ -18,6 +18,9 @@ from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Env
+
+_OF_BATCHES = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
 
 
 def make_env(
@@ -79,6 +82,7 @@ def make_env(
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
         batch = f"{env}, which EnvPool steps as a batch"
         named.refuse(wrappers, batch, "leave them out")
+        _refuse_options(f"{env}, which EnvPool makes,", options)
         made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
         return VectorEnv(made, **{"info_keys": made.info_keys, **options})
     written = tensor_env(env, env_kwargs)
@@ -96,9 +100,9 @@ def make_env(
     if is_environment(env):
         if num_envs > 1 or num_workers:
             raise UserError(
-                f"env is one instance of {type(env).__name__}, which cannot be "
+                f"env is one {registry.describe(env)}, made already, which cannot be "
                 f"{num_envs} environments in {num_workers or 0} worker processes; pass "
-                f"what makes one, such as lambda: {type(env).__name__}(...)"
+                "what makes one: its id, its class, or a function that returns it"
             )
         num_workers = 0
         named.refuse(
@@ -108,6 +112,30 @@ def make_env(
         )
     make = named.wrapped(make, wrappers)
     return ProcessEnv([make] * num_envs, num_workers, **options)
+
+
+def size(env: Any) -> int | None:
+    """How many environments are given, where no other number of them can be made.
+
+    Args:
+      env: as ``make_env`` takes it, or an ``Env``.
+
+    Returns:
+      None for what makes as many as are asked for: a name, a function, what is written
+      in TensorFlow.
+    """
+    if isinstance(env, (list, tuple)):
+        return len(env)
+    if isinstance(env, Env):
+        return env.spec.num_envs
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return env.num_envs
+    return 1 if is_environment(env) else None
+
+
+def is_made(env: Any) -> bool:
+    """Whether environments exist already, so that there cannot be others like them."""
+    return size(env) is not None and not isinstance(env, (list, tuple))
 
 
 def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
@@ -161,7 +189,18 @@ def _batch(
             f"env_kwargs cannot be given to a {kind}, which is made already; give them "
             "to gymnasium.make_vec"
         )
+    _refuse_options(f"env is a {kind}, which", options)
     return VectorEnv(env, **options)
+
+
+def _refuse_options(batch: str, options: dict[str, Any]) -> None:
+    """Refuse what only environments in workers, one by one, understand."""
+    told = sorted(set(options) - set(_OF_BATCHES))
+    if told:
+        raise UserError(
+            f"{batch} is stepped as a whole, so there is no {', '.join(told)}; leave "
+            "that out, or take environments in worker processes"
+        )
 
 
 def _several(

@@ -117,6 +117,11 @@ class Pool:
         arguments.one_of("finite_check", finite_check, stepper.FINITE_CHECKS)
         arguments.at_least("max_restarts", max_restarts, 0)
         arguments.at_least("restart_period_seconds", restart_period_seconds, 0)
+        deadlines = {"construct_seconds": construct_seconds}
+        deadlines |= {"reset_seconds": reset_seconds, "step_seconds": step_seconds}
+        for name, seconds in deadlines.items():
+            if seconds is not None:
+                arguments.at_least(name, seconds, 0)
         if max_worker_mb is not None:
             arguments.at_least("max_worker_mb", max_worker_mb, 1)
         arguments.callables(constructors)

@@ -123,6 +123,16 @@ def describe(env: Any) -> str:
     return _name(env if hasattr(env, "__qualname__") else type(env))
 
 
+def is_same(one: str, other: str) -> bool:
+    """Whether two names mean one environment; its file may lie somewhere else now."""
+
+    def meaning(name):
+        module, _, target = name.rpartition(":")
+        return (Path(module).name, target) if module.endswith(".py") else name
+
+    return meaning(one) == meaning(other)
+
+
 def needs_user_code(env: Any) -> bool:
     """Whether making ``env`` imports or runs code that a name alone must not.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tfagents_batch.scripts import app
@@ -70,7 +70,12 @@ def main(argv: Sequence[str]) -> int:
     if command is None:
         return 0
     groups = curves.group(command.logdir)
-    found = panels(groups, command.metric, command.compare)
+    found = panels(
+        groups,
+        command.metric,
+        command.compare,
+        report=lambda text: print(text, file=sys.stderr),
+    )
     thresholds = command.threshold
     if len(thresholds) == 1:
         thresholds *= len(found)
@@ -85,7 +90,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list[Panel]:
+def panels(
+    groups: Sequence[Any],
+    metrics: Sequence[str],
+    compare: bool,
+    report: Callable[[str], None] = lambda text: None,
+) -> list[Panel]:
     """What is to be seen.
 
     Args:
@@ -93,39 +103,50 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
       metrics: names; empty for returns, of evaluations too where there were any.
       compare: a panel for each environment and metric, with a line a group; otherwise
         one for each group, with a line a metric.
+      report: takes a line of text for every run that is left out, for it has not got
+        that far.
 
     Raises:
-      UserError: if a run does not have a metric that was asked for.
+      UserError: if no run has what was asked for.
     """
+    from tfagents_batch.errors import UserError
     from tfagents_batch.training import curves
 
-    def lines(group, metric, label):
-        folders = group.folders if metrics else having(group, metric) or group.folders
-        read = [curves.read(folder, metric) for folder in folders]
+    problems: list[UserError] = []
+
+    def line(group, metric, label):
+        read = []
+        for folder in group.folders:
+            try:
+                read.append(curves.read(folder, metric))
+            except UserError as error:
+                if metrics or metric == TRAIN:  # else nobody expects it of all
+                    report(f"{folder} is left out: it has no {metric}")
+                problems.append(error)
         runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
-        return Drawn(f"{label} ({runs})", read, curves.band(read))
+        return Drawn(f"{label} ({runs})", read, curves.band(read)) if read else None
 
-    def having(group, metric):
-        return [f for f in group.folders if metric in curves.known(f)]
-
-    def asked(group):
-        return metrics or [TRAIN, *([EVAL] if having(group, EVAL) else [])]
-
-    if not compare:
-        return [
-            Panel(
-                f"{group.name} on {group.env}",
-                asked(group)[0] if len(asked(group)) == 1 else "",
-                [lines(group, metric, metric) for metric in asked(group)],
-            )
-            for group in groups
+    def lines(group, label):
+        found = [
+            (metric, line(group, metric, label or metric))
+            for metric in metrics or [TRAIN, EVAL]
         ]
+        return [(metric, drawn) for metric, drawn in found if drawn is not None]
+
     found: dict[tuple[str, str], list[Drawn]] = {}
+    alone: list[Panel] = []
     for group in groups:
-        for metric in asked(group):
-            drawn = lines(group, metric, group.name)
-            found.setdefault((group.env, metric), []).append(drawn)
-    return [Panel(env, metric, drawn) for (env, metric), drawn in found.items()]
+        if compare:
+            for metric, drawn in lines(group, group.name):
+                found.setdefault((group.env, metric), []).append(drawn)
+        elif drawn := lines(group, ""):
+            title = f"{group.name} on {group.env}"
+            metric = drawn[0][0] if len(drawn) == 1 else ""
+            alone.append(Panel(title, metric, [each for _, each in drawn]))
+    made = [Panel(env, metric, drawn) for (env, metric), drawn in found.items()]
+    if not made and not alone:
+        raise problems[0]
+    return made or alone
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:

@@ -22,7 +22,7 @@ import re
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -55,13 +55,13 @@ def save(
     state: Mapping[str, Any],
     *,
     metadata: Mapping[str, Any] | None = None,
-    keep: Iterable[int] = (),
 ) -> Path:
     """Write a checkpoint, then remove those no longer needed.
 
-    Kept are the newest 3, the newest whose metadata says ``"best": True``, and
-    ``keep``. Checkpoints of later steps belong to a future that was abandoned when an
-    earlier one was resumed: they go once this one is verified.
+    Kept are the newest 3, the newest whose metadata says ``"best": True``, and those
+    whose metadata says ``"keep": True``. Checkpoints of later steps belong to a future
+    that was abandoned when an earlier one was resumed: they go once this one is
+    verified.
 
     Args:
       run_folder: of the run.
@@ -71,7 +71,6 @@ def save(
         infinities come back as they are.
       metadata: JSON-able facts to be read without loading; numbers that are not
         finite become null.
-      keep: further steps not to remove.
 
     Returns:
       The folder.
@@ -108,7 +107,7 @@ def save(
         raise SaveError(
             f"checkpoint of step {step} could not be saved in {folder}: {error}"
         ) from error
-    _prune(folder, step, {*keep})
+    _prune(folder, step)
     return target
 
 
@@ -256,12 +255,13 @@ def _publish(temporary: Path, target: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _prune(folder: Path, current: int, keep: set[int]) -> None:
+def _prune(folder: Path, current: int) -> None:
     """Only ever called when ``current`` was just read back and verified."""
     steps = _steps(folder)
     older = [step for step in steps if step <= current]
-    best = [step for step in older if _is_best(folder, step)]
-    keep |= {current, *older[-KEEP_NEWEST:], *best[-1:]}
+    best = [step for step in older if _marked(folder, step, "best")]
+    kept = [step for step in older if _marked(folder, step, "keep")]
+    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *kept}
     for step in sorted({*steps} - keep):
         # Renamed first: a removal that is cut short must not look like damage.
         path = _path(folder, step)
@@ -381,7 +381,7 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
     if which == "newest":
         return steps
     if which == "best":
-        best = [step for step in steps if _is_best(folder, step)]
+        best = [step for step in steps if _marked(folder, step, "best")]
         if not best:
             raise UserError(
                 f"no checkpoint in {folder.parent} is marked best, which evaluation "
@@ -411,9 +411,9 @@ def _path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:012d}"
 
 
-def _is_best(folder: Path, step: int) -> bool:
+def _marked(folder: Path, step: int, mark: str) -> bool:
     manifest = _manifest_or_none(folder, step)
-    return manifest is not None and manifest["metadata"].get("best") is True
+    return manifest is not None and manifest["metadata"].get(mark) is True
 
 
 def _report(on_event: OnEvent | None, step: int, reason: str) -> None:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch import seeds
-from tfagents_batch.envs.make import make_env, tensor_env
+from tfagents_batch.envs.make import is_made, make_env, tensor_env
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.interfaces import Actor
 from tfagents_batch.schedules import Every
 from tfagents_batch.training import visualize
 from tfagents_batch.training.logger import Logger
@@ -67,11 +67,11 @@ class Clips:
         actor: Actor,
         wrappers: named.Wrappers = (),
     ):
-        if isinstance(env, Env):
+        if is_made(env):
             raise UserError(
-                "env is an Env object, of which no other one can be made to be filmed; "
-                "pass a name or a function that makes an environment, or leave out "
-                "--log_video_every"
+                f"env is one {type(env).__name__}, made already, of which no other one "
+                "can be made to be filmed; pass a name or a function that makes an "
+                "environment, or leave out --log_video_every"
             )
         if isinstance(env, (list, tuple)):
             env = env[0]

@@ -19,8 +19,15 @@ POINTS = 200  # of a grid
 # Settings that say how a run is watched and what it runs on, not what is learned.
 ASIDE = {
     *("seed", "num_workers", "envs_per_worker", "threads", "device", "compile"),
-    *("compile_cache", "on_fault", "eval_every", "eval_episodes", "log_every"),
-    *("checkpoint_every", "log_video_every", "track", "stop_at_return"),
+    *(
+        "compile_cache",
+        "on_fault",
+        "env_options",
+        "eval_every",
+        "eval_episodes",
+        "log_every",
+    ),
+    *("checkpoint_every", "keep_every", "log_video_every", "track", "stop_at_return"),
 }
 
 

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, config, schedules, seeds
+from tfagents_batch import algorithms, config, schedules, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
-from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs import make
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
@@ -34,6 +34,14 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training.clips import Clips
 from tfagents_batch.training.evaluate import Evaluator
+from tfagents_batch.types import EnvSpec
+
+# Of ``make_env``, beside those that a run has settings for.
+ENV_OPTIONS = (
+    *("construct_seconds", "reset_seconds", "step_seconds"),
+    *("max_restarts", "restart_period_seconds", "max_worker_mb"),
+    *("finite_check", "strict_bounds", "worker_variables", "pin_workers", "route"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +53,9 @@ class Config:
     env_kwargs: dict = option({}, "JSON object of the environment's arguments")
     wrappers: list = option(
         [], "JSON list of what to wrap each environment in, the innermost first"
+    )
+    env_options: dict = option(
+        {}, 'JSON object of further options of make_env, such as {"step_seconds": 300}'
     )
     steps: int = option(1_000_000, "environment steps to train for")
     seed: int = option(0, "of everything random")
@@ -75,6 +86,9 @@ class Config:
         None, "steps between lines of metrics; default a 200th of the run"
     )
     checkpoint_every: float = option(60.0, "seconds between checkpoints")
+    keep_every: int = option(
+        0, "steps between checkpoints that stay; 0: only the newest three and the best"
+    )
     compile: Literal["auto", "full", "update", "off"] = option(
         "auto", "what XLA compiles: the whole iteration, the update, or nothing"
     )
@@ -121,10 +135,13 @@ class Config:
         if not self.env:
             raise UserError("no environment: pass --env=<name> or a --config preset")
         named.check(self.wrappers)
+        for name in self.env_options:
+            if name not in ENV_OPTIONS:
+                raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
         least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
-        least |= {"log_video_every": 0, "update_every": 1}
+        least |= {"log_video_every": 0, "update_every": 1, "keep_every": 0}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
@@ -155,7 +172,8 @@ class Experiment:
       config: of the run.
       env: what to train on where ``config.env`` is only its description: a callable
         that makes one environment, a list of them, or an Env.
-      eval_env: an Env for evaluations, needed where ``env`` is an Env.
+      eval_env: what evaluations are played on, as ``make_env`` takes it or an Env;
+        needed where ``env`` is made already.
       network: a user's model or builder, see ``nn.user``.
 
     Attributes:
@@ -171,14 +189,15 @@ class Experiment:
         self,
         config: Config,
         env: Callable | Sequence[Callable] | Env | None = None,
-        eval_env: Env | None = None,
+        eval_env: Any = None,
         network: Any = None,
     ):
         self.config = config.check()
         self._given = config.env if env is None else env
         self._running: list[Any] = []  # environments that are more than tensors
         with contextlib.ExitStack() as stack:
-            self.env = self._environments(stack, config.num_envs)
+            kwargs = config.env_kwargs
+            self.env = self._environments(stack, self._given, config.num_envs, kwargs)
             if config.update_every is not None:
                 episodes.longest(self.env.spec)  # or say so before there is a run
             # Here, where environments are known and TensorFlow has not run yet.
@@ -202,8 +221,7 @@ class Experiment:
             self.evaluator = self._make_evaluator(stack, eval_env)
             self.clips = None
             if config.log_video_every:
-                given, kwargs = self._given, config.env_kwargs
-                self.clips = Clips(given, kwargs, self.algorithm, config.wrappers)
+                self.clips = Clips(self._given, kwargs, self.algorithm, config.wrappers)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
@@ -266,27 +284,26 @@ class Experiment:
             return Episodes(self.env, actor, config.update_every)
         return Rollout(self.env, actor, config.rollout_length, seed)
 
-    def _make_evaluator(
-        self, stack, eval_env: Env | None
-    ) -> Evaluator | evaluate.Both | None:
-        count = self.config.eval_episodes
-        if self.config.eval_every == 0:
+    def _make_evaluator(self, stack, eval_env: Any) -> Evaluator | evaluate.Both | None:
+        config = self.config
+        if config.eval_every == 0:
             return None
-        if eval_env is None and isinstance(self._given, Env):
+        given = self._given if eval_env is None else eval_env
+        if make.is_made(given) and given is self._given:
             raise UserError(
-                "env is an Env object, which evaluations would disturb; pass "
-                "eval_env= too, or eval_every=0"
+                f"env is one {type(given).__name__}, made already, which evaluations "
+                "would disturb; pass eval_env= too, another one, or eval_every=0"
             )
-        if eval_env is None:
-            batch = evaluate.batch_size(count, self.config.num_envs)
-            eval_env = self._environments(stack, batch)
-        else:
-            self._note(eval_env)
-        actions = self.config.eval_actions
-        return evaluate.evaluator(eval_env, self.algorithm, count, actions)
+        batch, count = evaluation_size(given, config.eval_episodes, config.num_envs)
+        kwargs = config.env_kwargs if eval_env is None else {}
+        env = self._environments(stack, given, batch, kwargs)
+        _check_alike(env.spec, self.env.spec)
+        return evaluate.evaluator(env, self.algorithm, count, config.eval_actions)
 
-    def _environments(self, stack, num_envs: int) -> Env:
-        config, given = self.config, self._given
+    def _environments(
+        self, stack, given: Any, num_envs: int, env_kwargs: dict[str, Any]
+    ) -> Env:
+        config = self.config
         if isinstance(given, Env):
             named.refuse(
                 config.wrappers,
@@ -303,13 +320,14 @@ class Experiment:
         if isinstance(given, (list, tuple)):
             given = given[:num_envs]
         try:
-            env = make_env(
+            env = make.make_env(
                 given,
                 num_envs,
                 workers,
-                env_kwargs=config.env_kwargs,
+                env_kwargs=env_kwargs,
                 wrappers=config.wrappers,
                 on_fault=config.on_fault,
+                **config.env_options,
             )
         except EnvError as error:
             raise _explained(error, config) from error
@@ -320,6 +338,24 @@ class Experiment:
     def _note(self, env: Env) -> None:
         if hasattr(env, "stop") or hasattr(env, "events"):
             self._running.append(env)
+
+
+def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
+    """How many environments play an evaluation, each as often, and episodes in all.
+
+    Args:
+      env: what is played, as ``make_env`` takes it or an Env.
+      episodes: that were asked for.
+      most: environments, where as many can be made as wanted.
+
+    Returns:
+      The number of environments and the number of episodes, which is greater than what
+      was asked for where every one of a given number of environments has to be played.
+    """
+    given = make.size(env)
+    if given is None or (isinstance(env, (list, tuple)) and _are_one(env)):
+        return evaluate.batch_size(episodes, min(most, given or most)), episodes
+    return given, math.ceil(episodes / max(given, 1)) * given
 
 
 def one_length(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -367,6 +403,25 @@ def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
     """What a run uses of the machine, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
     return {**resources._asdict(), "compile_cache": cache}
+
+
+def _are_one(envs: Sequence[Any]) -> bool:
+    """Whether all of a list are the same, so that some stand for all."""
+    return all(each is envs[0] or each == envs[0] for each in envs)
+
+
+def _check_alike(found: EnvSpec, expected: EnvSpec) -> None:
+    """Refuse to evaluate on what the agent cannot act in."""
+    acts = found.action_space == expected.action_space
+    # Bounds of observations may be others: they are what is measured.
+    sees = spaces.alike(found.observation_space, expected.observation_space)
+    for fits, name in ((acts, "action_space"), (sees, "observation_space")):
+        if not fits:
+            own, trained = getattr(found, name), getattr(expected, name)
+            raise UserError(
+                f"eval_env has {name}={own}, but the agent is trained with {trained}; "
+                "pass one that it can act in"
+            )
 
 
 def _explained(error: EnvError, config: Config) -> Exception:

@@ -202,10 +202,14 @@ def stop_without_improvement(evaluations: int) -> OnEvaluation:
 
 
 def every(steps: int, callback: OnIteration) -> OnIteration:
-    """Call back once in so many env steps, at the end of an iteration."""
-    due = Every(steps)
+    """Call back once in so many env steps, at the end of an iteration.
+
+    In every run anew, where it is used for several.
+    """
+    runs: dict[Path, Every] = {}
 
     def call(iterated: Iterated) -> bool | None:
+        due = runs.setdefault(iterated.folder, Every(steps))
         return callback(iterated) if due(iterated.step) else None
 
     call.__qualname__ = f"every({steps}, {name(callback)})"

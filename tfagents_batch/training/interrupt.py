@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +34,8 @@ class Interrupts:
     The first SIGINT or SIGTERM sets ``requested`` and is acknowledged within moments.
     If the context is still open after the grace time, ``stop`` is called, which should
     end the running iteration. A SIGINT after that first signal ends the process with
-    status 130 within a second. SIGUSR1 sets ``checkpoint_requested``.
+    status 130 within a second; in an interactive session it calls ``stop`` at once
+    instead. SIGUSR1 sets ``checkpoint_requested``.
 
     Signals can be received in the main thread only; elsewhere, only ``request`` works.
 
@@ -172,6 +174,9 @@ class Interrupts:
                 self._say(
                     "stopping after this iteration; press Ctrl-C again to stop at once"
                 )
+            elif number == signal.SIGINT and _is_interactive():
+                self._say("the iteration is cut short; what is there is saved")
+                _call(self._stop)
             elif number == signal.SIGINT:
                 self._exit_now()
         elif hasattr(signal, "SIGUSR1") and number == signal.SIGUSR1:
@@ -194,6 +199,11 @@ class Interrupts:
 
     def _say(self, text: str) -> None:
         _call(lambda: self._report(text))
+
+
+def _is_interactive() -> bool:
+    """In a shell or a notebook the process is not ours to end: it holds variables."""
+    return hasattr(sys, "ps1")
 
 
 def _call(hook: Callable[[], None]) -> None:

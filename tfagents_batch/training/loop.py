@@ -118,7 +118,8 @@ class Loop:
             self._progress(self.step, self.latest)
             if record.evaluation_due():
                 self._evaluate()
-            if self._interrupts.checkpoint_requested or self._should_save():
+            asked = self._interrupts.checkpoint_requested
+            if asked or self._should_save() or record.keeping_due():
                 record.checkpoint()
 
     def _iterate(self) -> dict[str, Any]:

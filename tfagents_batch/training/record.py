@@ -126,10 +126,13 @@ class Record:
         self._evaluates = bool(evaluate_every)
         self._should_evaluate = Every(evaluate_every)
         self._should_log = Every(default(config.log_every, config.steps // 200))
+        self._should_keep = Every(config.keep_every)
         for name, clock in self._clocks().items():
             if name in state:
                 clock.restore(state[name])
         self._evaluated: int | None = None
+        self._best_step: int | None = None
+        self._keep_step: int | None = None
         self._interval = Interval()
         self._once: dict[str, Any] = {}  # what only the next line says
         self._since = self.step, self.seconds  # at the last line
@@ -201,15 +204,27 @@ class Record:
         self.log(result.metrics() | told)
         best = self.best is None or result.mean_return > self.best
         if best:
-            before, self.best = self.best, result.mean_return
-            if not self.checkpoint(best=True):
-                self.best = before
+            before = self.best, self._best_step
+            self.best, self._best_step = result.mean_return, self.step
+            if not self.checkpoint(again=True):
+                self.best, self._best_step = before
         self._hooks.evaluation(self.step, result, best)
 
-    def checkpoint(self, best: bool = False) -> bool:
-        """Save, unless this step is saved already; false if it could not be."""
-        if self.saved == self.step and not best:
+    def keeping_due(self) -> bool:
+        """Is it time for a checkpoint that stays? It is until there is one."""
+        return self._should_keep.due(self.step)
+
+    def checkpoint(self, again: bool = False) -> bool:
+        """Save, unless this step is saved already; false if it could not be.
+
+        Args:
+          again: save in any case.
+        """
+        if self.saved == self.step and not again:
             return True
+        before = self._should_keep.state()
+        if self._should_keep(self.step):
+            self._keep_step = self.step
         state = {name: clock.state() for name, clock in self._clocks().items()}
         state |= {
             "step": self.step,
@@ -217,7 +232,11 @@ class Record:
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
         }
-        if not self._save(self.step, state, {"best": best}):
+        # Of a step, not of this call: what is saved again is still the best.
+        marks = {"best": self._best_step, "keep": self._keep_step}
+        told = {name: step == self.step for name, step in marks.items()}
+        if not self._save(self.step, state, told):
+            self._should_keep.restore(before)
             return False
         self.saved = self.step
         return True
@@ -233,7 +252,11 @@ class Record:
             )
 
     def _clocks(self) -> dict[str, Every]:
-        return {"evaluate": self._should_evaluate, "log": self._should_log}
+        return {
+            "evaluate": self._should_evaluate,
+            "log": self._should_log,
+            "keep": self._should_keep,
+        }
 
 
 def system(traces: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -45,6 +45,7 @@ def run(
     state: dict | None = None,
     events: Sequence[dict] = (),
     profiled: bool = False,
+    started: Callable[[], None] = lambda: None,
 ) -> Run:
     """Train in a run folder whose lock is held.
 
@@ -55,11 +56,16 @@ def run(
       state: of the checkpoint that is resumed; None for a new run.
       events: what happened before, to be logged.
       profiled: measure at the end where the time goes.
+      started: called when everything is there and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
     watch = Alarms(facts(settings, experiment.env.spec))
+    unread = ""
     if state:
-        watch.replay(read_metrics(folder))
+        try:
+            watch.replay(read_metrics(folder))
+        except UserError as error:  # it is lines to look at that are lost, no training
+            unread = f"warning: {error}; alarms begin anew"
     called = hooks.Hooks(folder, **_with_stop(callbacks, settings.stop_at_return))
     with contextlib.ExitStack() as stack:
         console = Console(settings.steps, start_step=start)
@@ -81,6 +87,8 @@ def run(
         )
         if state:
             console.message(f"going on from step {start:,} of {folder}")
+        if unread:
+            console.message(unread)
         console.message(str(experiment.resources))
         if layers := weights.by_layer(experiment.algorithm):
             console.message(weights.table(layers))
@@ -121,6 +129,7 @@ def run(
             variables = experiment.run_variables()
             if state and variables:
                 checkpoint.load_run_only(folder, start, variables)
+            started()
 
         write, save = output.write, output.save
         loop = Loop(

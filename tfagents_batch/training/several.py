@@ -62,6 +62,7 @@ class Several:
 
         def make(rows):
             options = {"env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
+            options |= config.env_options
             return make_env(given, count * rows, **options)
 
         train_env = make(config.num_envs)
@@ -140,7 +141,8 @@ class Several:
             progress(slowest, _mean([each.latest for each in records]))
             if _evaluation_due(records):
                 self._evaluate(interrupts, records)
-            if interrupts.checkpoint_requested or should_save():
+            keeping = any(each.keeping_due() for each in records)
+            if interrupts.checkpoint_requested or should_save() or keeping:
                 _save(records)
         if not _save(records):
             raise SaveError("the last checkpoint of a seed could not be saved")

@@ -15,18 +15,23 @@ SCHEMA = 1
 
 
 def to_text(
-    resolved: Config, env: Any, network: Any, user: dict[str, Any] | None = None
+    resolved: Config,
+    env: Any,
+    network: Any,
+    user: dict[str, Any] | None = None,
+    eval_env: Any = None,
 ) -> str:
     """The text of a file.
 
     Args:
       resolved: of the run.
-      env, network: as the user gave them.
+      env, network, eval_env: as the user gave them.
       user: what an older text of the run said of the user's code; it stays.
     """
     user = user or {
         "env": resolved.env if needs_user_code(env) else None,
         "network": describe(network) if network is not None else None,
+        "eval_env": describe(eval_env) if eval_env is not None else None,
     }
     data = {"schema": SCHEMA, "config": config.to_dict(resolved), "user_code": user}
     return json.dumps(data, indent=2) + "\n"
@@ -63,7 +68,7 @@ def from_text(text: str) -> tuple[Config, dict[str, str | None]]:
     return saved, user
 
 
-def need(user: dict[str, str | None], env: Any, network: Any, saved: Config) -> None:
+def need(user: dict[str, str | None], env: Any, network: Any) -> None:
     """Refuse to go on without code of the user's that a folder only names."""
     if user["env"] and env is None:
         raise UserError(
@@ -74,4 +79,13 @@ def need(user: dict[str, str | None], env: Any, network: Any, saved: Config) -> 
         raise UserError(
             f"the run was trained with the network {user['network']!r}; pass it again "
             "as network="
+        )
+
+
+def need_evaluation(user: dict[str, str | None], eval_env: Any) -> None:
+    """Refuse to evaluate a resumed run on something else than before."""
+    if user.get("eval_env") and eval_env is None:
+        raise UserError(
+            f"the run was evaluated on {user['eval_env']!r}; pass it again as "
+            "eval_env=, or pass eval_every=0"
         )

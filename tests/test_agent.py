@@ -1,0 +1,174 @@
+"""Agents that are loaded act as they did in evaluations."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+from tfagents_batch.envs.testing import SpaceEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
+
+SMALL = {
+    "steps": 100,
+    "num_envs": 2,
+    "num_workers": 0,
+    "rollout_length": 50,
+    "eval_every": 0,
+    "compile": "off",
+    "compile_cache": False,
+}
+GRU = networks.Config(core="gru", hidden=(8, 8), policy_scale=5.0)
+
+
+class Recorder(gymnasium.Wrapper):
+    """Writes down what an agent sees and does."""
+
+    def __init__(self, env, seen):
+        super().__init__(env)
+        self._episodes = seen
+
+    def reset(self, **options):
+        self._observation, info = self.env.reset(**options)
+        self._episode = []
+        self._episodes.append(self._episode)
+        return self._observation, info
+
+    def step(self, action):
+        self._episode.append((self._observation, np.copy(action)))
+        result = self.env.step(action)
+        self._observation = result[0]
+        return result
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Of a network without memory, and of one with: actions are numbers, or a Box."""
+    logdir = tmp_path_factory.mktemp("logs")
+    settings = {"epochs": 1, "minibatch_size": 50}
+    box = settings | {"network": GRU}
+    wrappers = [{"name": "LimitDuration", "max_episode_steps": 20}]
+    return {
+        "CartPole-v1": tfb.train(
+            env="CartPole-v1", logdir=logdir, settings=settings, **SMALL
+        ),
+        "Pendulum-v1": tfb.train(
+            env="Pendulum-v1",
+            logdir=logdir,
+            settings=box,
+            wrappers=wrappers,
+            **SMALL,
+        ),
+    }
+
+
+def recorded(run, env):
+    """The longest episode of an evaluation: observations and what was done there."""
+    seen = []
+
+    def make():
+        return Recorder(gymnasium.make(env), seen)
+
+    tfb.evaluate(run.logdir, 2, env=make)
+    return max(seen, key=len)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_step_by_step_it_does_what_it_did_in_an_evaluation(runs, env):
+    agent = tfb.load(runs[env].logdir)
+    assert agent.step == runs[env].step
+    episode, state = recorded(runs[env], env)[:30], None
+    assert len(episode) >= 8
+    for number, (observation, taken) in enumerate(episode):
+        action, state = agent.predict(observation, state, number == 0)
+        assert agent.action_space.contains(action)
+        np.testing.assert_allclose(action, taken, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_a_batch_is_each_of_its_rows_and_starts_where_it_is_told_to(runs, env):
+    agent = tfb.load(runs[env].logdir)
+    space = agent.observation_space
+    space.seed(0)
+    rows = np.stack([space.sample() for _ in range(3)])
+    alone = [agent.predict(row)[0] for row in rows]
+    _, state = agent.predict(rows[::-1])
+    together, _ = agent.predict(rows, state, episode_start=[True, True, False])
+    np.testing.assert_allclose(together[:2], alone[:2], rtol=1e-4, atol=1e-5)
+    if env == "Pendulum-v1":  # it remembers
+        assert np.any(np.abs(together[2] - alone[2]) > 1e-4)
+
+
+def test_samples_differ_and_the_mode_does_not(runs):
+    agent = tfb.load(runs["Pendulum-v1"].logdir)
+    observation = agent.observation_space.sample()
+    modes = [agent.predict(observation)[0] for _ in range(2)]
+    samples = [agent.predict(observation, deterministic=False)[0] for _ in range(2)]
+    assert np.all(modes[0] == modes[1])
+    assert np.any(samples[0] != samples[1])
+    assert all(agent.action_space.contains(each) for each in modes + samples)
+
+
+def test_its_environment_is_that_of_the_run(runs):
+    agent = tfb.load(runs["Pendulum-v1"].logdir)
+    env = agent.make_env(render_mode="rgb_array")
+    observation, _ = env.reset(seed=0)
+    for _ in range(20):  # as the run's wrapper says
+        observation, _, _, over, _ = env.step(agent.predict(observation)[0])
+    assert over
+    assert env.render().shape[2] == 3
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.zeros(3), r"observation value is float64 \[3\]; expected float32 \[4\]"),
+        (np.zeros((2, 2, 4)), r"float64 \[2, 2, 4\]; expected float32 \[4\], or a"),
+        ("no", "expected float32"),
+    ],
+)
+def test_an_observation_that_does_not_fit_is_refused(runs, observation, message):
+    with pytest.raises(UserError, match=message):
+        tfb.load(runs["CartPole-v1"].logdir).predict(observation)
+
+
+def test_nested_observations_and_every_kind_of_action(tmp_path):
+    space = gs.Dict(
+        image=gs.Box(0, 255, (10, 10, 1), np.uint8),
+        parts=gs.Tuple([gs.Discrete(3, start=1), gs.Box(-1, 1, (2,))]),
+    )
+    for action in (
+        gs.MultiDiscrete([2, 3]),
+        gs.MultiBinary(3),
+        gs.Discrete(3, start=5),
+    ):
+
+        def make(action=action):
+            return SpaceEnv(space, action)
+
+        run = tfb.train(
+            env=make,
+            logdir=tmp_path,
+            settings={"epochs": 1, "minibatch_size": 50, "histograms": False},
+            **SMALL,
+        )
+        with pytest.raises(UserError, match="your own code"):
+            tfb.load(run.logdir)
+        agent = tfb.load(run.logdir, env=make)
+        chosen, _ = agent.predict(agent.observation_space.sample())
+        assert agent.action_space.contains(chosen)
+        with pytest.raises(UserError, match="is not nested as"):
+            agent.predict({"image": np.zeros((10, 10, 1), np.uint8)})
+
+
+def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path):
+    options = {k: v for k, v in SMALL.items() if k != "num_workers"}
+    run = tfb.train(env="tf/CartPole-v1", logdir=tmp_path, **options)
+    agent = tfb.load(run.logdir)
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=1)
+    assert agent.action_space.contains(agent.predict(observation)[0])
+    with pytest.raises(UserError, match="written in TensorFlow, as a batch"):
+        agent.make_env()
