@@ -150,7 +150,7 @@ def test_the_config_is_plain_text_and_comes_back(tmp_path):
     data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
     assert data["config"]["env"] == "CartPole-v1"
     assert data["config"]["settings"]["learning_rate"] == "linear(0.001, 0)"
-    assert data["user_code"] == {"env": None, "network": None}
+    assert data["user_code"] == {"env": None, "network": None, "eval_env": None}
 
 
 class TestUserCode:
