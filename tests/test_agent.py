@@ -127,6 +127,7 @@ def test_its_environment_is_that_of_the_run(runs):
         (np.zeros(3), r"observation value is float64 \[3\]; expected float32 \[4\]"),
         (np.zeros((2, 2, 4)), r"float64 \[2, 2, 4\]; expected float32 \[4\], or a"),
         ("no", "expected float32"),
+        (np.array(["a"] * 4), "expected float32"),
     ],
 )
 def test_an_observation_that_does_not_fit_is_refused(runs, observation, message):
@@ -161,6 +162,9 @@ def test_nested_observations_and_every_kind_of_action(tmp_path):
         assert agent.action_space.contains(chosen)
         with pytest.raises(UserError, match="is not nested as"):
             agent.predict({"image": np.zeros((10, 10, 1), np.uint8)})
+        seen = agent.observation_space.sample()
+        with pytest.raises(UserError, match="image is float64 with values that uint8"):
+            agent.predict(dict(seen, image=np.full((10, 10, 1), 0.5)))
 
 
 def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path):

@@ -83,6 +83,74 @@ def test_evaluations_are_played_where_somebody_says(tmp_path):
         tfb.train(env=counting(5), eval_env="CartPole-v1", **options)
 
 
+@pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
+def test_settings_of_the_run_are_not_for_what_others_made(kind, tmp_path):
+    """Workers, wrappers, options and arguments are of what is trained on."""
+    envs = {
+        "environment": lambda: made("environment"),
+        "batch": lambda: made("batch"),
+        "env": lambda: tfb.make_env("CartPole-v1", 3, 0),
+        "tf": lambda: "tf/CartPole-v1",
+    }
+    options = SMALL | {"num_envs": 2, "num_workers": 1, "logdir": tmp_path}
+    options |= {"eval_every": 100, "eval_episodes": 3, "on_fault": "restart"}
+    options |= {"env_options": {"step_seconds": 300.0, "max_restarts": 3}}
+    options |= {"env_kwargs": {"sutton_barto_reward": True}}
+    if kind != "tf":
+        options |= {"wrappers": [{"name": "LimitDuration", "max_episode_steps": 5}]}
+    env = envs[kind]()
+    run = tfb.train(env="CartPole-v1", eval_env=env, **options)
+    assert run.metrics["eval/return_mean"] > 5  # not -1 at the end, nor 5 steps
+    other = envs[kind]()
+    again = {} if kind == "tf" else {"wrappers": []}
+    assert tfb.evaluate(run.logdir, 3, env=other, **again).mean_return > 5
+    for each in (env, other):
+        getattr(each, "close", lambda: None)()
+
+
+def test_environments_of_one_name_have_the_same_arguments(tmp_path):
+    options = SMALL | {"num_envs": 2, "num_workers": 0, "logdir": tmp_path}
+    options |= {"eval_every": 100, "eval_episodes": 2}
+    run = tfb.train(
+        env="CartPole-v1",
+        eval_env="CartPole-v1",
+        env_kwargs={"sutton_barto_reward": True},
+        **options,
+    )
+    assert run.metrics["eval/return_mean"] == -1
+
+
+def test_an_environment_that_is_refused_is_not_closed(tmp_path):
+    class Closing(CountingEnv):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    env = Closing()
+    with pytest.raises(UserError, match="eval_env="):
+        tfb.train(env=env, logdir=tmp_path, **SMALL)
+    assert not env.closed
+    run = tfb.train(env=env, eval_env=Closing(), logdir=tmp_path, **SMALL)
+    assert env.closed
+    mine = Closing()
+    agent = tfb.load(run.logdir, env=mine)
+    assert not mine.closed
+    observation, _ = mine.reset()
+    assert mine.action_space.contains(agent.predict(observation)[0])
+    with pytest.raises(UserError, match="play in that one"):
+        agent.make_env()
+
+
+def test_another_environment_for_evaluations_is_remembered_from_a_resume(tmp_path):
+    options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 0}
+    run = tfb.train(env=counting(5), logdir=tmp_path, **options)
+    again = {"env": counting(5), "eval_every": 100, "eval_episodes": 2}
+    tfb.train(resume=run.logdir, eval_env=counting(9), steps=400, **again)
+    with pytest.raises(UserError, match=r"was evaluated on .*eval_env="):
+        tfb.train(resume=run.logdir, steps=600, **again)
+
+
 def test_every_one_of_different_environments_is_evaluated(tmp_path):
     envs = [counting(length) for length in (1, 2, 3, 4)]
     options = SMALL | {"num_workers": 0, "eval_every": 100, "logdir": tmp_path}
@@ -117,6 +185,10 @@ def test_a_file_of_environments_may_be_moved(moved_run):
     assert tfb.evaluate(run.logdir, 2, env=env).mean_return == 21  # env_kwargs count
     again = tfb.train(resume=run.logdir, env=env, steps=400)
     assert again.finished and again.metrics["episode/return_mean"] == 21
+    with pytest.raises(UserError, match="start a new run for another environment"):
+        copy = pathlib.Path(run.logdir).parent / "mine.py"
+        copy.write_text("make = None")
+        tfb.train(resume=run.logdir, env=f"{copy}:make", steps=600)
     other = env.replace("mine.py:make", "mine.py:other")
     with pytest.raises(UserError, match="start a new run for another environment"):
         tfb.train(resume=run.logdir, env=other, steps=600)
@@ -162,9 +234,14 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
         tfb.train(env="tf/CartPole-v1", env_options={"step_seconds": 9.0}, **options)
     assert list(tmp_path.iterdir()) == []
     run = tfb.train(
-        env="CartPole-v1", env_options={"step_seconds": None}, num_workers=0, **options
+        env="CartPole-v1",
+        env_options={"step_seconds": None, "route": "portable"},
+        num_workers=1,
+        **options,
     )
     assert tfb.evaluate(run.logdir, 2).episodes == 2
     assert tfb.evaluate(run.logdir, 2, env="tf/CartPole-v1").episodes == 2
+    observation = tfb.load(run.logdir).observation_space.sample()
+    assert tfb.load(run.logdir).predict(observation)[0] in (0, 1)
     assert checkpoint.newest(run.logdir) == run.step
     shutil.rmtree(run.logdir)

@@ -36,15 +36,17 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
-from tfagents_batch.training.agent import Agent
+from tfagents_batch.training.agent import Agent, lend
 from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import (
+    IN_PROCESS,
     Config,
     Experiment,
     evaluation_size,
     one_length,
+    suited,
 )
 from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
 from tfagents_batch.training.interrupt import Interrupts
@@ -91,19 +93,20 @@ def train(
       env: environment name, a function that makes one ``gymnasium.Env``, a list of
         such functions, or what is made already: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env`` (then pass ``eval_env`` too, or
-        ``eval_every=0``).
+        ``eval_every=0``). The first two are closed at the end.
       config: name of a preset, or an experiment's Config.
       settings: of the algorithm; its Config, or a dict of what differs from the
         preset or the defaults.
       logdir: root folder of the runs; "logs" if None.
       resume: a run's folder; its newest checkpoint goes on. Everything comes from
         that folder but ``RESUMABLE`` options, which are written to it, and, where the
-        run used your own code, ``env`` and ``network``.
+        run used your own code, ``env`` and ``network``; ``eval_env`` where it had one.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
       eval_env: what evaluations are played on, like ``env``, in the run's wrappers if
-        it is not made already; None for what is trained on. Of several that are given
-        each plays as often: ``eval_episodes`` is rounded up to a multiple.
+        it is not made already, and with its ``env_kwargs`` if it is named alike; None
+        for what is trained on. Of several that are given each plays as often:
+        ``eval_episodes`` is rounded up to a multiple.
       profile: measure where the time of an iteration goes, when all steps are done:
         ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
@@ -302,16 +305,16 @@ def load(
     Raises:
       UserError: for anything that cannot be used; a run without checkpoint too.
     """
+    if isinstance(env, (list, tuple)) and env:
+        env = env[0]
     run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
     given = saved.env if env is None else env
-    size = make.size(given) if make.is_made(given) else 1
-    if isinstance(given, (list, tuple)):
-        env = given = given[0]
-    here = {"num_envs": size, "num_workers": None, "envs_per_worker": None}
-    if not make.is_made(given) and make.tensor_env(given, saved.env_kwargs) is None:
-        here["num_workers"] = 0
+    here = _here(saved) | {"num_envs": make.size(given) or 1}
+    in_workers = not make.is_made(given) and not make.is_batch(given)
+    if not in_workers or make.tensor_env(given, saved.env_kwargs) is not None:
+        here["num_workers"] = None
     with Experiment(
-        dataclasses.replace(saved, **here), _object(env), network=network
+        dataclasses.replace(saved, **here), lend(_object(env)), network=network
     ) as experiment:
         variables = experiment.named_variables()
         step, _ = load_checkpoint(run.folder, variables, checkpoint)
@@ -353,13 +356,19 @@ def visualize(
     camera = None
     if make.tensor_env(played, saved.env_kwargs) is None:
         camera = filming.Camera(played, saved.env_kwargs, saved.wrappers)
-        here = {"num_workers": 0, "envs_per_worker": None}
-        here |= {"env_kwargs": {}, "wrappers": []}  # which the camera has
+        here = _here(saved) | {"env_kwargs": {}, "wrappers": []}  # as the camera's are
         saved = dataclasses.replace(saved, **here)
     with Experiment(saved, camera or _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
         return filming.film(env, actor, camera, outdir, num_episodes, seed)
+
+
+def _here(saved: Config) -> dict[str, Any]:
+    """Of a config, what is another where environments are stepped in this process."""
+    options = saved.env_options.items()
+    kept = {name: value for name, value in options if name in IN_PROCESS}
+    return {"num_workers": 0, "envs_per_worker": None, "env_options": kept}
 
 
 def _facts(algorithm: Any) -> dict[str, Any]:
@@ -382,25 +391,15 @@ def _trained(
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
     changes["update_every"] = None  # which num_envs divides
+    saved = dataclasses.replace(saved, **changes)
     if isinstance(env, str):
-        changes["env"] = env
-        if not is_same(env, saved.env):
-            changes["env_kwargs"] = {}
-    if make.is_made(env):
-        # What the run had was for what it made; None of the workers either.
-        changes |= {"env_kwargs": {}, "env_options": {}}
-        changes |= {"num_workers": None, "envs_per_worker": None}
-    if env_kwargs is not None:
-        changes["env_kwargs"] = env_kwargs
-    if wrappers is not None:
-        changes["wrappers"] = wrappers
-    changed = dataclasses.replace(saved, **changes)
-    played = changed.env if env is None else env
-    if make.tensor_env(played, changed.env_kwargs) is not None:
-        # It has no workers, whatever the environment had that was trained on.
-        none = {"num_workers": None, "envs_per_worker": None, "env_options": {}}
-        changed = dataclasses.replace(changed, **none)
-    return run, changed
+        suits = suited(saved, env, own=is_same(env, saved.env))
+        saved = dataclasses.replace(suits, env=env)
+    elif env is not None:  # which may be what the run was trained on
+        saved = suited(saved, env, own=True)
+    again: dict[str, Any] = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    told = {name: value for name, value in again.items() if value is not None}
+    return run, dataclasses.replace(saved, **told)
 
 
 def resolve(
@@ -488,9 +487,13 @@ def _resume(
         if changed:
             events.append({"kind": "options", "changed": changed})
 
+        played = user
+        if eval_env is not None:
+            played = user | {"eval_env": describe(eval_env)}
+
         def started() -> None:
-            if changed:  # so that the next resume knows, once it is seen to work
-                text = stored.to_text(resolved, env, network, user)
+            if changed or played != user:  # for the next resume, once this one works
+                text = stored.to_text(resolved, env, network, played)
                 runs.write_atomic(run.folder / "config.json", text)
 
         watched = (callbacks, state, events, profile, started)

@@ -63,10 +63,6 @@ from tfagents_batch.schedules import Constant, Linear
         ({"normalize_epsilon": -1}, "normalize_epsilon is -1.0; expected at least 0"),
         ({"reward_clip": 0.0}, "reward_clip is 0.0; expected more than 0"),
         (
-            {"minibatch_size": 1},
-            "minibatch_size is 1, and normalize_advantage is true",
-        ),
-        (
             {"drop_rest": True, "minibatch_size": None},
             "drop_rest is true, but minibatch_size is none",
         ),
@@ -87,3 +83,16 @@ def test_settings_at_their_bounds_are_taken_as_numbers():
     assert ppo.Config().check() == ppo.Config()
     agent = make_ppo(learning_rate=1e-3, entropy_scale="linear(0.1, 0, 100)")
     assert np.isfinite(agent.update(collect(agent), 1)["loss/total"])
+
+
+def test_a_minibatch_of_one_transition_needs_other_advantages():
+    for more in ({}, {"sequence_length": 1}):
+        with pytest.raises(UserError, match="minibatch_size is 1, and normalize_adv"):
+            make_ppo(minibatch_size=1, **more)
+    for more in (
+        {"normalize_advantage": "batch"},
+        {"normalize_advantage": False},
+        {"kl_reduction": "sequence"},
+        {"network": networks.Config(core="gru")},
+    ):
+        make_ppo(minibatch_size=1, **more)

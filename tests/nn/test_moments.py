@@ -98,21 +98,15 @@ class TestObservationNormalizer:
         np.testing.assert_allclose(np.std(seen["vector"], 0, ddof=1), 1, rtol=1e-4)
         assert len(normalizer.named_variables()) == 3
 
-    def test_integers_and_half_precision_are_normalised_as_numbers(self):
-        space = gs.Tuple(
-            [
-                gs.Box(-(2**31), 2**31 - 1, (2,), np.int32),
-                gs.Box(-4, 4, (3,), np.float16),
-            ]
-        )
+    def test_half_precision_is_normalised_as_float32(self):
+        space = gs.Box(-4, 4, (3,), np.float16)
         normalizer = ObservationNormalizer(space)
-        whole = tf.constant([[0, 1000], [2000, 3000], [4000, 8000]])
         half = tf.constant([[0.0] * 3, [1.0] * 3, [5.0] * 3], tf.float16)
-        normalizer.update((whole, half), tf.ones([3], tf.bool))
-        for seen in normalizer((whole, half)):
-            assert seen.dtype == tf.float32
-            np.testing.assert_allclose(tf.reduce_mean(seen, 0), 0, atol=1e-3)
-            np.testing.assert_allclose(np.std(seen, 0, ddof=1), 1, rtol=1e-3)
+        normalizer.update(half, tf.ones([3], tf.bool))
+        seen = normalizer(half)
+        assert seen.dtype == tf.float32
+        np.testing.assert_allclose(tf.reduce_mean(seen, 0), 0, atol=1e-3)
+        np.testing.assert_allclose(np.std(seen, 0, ddof=1), 1, rtol=1e-3)
 
     def test_what_is_far_off_is_clipped(self):
         normalizer = ObservationNormalizer(gymnasium.spaces.Box(-1, 1, (1,)), clip=5.0)

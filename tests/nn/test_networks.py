@@ -10,6 +10,7 @@ from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import blocks, encoder, networks
+from tfagents_batch.nn.encoder import Encoder
 
 
 @pytest.mark.parametrize("name", OBSERVATIONS)
@@ -255,3 +256,19 @@ def test_only_convolutions_follow_a_lower_precision(bfloat16, name):
     for gradient in tape.gradient(loss, weights):
         assert gradient.dtype == tf.float32
         assert np.all(np.isfinite(gradient))
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (gs.Box(0, 255, (2,), np.uint8), [0.0, 1.0]),
+        (gs.Box(0, 1, (2,), np.uint8), [0.0, 1.0]),
+        (gs.Box(-100, 100, (2,), np.int64), [0.0, 1.0]),
+        (gs.Box(np.array([0, 5]), np.array([10, 5]), dtype=np.int32), [0.0, 0.0]),
+        (gs.Box(-(2**31), 2**31 - 1, (2,), np.int32), [-(2.0**31), 2.0**31]),
+    ],
+)
+def test_integers_are_scaled_by_their_bounds_if_these_say_anything(space, expected):
+    encoder = Encoder(space)
+    seen = encoder(tf.constant(np.stack([[space.low[0], space.high[1]]])))
+    np.testing.assert_allclose(seen, [expected])

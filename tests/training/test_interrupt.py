@@ -108,7 +108,7 @@ def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
         assert not stopped.is_set()
         os.kill(os.getpid(), signal.SIGINT)
         assert stopped.wait(SECONDS)
-        lines.wait("cut short")
+        lines.wait("are told to stop")
 
 
 def test_a_broken_hook_does_not_break_the_watcher(capfd):

@@ -135,13 +135,6 @@ class Config:
                 f"kl_adapt_low is {config.kl_adapt_low}; expected at most "
                 f"kl_adapt_high, {config.kl_adapt_high}"
             )
-        alone = config.sequence_length is None and config.network.core == "none"
-        if config.minibatch_size == 1 and config.normalize_advantage is True and alone:
-            raise UserError(
-                "minibatch_size is 1, and normalize_advantage is true: a single "
-                "advantage less its own mean is 0, so the policy would learn nothing; "
-                "use larger minibatches, or normalize_advantage=batch"
-            )
         if config.drop_rest and config.minibatch_size is None:
             raise UserError(
                 "drop_rest is true, but minibatch_size is none: everything is one "
@@ -198,6 +191,7 @@ class PPO(tf.Module):
         )
         start = self.network.initial_state(2)
         self.recurrent = bool(nest.flatten(start))
+        self._check_minibatches()
         # For its type: what else there is to a policy is in its parameters.
         self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # of this call
@@ -265,6 +259,17 @@ class PPO(tf.Module):
         return action, behavior, (net_state, return_)
 
     # ---- learning
+
+    def _check_minibatches(self) -> None:
+        config = self.config
+        sequences = self.recurrent or config.kl_reduction == "sequence"
+        alone = config.sequence_length in (None, 1) and not sequences
+        if config.minibatch_size == 1 and config.normalize_advantage is True and alone:
+            raise UserError(
+                "minibatch_size is 1, and normalize_advantage is true: a single "
+                "advantage less its own mean is 0, so the policy would learn nothing; "
+                "use larger minibatches, or normalize_advantage=batch"
+            )
 
     def update(self, trajectory: Trajectory, seed) -> Metrics:
         """Improve policy and value on one trajectory ``[T, B]``.

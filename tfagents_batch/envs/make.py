@@ -138,6 +138,11 @@ def is_made(env: Any) -> bool:
     return size(env) is not None and not isinstance(env, (list, tuple))
 
 
+def is_batch(env: Any) -> bool:
+    """Whether a name means a batch that is stepped as a whole, without workers."""
+    return isinstance(env, str) and env.startswith(tuple(registry.RESERVED))
+
+
 def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
     """The environment written in TensorFlow that is meant, if one is."""
     if isinstance(env, str) and env.startswith(names.PREFIX):

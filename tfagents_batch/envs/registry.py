@@ -123,14 +123,25 @@ def describe(env: Any) -> str:
     return _name(env if hasattr(env, "__qualname__") else type(env))
 
 
-def is_same(one: str, other: str) -> bool:
-    """Whether two names mean one environment; its file may lie somewhere else now."""
+def is_same(name: str, before: str) -> bool:
+    """Whether a name means the environment of an older one, whose file may have moved.
 
-    def meaning(name):
-        module, _, target = name.rpartition(":")
-        return (Path(module).name, target) if module.endswith(".py") else name
+    Args:
+      name: of now.
+      before: of then; a file that is still there has not moved.
+    """
+    (file, target), (old, old_target) = _file(name), _file(before)
+    if name == before or target != old_target or None in (file, old):
+        return name == before
+    if old.exists():
+        return file.absolute().resolve() == old.absolute().resolve()
+    return file.name == old.name
 
-    return meaning(one) == meaning(other)
+
+def _file(name: str) -> tuple[Path | None, str]:
+    """File and attribute of ``./file.py:Class``."""
+    module, _, target = name.rpartition(":")
+    return Path(module).expanduser() if module.endswith(".py") else None, target
 
 
 def needs_user_code(env: Any) -> bool:

@@ -16,6 +16,7 @@ from tfagents_batch.nn import blocks, impala
 
 ACTION_MASK = "action_mask"  # key of a Dict observation that is no feature
 CNN = Literal["auto", "nature", "impala", "small"]
+WIDEST = 2**16  # range of an integer that is scaled by its bounds
 NATURE = 36  # pixels that Mnih's network needs on each side
 
 
@@ -43,9 +44,9 @@ class Encoder(keras.layers.Layer):
     """One feature vector ``[N, F]`` from a nested observation ``[N, ...]``.
 
     Images (uint8, channels first or last) go through a CNN and are scaled to
-    [0, 1], as other uint8 arrays are, these by their bounds; Discrete and
-    MultiDiscrete become one-hot; everything else is flattened. The parts are
-    concatenated.
+    [0, 1], as are other integers whose bounds are not more than ``WIDEST`` apart, by
+    them; Discrete and MultiDiscrete become one-hot; everything else is flattened.
+    The parts are concatenated.
 
     Args:
       space: of the observations.
@@ -85,13 +86,13 @@ class _Flat(keras.layers.Layer):
         return tf.reshape(tf.cast(x, tf.float32), [-1, size])
 
 
-class _Bytes(_Flat):
-    """uint8 ``[N, ...]`` to f32 ``[N, F]`` in [0, 1], by the bounds of their Box."""
+class _Whole(_Flat):
+    """Integers ``[N, ...]`` to f32 ``[N, F]`` in [0, 1], by the bounds of their Box."""
 
-    def __init__(self, space: gs.Box, **kwargs):
+    def __init__(self, low: np.ndarray, high: np.ndarray, **kwargs):
         super().__init__(**kwargs)
-        low, high = (x.astype(np.float32).ravel() for x in (space.low, space.high))
-        self.low, self.range = low, np.maximum(high - low, 1)
+        self.low = low.astype(np.float32)
+        self.range = np.maximum(high - low, 1).astype(np.float32)
 
     def call(self, x):
         return (super().call(x) - self.low) / self.range
@@ -146,6 +147,8 @@ def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     if isinstance(space, gs.MultiDiscrete):
         sizes, starts = space.nvec.ravel(), space.start.ravel()
         return blocks.OneHot(sizes, starts, dtype="float32")
-    if isinstance(space, gs.Box) and space.dtype == np.uint8:
-        return _Bytes(space, dtype="float32")
+    if isinstance(space, gs.Box) and np.dtype(space.dtype).kind in "iu":
+        low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
+        if np.all(high - low <= WIDEST):
+            return _Whole(low, high, dtype="float32")
     return _Flat(dtype="float32")

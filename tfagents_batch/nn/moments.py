@@ -91,10 +91,9 @@ class Moments(tf.Module):
 
 
 class ObservationNormalizer(tf.Module):
-    """Numbers of an observation to mean 0, variance 1, clipped.
+    """Float leaves of an observation to mean 0, variance 1, clipped.
 
-    What the encoder brings into a range passes through untouched: images and other
-    bytes, Discrete and MultiDiscrete; MultiBinary and the action mask too.
+    Images, integers and the action mask pass through untouched.
 
     Args:
       space: observation space of one environment.
@@ -256,6 +255,6 @@ def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
 def _is_normalized(leaf: spaces.Leaf) -> bool:
     return (
         isinstance(leaf.space, gs.Box)
-        and leaf.dtype not in ("uint8", "bool")
         and ACTION_MASK not in leaf.path
+        and leaf.dtype.startswith("float")
     )

@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.envs import make, registry
-from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
@@ -67,7 +67,7 @@ class Agent:
         """Choose an action, or one for each observation of a batch.
 
         Observations are normalised as in training. Arguments and results are those of
-        ``predict`` of Stable-Baselines3.
+        ``predict`` of Stable-Baselines3, but that the mode is the default.
 
         Args:
           observation: of ``observation_space``, or a batch: ``[N, ...]`` in every leaf.
@@ -161,7 +161,7 @@ class Agent:
                     f"expected {leaf.dtype} {list(leaf.shape)}, or a batch of that"
                 )
             sizes.add(array.shape[0] if extra else None)
-            rows.append(array.astype(leaf.dtype).reshape(-1, *leaf.shape))
+            rows.append(_cast(array, leaf).reshape(-1, *leaf.shape))
         if len(sizes) != 1:
             raise UserError(
                 "parts of the observation are of different batches: "
@@ -174,3 +174,32 @@ class Agent:
         if isinstance(space, gs.Box):
             action = np.clip(action, space.low, space.high)
         return action.astype(space.dtype)
+
+
+def _cast(array: np.ndarray, leaf: spaces.Leaf) -> np.ndarray:
+    """To a leaf's dtype, if no number becomes another one."""
+    wanted = np.dtype(leaf.dtype)
+    found = array.astype(wanted)
+    if wanted.kind in "iu" and not np.array_equal(found, array):
+        raise UserError(
+            f"observation {leaf.name} is {array.dtype} with values that {leaf.dtype} "
+            "does not have; pass it as the environment gives it"
+        )
+    return found
+
+
+def lend(env: Any) -> Any:
+    """``env``, or what stands for one that is made already and does not close it."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return _LentBatch(env)
+    return _Lent(adapt(env)) if is_environment(env) else env
+
+
+class _Lent(gymnasium.Wrapper):
+    def close(self) -> None:
+        pass
+
+
+class _LentBatch(gymnasium.vector.VectorWrapper):
+    def close(self, **_) -> None:
+        pass

@@ -15,7 +15,7 @@ import numpy as np
 from tfagents_batch import algorithms, config, schedules, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
-from tfagents_batch.envs import make
+from tfagents_batch.envs import make, registry
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
@@ -36,11 +36,14 @@ from tfagents_batch.training.clips import Clips
 from tfagents_batch.training.evaluate import Evaluator
 from tfagents_batch.types import EnvSpec
 
-# Of ``make_env``, beside those that a run has settings for.
+# Of ``make_env``, beside those that a run has settings for. Some are for environments
+# without workers, too.
+IN_PROCESS = ("finite_check", "strict_bounds")
 ENV_OPTIONS = (
+    *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
     *("max_restarts", "restart_period_seconds", "max_worker_mb"),
-    *("finite_check", "strict_bounds", "worker_variables", "pin_workers", "route"),
+    *("worker_variables", "pin_workers", "route"),
 )
 
 
@@ -195,9 +198,10 @@ class Experiment:
         self.config = config.check()
         self._given = config.env if env is None else env
         self._running: list[Any] = []  # environments that are more than tensors
+        if config.eval_every != 0:
+            _refuse_shared(self._given, eval_env)
         with contextlib.ExitStack() as stack:
-            kwargs = config.env_kwargs
-            self.env = self._environments(stack, self._given, config.num_envs, kwargs)
+            self.env = self._environments(stack, config, self._given, config.num_envs)
             if config.update_every is not None:
                 episodes.longest(self.env.spec)  # or say so before there is a run
             # Here, where environments are known and TensorFlow has not run yet.
@@ -221,7 +225,8 @@ class Experiment:
             self.evaluator = self._make_evaluator(stack, eval_env)
             self.clips = None
             if config.log_video_every:
-                self.clips = Clips(self._given, kwargs, self.algorithm, config.wrappers)
+                given, kwargs = self._given, config.env_kwargs
+                self.clips = Clips(given, kwargs, self.algorithm, config.wrappers)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
@@ -288,22 +293,16 @@ class Experiment:
         config = self.config
         if config.eval_every == 0:
             return None
-        given = self._given if eval_env is None else eval_env
-        if make.is_made(given) and given is self._given:
-            raise UserError(
-                f"env is one {type(given).__name__}, made already, which evaluations "
-                "would disturb; pass eval_env= too, another one, or eval_every=0"
-            )
+        given = self._given
+        if eval_env is not None:
+            own = isinstance(eval_env, str) and registry.is_same(eval_env, config.env)
+            given, config = eval_env, suited(config, eval_env, own)
         batch, count = evaluation_size(given, config.eval_episodes, config.num_envs)
-        kwargs = config.env_kwargs if eval_env is None else {}
-        env = self._environments(stack, given, batch, kwargs)
+        env = self._environments(stack, config, given, batch)
         _check_alike(env.spec, self.env.spec)
         return evaluate.evaluator(env, self.algorithm, count, config.eval_actions)
 
-    def _environments(
-        self, stack, given: Any, num_envs: int, env_kwargs: dict[str, Any]
-    ) -> Env:
-        config = self.config
+    def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
         if isinstance(given, Env):
             named.refuse(
                 config.wrappers,
@@ -324,7 +323,7 @@ class Experiment:
                 given,
                 num_envs,
                 workers,
-                env_kwargs=env_kwargs,
+                env_kwargs=config.env_kwargs,
                 wrappers=config.wrappers,
                 on_fault=config.on_fault,
                 **config.env_options,
@@ -338,6 +337,28 @@ class Experiment:
     def _note(self, env: Env) -> None:
         if hasattr(env, "stop") or hasattr(env, "events"):
             self._running.append(env)
+
+
+def suited(config: Config, env: Any, own: bool) -> Config:
+    """A run's config for another environment than the one that it is trained on.
+
+    Args:
+      config: of the run.
+      env: as ``make_env`` takes it, or an ``Env``.
+      own: whether the run's ``env_kwargs`` are meant for it too.
+
+    Returns:
+      It without what would not concern that environment: arguments of another one,
+      workers and their options where there are none, wrappers where it is made already.
+    """
+    kwargs = config.env_kwargs if own and not make.is_made(env) else {}
+    changes: dict[str, Any] = {"env_kwargs": kwargs}
+    if make.is_made(env) or make.is_batch(env) or make.tensor_env(env, kwargs):
+        changes |= {"num_workers": None, "envs_per_worker": None}
+        changes |= {"env_options": {}, "on_fault": "raise"}
+    if make.is_made(env):
+        changes["wrappers"] = []
+    return dataclasses.replace(config, **changes)
 
 
 def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
@@ -408,6 +429,15 @@ def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
 def _are_one(envs: Sequence[Any]) -> bool:
     """Whether all of a list are the same, so that some stand for all."""
     return all(each is envs[0] or each == envs[0] for each in envs)
+
+
+def _refuse_shared(env: Any, eval_env: Any) -> None:
+    """What is made already cannot be trained and evaluated on at once."""
+    if make.is_made(env) and (eval_env is None or eval_env is env):
+        raise UserError(
+            f"env is one {type(env).__name__}, made already, which evaluations would "
+            "disturb; pass eval_env= too, another one, or eval_every=0"
+        )
 
 
 def _check_alike(found: EnvSpec, expected: EnvSpec) -> None:

@@ -175,7 +175,7 @@ class Interrupts:
                     "stopping after this iteration; press Ctrl-C again to stop at once"
                 )
             elif number == signal.SIGINT and _is_interactive():
-                self._say("the iteration is cut short; what is there is saved")
+                self._say("environments are told to stop; what is there is saved")
                 _call(self._stop)
             elif number == signal.SIGINT:
                 self._exit_now()

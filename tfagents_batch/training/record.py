@@ -133,6 +133,7 @@ class Record:
         self._evaluated: int | None = None
         self._best_step: int | None = None
         self._keep_step: int | None = None
+        self._keep = False  # whether the next checkpoint is to stay
         self._interval = Interval()
         self._once: dict[str, Any] = {}  # what only the next line says
         self._since = self.step, self.seconds  # at the last line
@@ -211,7 +212,7 @@ class Record:
         self._hooks.evaluation(self.step, result, best)
 
     def keeping_due(self) -> bool:
-        """Is it time for a checkpoint that stays? It is until there is one."""
+        """Is it time for a checkpoint that stays? Once: the next that can be saved."""
         return self._should_keep.due(self.step)
 
     def checkpoint(self, again: bool = False) -> bool:
@@ -222,8 +223,8 @@ class Record:
         """
         if self.saved == self.step and not again:
             return True
-        before = self._should_keep.state()
-        if self._should_keep(self.step):
+        self._keep |= self._should_keep(self.step)
+        if self._keep:
             self._keep_step = self.step
         state = {name: clock.state() for name, clock in self._clocks().items()}
         state |= {
@@ -236,8 +237,8 @@ class Record:
         marks = {"best": self._best_step, "keep": self._keep_step}
         told = {name: step == self.step for name, step in marks.items()}
         if not self._save(self.step, state, told):
-            self._should_keep.restore(before)
             return False
+        self._keep = False
         self.saved = self.step
         return True
 
