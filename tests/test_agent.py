@@ -101,13 +101,14 @@ def test_a_batch_is_each_of_its_rows_and_starts_where_it_is_told_to(runs, env):
 
 
 def test_samples_differ_and_the_mode_does_not(runs):
-    agent = tfb.load(runs["Pendulum-v1"].logdir)
-    observation = agent.observation_space.sample()
-    modes = [agent.predict(observation)[0] for _ in range(2)]
-    samples = [agent.predict(observation, deterministic=False)[0] for _ in range(2)]
-    assert np.all(modes[0] == modes[1])
-    assert np.any(samples[0] != samples[1])
-    assert all(agent.action_space.contains(each) for each in modes + samples)
+    agent = tfb.load(runs["CartPole-v1"].logdir)
+    observation = np.array([0.01, 0.02, -0.03, 0.04], np.float32)
+    modes = [agent.predict(observation)[0] for _ in range(4)]
+    samples = [
+        agent.predict(observation, deterministic=False)[0].item() for _ in range(40)
+    ]
+    assert len({mode.item() for mode in modes}) == 1
+    assert set(samples) == {0, 1}  # hardly trained, so about as likely
 
 
 def test_its_environment_is_that_of_the_run(runs):

@@ -134,6 +134,7 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
     run = tfb.train(env=env, eval_env=Closing(), logdir=tmp_path, **SMALL)
     assert env.closed
     mine = Closing()
+    assert tfb.evaluate(run.logdir, 2, env=mine).episodes == 2
     agent = tfb.load(run.logdir, env=mine)
     assert not mine.closed
     observation, _ = mine.reset()

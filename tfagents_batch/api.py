@@ -260,7 +260,8 @@ def evaluate(
       episodes: to play; where several environments are given, a list or a batch, each
         plays as many, so it is rounded up to a multiple.
       checkpoint: "newest", "best" or a step.
-      env: play here instead; needed if the run was trained on your own code.
+      env: play here instead; needed if the run was trained on your own code. One that
+        is made already is not closed.
       env_kwargs: of the environment; those of the run if that is what is played.
       wrappers: of the environment; None for those of the run.
       network: needed again if the run had one.
@@ -278,7 +279,7 @@ def evaluate(
     played = saved.env if env is None else env
     batch, episodes = evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
-    with Experiment(saved, _object(env), network=network) as experiment:
+    with Experiment(saved, lend(_object(env)), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
         return evaluation.evaluator(env, actor, episodes, actions)(seed)

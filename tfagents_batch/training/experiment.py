@@ -345,18 +345,19 @@ def suited(config: Config, env: Any, own: bool) -> Config:
     Args:
       config: of the run.
       env: as ``make_env`` takes it, or an ``Env``.
-      own: whether the run's ``env_kwargs`` are meant for it too.
+      own: whether the run's ``env_kwargs`` and wrappers are meant for it too.
 
     Returns:
       It without what would not concern that environment: arguments of another one,
-      workers and their options where there are none, wrappers where it is made already.
+      workers and their options where there are none, and, of what is made already,
+      wrappers that are not meant for it.
     """
     kwargs = config.env_kwargs if own and not make.is_made(env) else {}
     changes: dict[str, Any] = {"env_kwargs": kwargs}
     if make.is_made(env) or make.is_batch(env) or make.tensor_env(env, kwargs):
         changes |= {"num_workers": None, "envs_per_worker": None}
         changes |= {"env_options": {}, "on_fault": "raise"}
-    if make.is_made(env):
+    if make.is_made(env) and not own:
         changes["wrappers"] = []
     return dataclasses.replace(config, **changes)
 
