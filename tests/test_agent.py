@@ -83,7 +83,7 @@ def test_step_by_step_it_does_what_it_did_in_an_evaluation(runs, env):
     for number, (observation, taken) in enumerate(episode):
         action, state = agent.predict(observation, state, number == 0)
         assert agent.action_space.contains(action)
-        np.testing.assert_allclose(action, taken, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(action, taken, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
