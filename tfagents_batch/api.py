@@ -73,6 +73,8 @@ def train(
     settings: dict[str, Any] | Any = None,
     logdir: str | os.PathLike | None = None,
     resume: str | os.PathLike | None = None,
+    init_from: str | os.PathLike | None = None,
+    init_checkpoint: str | int | None = None,
     network: keras.Model | Callable | None = None,
     eval_env: Any = None,
     profile: bool = False,
@@ -86,6 +88,7 @@ def train(
         run = train("ppo", env="CartPole-v1", steps=200_000)
         run = train(config="cartpole", seed=3, settings={"epochs": 4})
         run = train(resume=run.logdir, steps=400_000)
+        run = train(env=harder, init_from=run.logdir, settings={"learning_rate": 1e-4})
 
     Args:
       algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
@@ -101,6 +104,10 @@ def train(
       resume: a run's folder; its newest checkpoint goes on. Everything comes from
         that folder but ``RESUMABLE`` options, which are written to it, and, where the
         run used your own code, ``env`` and ``network``; ``eval_env`` where it had one.
+      init_from: folder of a run whose agent this one begins with: its weights and
+        statistics of observations and returns, where spaces and network are alike. All
+        else is new: environment, settings, schedules, steps, the optimizer's state.
+      init_checkpoint: which one of that run: "newest" (None), "best" or a step.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
       eval_env: what evaluations are played on, like ``env``, in the run's wrappers if
@@ -131,20 +138,35 @@ def train(
                 "resume takes its algorithm, config, settings and logdir from the "
                 f"run's folder; only {', '.join(RESUMABLE)} may change"
             )
+        if init_from is not None:
+            raise UserError(
+                "resume goes on with a run's own weights, init_from begins a new run "
+                "with those of another; leave one of them out"
+            )
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
     options = threads.exclusive(_sized(env, options))
     resolved = resolve(algorithm, env, config, settings, options).check()
     _check_callbacks(callbacks, resolved)
     trackers.check(resolved.track)
+    if init_checkpoint is not None and init_from is None:
+        raise UserError(
+            f"init_checkpoint is {init_checkpoint!r}, but no run is named that has it; "
+            "pass its folder as init_from"
+        )
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
         text = stored.to_text(resolved, given, network, eval_env=eval_env)
         told = _facts(experiment.algorithm)
+        events = []
+        if init_from is not None:
+            which = "newest" if init_checkpoint is None else init_checkpoint
+            events.append(_start_from(experiment, init_from, which))
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
+        watched = (callbacks, None, events, profile)
         with runs.lock(folder):
-            return running.run(experiment, folder, callbacks, profiled=profile)
+            return running.run(experiment, folder, *watched)
 
 
 def train_seeds(
@@ -499,6 +521,14 @@ def _resume(
 
         watched = (callbacks, state, events, profile, started)
         return running.run(experiment, run.folder, *watched)
+
+
+def _start_from(experiment: Experiment, logdir: Any, which: str | int) -> dict:
+    """Begin with what another run has learned; the event that says so."""
+    run, leave = runs.open_run(logdir), checkpoint.TRAINING_ONLY
+    variables = experiment.named_variables()
+    step, _ = checkpoint.load(run.folder, variables, which, leave=leave)
+    return {"kind": "started_from", "run": run.folder.name, "checkpoint": step}
 
 
 def _check_callbacks(callbacks: dict[str, tuple], resolved: Config) -> None:

@@ -189,7 +189,11 @@ class Algorithm(Actor, Protocol):
 
     def named_variables(self) -> dict[str, Any]:
         """All state, ``{name: variable}``, named alike in every process: what a
-        checkpoint holds."""
+        checkpoint holds.
+
+        Names that begin with ``optimizer/`` or ``algorithm/`` are of what only training
+        needs: a run that starts from another one's weights begins it anew.
+        """
 
 
 @runtime_checkable

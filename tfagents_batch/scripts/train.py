@@ -39,6 +39,12 @@ def main(argv: Sequence[str]) -> int:
         config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
         logdir: str | None = option(None, "folder that holds the runs; default logs")
         resume: str | None = option(None, "run folder to go on with")
+        init_from: str | None = option(
+            None, "run folder whose agent a new run begins with"
+        )
+        init_checkpoint: str | None = option(
+            None, "which one of it: newest, best or a step; default newest"
+        )
         seeds: int | None = option(
             None, "train as many, counted up from --seed, at once (env tf/...)", least=1
         )
@@ -65,6 +71,8 @@ def main(argv: Sequence[str]) -> int:
         settings=changed or None,
         logdir=command.logdir,
         resume=command.resume,
+        init_from=command.init_from,
+        init_checkpoint=command.init_checkpoint,
         profile=command.profile,
         **options,
     )
@@ -76,7 +84,7 @@ def _train_seeds(command, options: dict, changed: dict) -> int:
     from tfagents_batch import api
     from tfagents_batch.errors import UserError
 
-    for name in ("resume", "profile"):
+    for name in ("resume", "init_from", "init_checkpoint", "profile"):
         if getattr(command, name):
             raise UserError(f"--{name} is not for several seeds; leave out --seeds")
     done = api.train_seeds(

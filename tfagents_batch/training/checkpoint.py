@@ -36,6 +36,8 @@ SCHEMA = 1
 KEEP_NEWEST = 3
 # Names of what a run alone goes on with: evaluating or exporting needs it not.
 RUN_ONLY = "run/"
+# Of what training goes on with, but acting needs not: ``Algorithm.named_variables``.
+TRAINING_ONLY = ("optimizer/", "algorithm/")
 _STEP = re.compile(r"step-(\d{12,})")
 _UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-(\d+)")
 _MAX_MANIFEST = 1 << 24  # bytes
@@ -116,6 +118,7 @@ def load(
     variables: Mapping[str, Any],
     which: str | int = "newest",
     on_event: OnEvent | None = None,
+    leave: tuple[str, ...] = (),
 ) -> tuple[int, dict]:
     """Verify a checkpoint and put its values into the variables: all, or none.
 
@@ -128,6 +131,7 @@ def load(
         the next older one is taken; a step that is damaged is an error.
       on_event: called ``("checkpoint_damaged", step=..., reason=...)`` for every
         checkpoint passed over; if None they are Python warnings.
+      leave: variables whose names begin so keep their values, and need not match.
 
     Returns:
       The step and the saved state.
@@ -137,13 +141,13 @@ def load(
         this package wrote it, or the variables do not match.
     """
     folder = Path(run_folder) / "checkpoints"
-    flat = _flat(variables)
+    flat = _without(leave, _flat(variables))
     problems = []
     for step in _candidates(folder, which):
         path = _path(folder, step)
         try:
             manifest = _verify(path, step)
-            _match(_part(manifest, False), flat, path)
+            _match(_without(leave, _part(manifest, False)), flat, path)
             state = json.loads((path / "state.json").read_bytes())
             values = _read_variables(path, flat, manifest)
         except UserError:
@@ -332,6 +336,10 @@ def _part(manifest: dict, run_only: bool) -> dict:
         for name, described in manifest["variables"].items()
         if name.startswith(RUN_ONLY) == run_only
     }
+
+
+def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in named.items() if not name.startswith(leave)}
 
 
 def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:

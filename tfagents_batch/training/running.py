@@ -100,6 +100,11 @@ def run(
                     f"warning: the checkpoint of step {event['step']:,} is damaged "
                     f"({event['reason']}); an older one is taken"
                 )
+            elif event["kind"] == "started_from":
+                console.message(
+                    f"starting from what {event['run']} had learned after "
+                    f"{event['checkpoint']:,} steps"
+                )
 
         def variables() -> dict[str, Any]:
             return experiment.named_variables() | experiment.run_variables()
