@@ -1,9 +1,11 @@
-"""What the page for people from batch-ppo says is what there is."""
+"""What the pages for people from elsewhere say is what there is."""
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import io
+import operator
 import pathlib
 import re
 import shlex
@@ -20,37 +22,51 @@ from tfagents_batch.envs import wrappers
 from tfagents_batch.training import experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGE = "docs/migrating/batch-ppo.md"
-TEXT = (ROOT / PAGE).read_text()
-LATER = "†"  # behind what the page says is not in this version
-QUOTED = re.compile(rf"`([^`]+)`({LATER}?)")
+PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/migrating/*.md")}
+BATCH_PPO = "batch-ppo"
+COMMAND_LINES = (BATCH_PPO, "stable-baselines3")  # there is one to come from
 SCRIPT = re.compile(r"`python -m (tfagents_batch\.scripts\.\w+) ?([^`]*)`")
+COMMANDS = {(page, *each) for page in PAGES for each in SCRIPT.findall(PAGES[page])}
+# What the pages train and play, made small.
+SMALL = {
+    BATCH_PPO: {
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=1",
+        "num_envs=30": "num_envs=2",
+        "update_every=30": "update_every=2",
+        "episodes=20": "episodes=2",
+    },
+    "stable-baselines3": {
+        "steps=100_000": "steps=500, eval_every=0, num_workers=1",
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0",
+        "rollout_length=2048": "rollout_length=64",
+        "episodes=20": "episodes=2",
+    },
+    "tf-agents": {
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0",
+        "range(100)": "range(2)",
+    },
+}
+VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm"}  # of settings
 
 
-def section(title):
+def section(page, title):
     """Text of a section, without its title."""
-    return re.search(rf"## {title}\n(.*?)(?=\n## |\Z)", TEXT, re.DOTALL)[1]
+    return re.search(rf"## {title}\n(.*?)(?=\n## |\Z)", PAGES[page], re.DOTALL)[1]
 
 
 def table(text):
-    """Cells of the tables in a text, their heads left out."""
+    """Cells of the tables in a text, their heads included."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[x.strip() for x in line.strip()[1:-1].split("|")] for line in lines]
     return [row for row in cells if not set(row[0]) <= {"-"}]
 
 
-def quoted(text):
-    """``(what is quoted, whether it comes later)`` of everything in backticks."""
-    return [(name, bool(later)) for name, later in QUOTED.findall(text)]
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
 
 
-def now(cell):
-    """What is quoted in a cell and not marked as coming later."""
-    return [name for name, later in quoted(cell) if not later]
-
-
-def later(text):
-    return {name for name, later in quoted(text) if later}
+def code(page):
+    return "".join(re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL))
 
 
 def settings(value, prefix=""):
@@ -60,6 +76,12 @@ def settings(value, prefix=""):
         yield prefix + field.name
         if dataclasses.is_dataclass(current):
             yield from settings(current, f"{prefix}{field.name}.")
+
+
+def named_settings(cell):
+    """Those that a cell names, without values of theirs."""
+    names = [each for each in quoted(cell) if re.fullmatch(r"[a-z_.]+", each)]
+    return [each for each in names if each not in VALUES]
 
 
 def known_settings():
@@ -75,8 +97,8 @@ def help_of(module):
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("module", "arguments"), SCRIPT.findall(TEXT))
-def test_commands_have_the_flags_that_the_page_gives_them(module, arguments):
+@pytest.mark.parametrize(("page", "module", "arguments"), sorted(COMMANDS))
+def test_commands_have_the_flags_that_the_page_gives_them(page, module, arguments):
     flags = [each.partition("=")[0] for each in shlex.split(arguments)]
     text = help_of(module)
     for flag in flags:
@@ -84,101 +106,117 @@ def test_commands_have_the_flags_that_the_page_gives_them(module, arguments):
 
 
 def test_every_script_has_its_command():
-    named = {module.rpartition(".")[2] for module, _ in SCRIPT.findall(TEXT)}
+    named = {module.rpartition(".")[2] for page, module, _ in COMMANDS}
     scripts = (ROOT / "tfagents_batch/scripts").glob("*.py")
     assert named == {path.stem for path in scripts} - {"__init__", "app"}
 
 
-def test_presets_of_the_page_exist_or_are_marked():
-    named = re.findall(rf"`(?:--config=)?(batch_ppo/\w+)`({LATER}?)", TEXT)
+@pytest.mark.parametrize("page", COMMAND_LINES)
+def test_presets_of_the_page_exist(page):
+    named = re.findall(r"`(batch_ppo/\w+)`", PAGES[page])
+    named += re.findall(r"scripts\.train [^`]*--config=([\w/-]+)", PAGES[page])
     assert named
-    for name, later in named:
-        assert (name in PRESETS) != bool(later), name
+    assert {*named} <= {*PRESETS}
 
 
-def test_flags_of_the_page_exist():
+@pytest.mark.parametrize("page", COMMAND_LINES)
+def test_flags_of_the_page_exist(page):
     text = help_of("tfagents_batch.scripts.train")
     flags = {
         each.partition("=")[0]
-        for row in table(section("Flags"))[1:]
-        for each in now(row[1])
+        for row in table(PAGES[page])
+        for each in quoted(row[-1])
         if each.startswith("--")
     }
-    assert flags
+    assert len(flags) > 5
     for flag in flags:
         assert re.search(rf"{flag}\b", text), flag
 
 
-def test_settings_of_the_page_exist():
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_of_the_page_exist(page):
     known = known_settings()
-    named = {
-        each
-        for _, _, cell in table(section("Settings"))[1:]
-        for each in now(cell)
-        if re.fullmatch(r"[a-z_.]+", each) and not each.endswith("=")
-    }
-    values = {"kl"}  # of a setting
+    rows = table(section(page, "Settings"))[1:]
+    named = {each for row in rows for each in named_settings(row[2])}
     assert len(named) > 20
-    assert named - values <= known, named - values - known
+    assert named <= known, named - known
 
 
-def test_settings_marked_as_coming_later_are_not_there_yet():
-    assert not later(section("Settings")) & known_settings()
+@pytest.mark.parametrize("page", ["stable-baselines3", "tf-agents"])
+def test_defaults_beside_those_of_others_are_ours(page):
+    depends = "algorithm.network.hidden"  # on the observations
+    ours, seen = config.to_dict(experiment.Config()), set()
+    for *_, cell, defaults in table(section(page, "Settings"))[1:]:
+        names = named_settings(cell)
+        told = defaults.split(", ") if len(names) > 1 else [defaults] * len(names)
+        for name, text in zip(names, told, strict=True):
+            if name != depends:
+                path = name.replace("algorithm.", "settings.").split(".")
+                own = functools.reduce(operator.getitem, path, ours)
+                assert own in (text, plain(text)), name
+                seen.add(name)
+    assert len(seen) > 15
 
 
-def test_metrics_that_stand_for_summaries_exist():
-    metrics = (ROOT / "docs/algorithms/ppo.md").read_text()
-    summaries = table(section("Summaries"))[1:]
-    named = {each for _, ours in summaries for each in now(ours) if "/" in each}
-    assert len(named) > 15
+def plain(text):
+    """What a cell of defaults means."""
+    words = {"none": None, "yes": True, "no": False}
+    if text in words:
+        return words[text]
+    return float(text) if text[0].isdigit() else text
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [
+        (BATCH_PPO, "Summaries"),
+        ("stable-baselines3", "Metrics"),
+        ("tf-agents", "Metrics"),
+    ],
+)
+def test_metrics_that_stand_for_others_exist(page, title):
+    known = (ROOT / "docs/watching.md").read_text()
+    rows = table(section(page, title))[1:]
+    named = {each for _, ours in rows for each in quoted(ours) if "/" in each}
+    assert len(named) > 10
     for name in named:
-        assert f"`{name}`" in metrics, name
-
-
-def test_metrics_marked_as_coming_later_are_not_there_yet():
-    metrics = (ROOT / "docs/algorithms/ppo.md").read_text()
-    for name in later(section("Summaries")):
-        assert f"`{name}`" not in metrics, name
+        assert f"`{name}`" in known, name
 
 
 def test_every_wrapper_of_the_page_is_ours_too():
-    row = next(row for row in table(section("Parts")) if "AutoReset" in row[0])
-    assert {*now(row[0])} | {"standard_stack", "SelectEntries"} == {*wrappers.__all__}
+    rows = table(section(BATCH_PPO, "Parts"))
+    (theirs,) = [row[0] for row in rows if "AutoReset" in row[0]]
+    own = {"standard_stack", "SelectEntries"}
+    assert {*quoted(theirs)} | own == {*wrappers.__all__}
 
 
 def test_the_settings_of_the_example_are_settings():
-    code = "".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
-    keys = re.findall(r'^    "([\w.]+)": ', code, re.MULTILINE)
+    keys = re.findall(r'^    "([\w.]+)": ', code(BATCH_PPO), re.MULTILINE)
     assert len(keys) > 8
     assert {f"algorithm.{key}" for key in keys} <= known_settings()
     assert config.replace(ppo.Config(), {"network.hidden": (200, 100)})
 
 
 def test_the_example_is_the_preset_written_out(monkeypatch):
-    code, *_ = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    first, *_ = re.findall(r"```python\n(.*?)```", PAGES[BATCH_PPO], re.DOTALL)
     found = []
 
     def train(algorithm, env, settings, **options):
         found.append(api.resolve(algorithm, env, None, settings, options))
 
     monkeypatch.setattr(tfb, "train", train)
-    exec(code, {})
+    exec(first, {})
     assert found == [PRESETS["batch_ppo/pendulum"]()]
 
 
 @pytest.mark.xla
-def test_the_python_of_the_page_runs(tmp_path):
-    code = "".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
-    small = {
-        "steps=1_000_000": "steps=50, eval_every=0, num_workers=1",
-        "num_envs=30": "num_envs=2",
-        "update_every=30": "update_every=2",
-        "episodes=20": "episodes=2",
-    }
-    for large, instead in small.items():
-        assert large in code
-        code = code.replace(large, instead)
-    (tmp_path / "page.py").write_text(code)
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_the_page_runs(page, tmp_path):
+    text = code(page)
+    for large, instead in SMALL[page].items():
+        assert large in text
+        text = text.replace(large, instead)
+    (tmp_path / "page.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "page.py"],
         cwd=tmp_path,
