@@ -10,9 +10,11 @@ TensorFlow's own floats are not; and keys may have leading axes under
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -119,19 +121,25 @@ def threefry(key: Sequence, counter: Sequence) -> tuple:
     """
     keys = (*key, key[0] ^ key[1] ^ np.uint32(_PARITY))
     x, y = keys[0] + counter[0], keys[1] + counter[1]
+    # Made once: operations that Python makes one by one are what tracing takes.
+    number = functools.cache(np.uint32 if isinstance(y, np.ndarray) else _constant)
     for group in range(_ROUNDS // 4):
         for rotation in _ROTATIONS[group % 2]:
             x = x + y
-            y = _rotate(y, rotation) ^ x
+            y = _rotate(y, number(rotation), number(32 - rotation)) ^ x
         x = x + keys[(group + 1) % 3]
         y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
     return x, y
 
 
-def _rotate(x: tf.Tensor | np.ndarray, by: int) -> tf.Tensor | np.ndarray:
+def _rotate(x: tf.Tensor | np.ndarray, left: Any, right: Any) -> tf.Tensor | np.ndarray:
     if isinstance(x, np.ndarray):
-        return x << np.uint32(by) | x >> np.uint32(32 - by)
-    return tf.bitwise.left_shift(x, np.uint32(by)) | _shifted(x, 32 - by)
+        return x << left | x >> right
+    return tf.bitwise.left_shift(x, left) | tf.bitwise.right_shift(x, right)
+
+
+def _constant(number: int) -> tf.Tensor:
+    return tf.constant(number, tf.uint32)
 
 
 def _shifted(x: tf.Tensor, by: int) -> tf.Tensor:

@@ -77,15 +77,18 @@ class Adam:
         step = tf.cast(taken, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
+        # Made once, not for every weight: tracing takes the less.
+        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in self._betas)
+        epsilon = tf.constant(self.epsilon, tf.float32)
         slots = zip(
             *(gradients, self._weights, self._momentums, self._velocities), strict=True
         )
         for gradient, weight, momentum, velocity in slots:
             mean, square = momentum.value, velocity.value
-            mean = mean + (gradient - mean) * (1 - beta_1)
-            square = square + (tf.square(gradient) - square) * (1 - beta_2)
+            mean = mean + (gradient - mean) * to_mean
+            square = square + (tf.square(gradient) - square) * to_square
             deviation = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)
-            weight.assign(weight.value - scale * mean / (deviation + self.epsilon))
+            weight.assign(weight.value - scale * mean / (deviation + epsilon))
         self.iterations.assign(taken)

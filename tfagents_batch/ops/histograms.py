@@ -22,16 +22,13 @@ GROUPS = {"policy": ("policy", "log_std", "raw_std"), "value": ("value",)}
 def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """f32 ``[n]`` of ``[T, B, ...]``: NaN, which the logger drops, where masked."""
     x = masked.safe(tf.cast(x, tf.float32), mask, float("nan"))
-    stride = _stride(x.shape.num_elements())
     by_row = tf.reshape(x, [mask.shape.num_elements(), -1])
-    return tf.reshape(by_row[::stride], [-1])
+    return tf.reshape(_sampled(by_row, x.shape.num_elements()), [-1])
 
 
 def tensors(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """f32 ``[n]`` of tensors of any shape, the same share of each."""
-    stride = _stride(sum(part.shape.num_elements() for part in parts))
-    flat = [tf.reshape(tf.cast(part, tf.float32), [-1])[::stride] for part in parts]
-    return tf.concat(flat, 0)
+    return _joined([_flat(part) for part in parts])
 
 
 def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> Metrics:
@@ -42,7 +39,8 @@ def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> M
       parts: one for each weight.
       paths: of the weights. A group without any weight is left out.
     """
-    found = {f"{prefix}/all": tensors(parts)}
+    parts = [_flat(part) for part in parts]
+    found = {f"{prefix}/all": _joined(parts)}
     for group, words in GROUPS.items():
         own = [
             part
@@ -50,7 +48,7 @@ def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> M
             if any(word in path for word in words)
         ]
         if own:
-            found[f"{prefix}/{group}"] = tensors(own)
+            found[f"{prefix}/{group}"] = _joined(own)
     return found
 
 
@@ -73,6 +71,18 @@ def of_acting(policy: Distribution, batch: Batch, mask: tf.Tensor) -> Metrics:
     }
 
 
-def _stride(size: int) -> int:
-    """Odd: axes are mostly even, and no part of one is to be passed over."""
-    return max(1, -(-size // MOST)) | 1
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.cast(x, tf.float32), [-1])
+
+
+def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The same share of each of vectors."""
+    size = sum(part.shape[0] for part in parts)
+    return tf.concat([_sampled(part, size) for part in parts], 0)
+
+
+def _sampled(x: tf.Tensor, size: int) -> tf.Tensor:
+    """An even share of the rows of what is part of ``size`` numbers."""
+    # Odd: axes are mostly even, and no part of one is to be passed over.
+    stride = max(1, -(-size // MOST)) | 1
+    return x[::stride] if stride > 1 else x

@@ -212,13 +212,22 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             learn = update.get_concrete_function(
                 *tf.nest.map_structure(_spec, (trajectory, seed))
             )
-            results = learn.structured_outputs.items()
-            skip = {name: constants.zeros(x.shape, x.dtype) for name, x in results}
+            results = learn.structured_outputs
             ok = source.ok()
-            learned = tf.cond(ok, lambda: update(trajectory, seed), lambda: skip)
+            learned = tf.cond(
+                ok, lambda: update(trajectory, seed), lambda: _nothing(results)
+            )
         return metrics | source.feedback(learned) | collected(source, trajectory)
 
     return iterate
+
+
+def _nothing(results: Metrics) -> Metrics:
+    """Zeros in the place of what an update tells, each kind made once."""
+    kinds = {name: (tuple(x.shape), x.dtype) for name, x in results.items()}
+    # In the order of the results: names are to be the same in every process.
+    zeros = {kind: constants.zeros(*kind) for kind in dict.fromkeys(kinds.values())}
+    return {name: zeros[kind] for name, kind in kinds.items()}
 
 
 def _spec(x: tf.Tensor) -> tf.TensorSpec:
