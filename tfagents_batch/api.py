@@ -27,6 +27,7 @@ from tfagents_batch.training import (
     checkpoint,
     compile_cache,
     hooks,
+    inherit,
     running,
     runs,
     stored,
@@ -54,6 +55,7 @@ from tfagents_batch.training.logger import Logger
 from tfagents_batch.training.output import Output, sentence
 from tfagents_batch.training.running import Run
 from tfagents_batch.training.several import Several
+from tfagents_batch.types import EnvSpec
 
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
@@ -132,6 +134,11 @@ def train(
         "on_evaluation": hooks.listed("on_evaluation", on_evaluation),
         "on_checkpoint": hooks.listed("on_checkpoint", on_checkpoint),
     }
+    if init_checkpoint is not None and init_from is None:
+        raise UserError(
+            f"init_checkpoint is {init_checkpoint!r}, but no run is named that has it; "
+            "pass its folder as init_from"
+        )
     if resume is not None:
         if algorithm or config or settings or logdir:
             raise UserError(
@@ -148,20 +155,16 @@ def train(
     resolved = resolve(algorithm, env, config, settings, options).check()
     _check_callbacks(callbacks, resolved)
     trackers.check(resolved.track)
-    if init_checkpoint is not None and init_from is None:
-        raise UserError(
-            f"init_checkpoint is {init_checkpoint!r}, but no run is named that has it; "
-            "pass its folder as init_from"
-        )
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
         text = stored.to_text(resolved, given, network, eval_env=eval_env)
-        told = _facts(experiment.algorithm)
-        events = []
+        told, events = _facts(experiment.algorithm, experiment.env.spec), []
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
-            events.append(_start_from(experiment, init_from, which))
+            origin = inherit.begin(experiment, init_from, which)._asdict()
+            events.append({"kind": inherit.KEY, **origin})
+            told[inherit.KEY] = origin
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
         watched = (callbacks, None, events, profile)
@@ -200,7 +203,8 @@ def train_seeds(
       TrainingError: if gradients of a seed are not finite any more.
       SaveError: if a last checkpoint could not be written.
     """
-    for name in ("network", "eval_env", "resume", "profile"):
+    alone = ("network", "eval_env", "resume", "profile", "init_from", "init_checkpoint")
+    for name in alone:
         if name in options:
             raise UserError(
                 f"{name} is not for several seeds in one program; train one seed after "
@@ -226,7 +230,7 @@ def train_seeds(
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(several.resources))
         console.message(weights.table(weights.by_layer(several.algorithm)))
-        told = _facts(several.algorithm)
+        told = _facts(several.algorithm, several.spec)
         outputs = []
         for seed in several.run_seeds:
             mine = dataclasses.replace(resolved, seed=seed)
@@ -394,10 +398,14 @@ def _here(saved: Config) -> dict[str, Any]:
     return {"num_workers": 0, "envs_per_worker": None, "env_options": kept}
 
 
-def _facts(algorithm: Any) -> dict[str, Any]:
+def _facts(algorithm: Any, spec: EnvSpec) -> dict[str, Any]:
     """What is remembered of what trains, and of the code that it was started from."""
-    layers = weights.by_layer(algorithm)
-    return {"checkout": checkout.state(), "weights": weights.facts(layers)}
+    return {
+        "checkout": checkout.state(),
+        "weights": weights.facts(weights.by_layer(algorithm)),
+        "observation_space": str(spec.observation_space),
+        "action_space": str(spec.action_space),
+    }
 
 
 def _trained(
@@ -521,14 +529,6 @@ def _resume(
 
         watched = (callbacks, state, events, profile, started)
         return running.run(experiment, run.folder, *watched)
-
-
-def _start_from(experiment: Experiment, logdir: Any, which: str | int) -> dict:
-    """Begin with what another run has learned; the event that says so."""
-    run, leave = runs.open_run(logdir), checkpoint.TRAINING_ONLY
-    variables = experiment.named_variables()
-    step, _ = checkpoint.load(run.folder, variables, which, leave=leave)
-    return {"kind": "started_from", "run": run.folder.name, "checkpoint": step}
 
 
 def _check_callbacks(callbacks: dict[str, tuple], resolved: Config) -> None:

@@ -131,6 +131,14 @@ def test_a_planted_fault_raises_its_own_alarm_once(name, changes):
     assert set(found) <= {name, "explained_variance"}
 
 
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_an_agent_that_was_trained_before_need_not_get_better(noise):
+    noise *= np.random.default_rng(0).normal(size=100)
+    lines = [line(i, episode__return_mean=500 + noise[i]) for i in range(100)]
+    assert raised(lines) in (["return_flat"], ["no_reward"])
+    assert raised(lines, FACTS._replace(inherited=True)) == []
+
+
 def test_returns_that_stand_still_are_told_at_half_of_the_run():
     noise = np.random.default_rng(0).normal(size=100)
     lines = [line(i, episode__return_mean=20 + noise[i]) for i in range(100)]

@@ -8,7 +8,7 @@ Minibatches are of transitions, or of sequences where the network is recurrent.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -122,6 +122,14 @@ class Config:
         True, "of actions, values, divergences, weights, gradients and statistics"
     )
     network: networks.Config = option(networks.Config(), "shape of the network")
+
+    # Without which weights and statistics are another agent; what changes shapes
+    # need not be here. See ``training.inherit``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        *("normalize_observation", "normalize_return"),
+        *("network.activation", "network.mean", "network.std", "network.squash"),
+        *("network.min_std", "network.max_std"),
+    )
 
     def check(self) -> Config:
         """The config, its values as their types keep them (numbers as schedules).

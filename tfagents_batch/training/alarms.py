@@ -85,12 +85,13 @@ class Alarms:
             self.check({k: v for k, v in line.items() if k != "step"}, line["step"])
 
 
-def facts(config: Any, spec: EnvSpec) -> Facts:
+def facts(config: Any, spec: EnvSpec, inherited: bool = False) -> Facts:
     """What alarms have to know of a run.
 
     Args:
       config: a ``training.experiment.Config``.
       spec: of its environments.
+      inherited: whether it began with another run's agent.
     """
     leaves = spaces.leaves(spec.observation_space)
     return Facts(
@@ -100,6 +101,7 @@ def facts(config: Any, spec: EnvSpec) -> Facts:
         action_space=spec.action_space,
         max_episode_steps=spec.max_episode_steps,
         masked=any(leaf.path[-1:] == ("action_mask",) for leaf in leaves),
+        inherited=inherited,
     )
 
 

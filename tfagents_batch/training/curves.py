@@ -108,7 +108,8 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
     for folder in found:
         config = json.loads(runs.open_run(folder).config_text)["config"]
         key = _name(folder, config), config["env"]
-        alike.setdefault(key, []).append((folder, _settings(config)))
+        settings = _settings(config) | {"init_from": _origin(folder)}
+        alike.setdefault(key, []).append((folder, settings))
     return [
         Group(f"{name}{differs}", env, members)
         for (name, env), each in alike.items()
@@ -138,6 +139,12 @@ def _name(folder: Path, config: dict[str, Any]) -> str:
     """The folder's name without time, seed and number."""
     stem = folder.name.rpartition(f"-s{config['seed']}")[0].partition("-")[2]
     return stem or config["algorithm"]
+
+
+def _origin(folder: Path) -> str | None:
+    """Whose agent a run began with, if it was another one's."""
+    origin = runs.facts(folder).get("started_from")
+    return origin and f"{origin['run']} at {origin['checkpoint']}"
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:

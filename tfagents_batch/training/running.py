@@ -11,7 +11,15 @@ import tensorflow as tf
 
 from tfagents_batch import config
 from tfagents_batch.errors import EnvError, Stopped, UserError
-from tfagents_batch.training import checkpoint, hooks, profile, trackers, weights
+from tfagents_batch.training import (
+    checkpoint,
+    hooks,
+    inherit,
+    profile,
+    runs,
+    trackers,
+    weights,
+)
 from tfagents_batch.training.alarms import Alarms, facts
 from tfagents_batch.training.clips import Filming
 from tfagents_batch.training.console import Console
@@ -59,7 +67,8 @@ def run(
       started: called when everything is there and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    watch = Alarms(facts(settings, experiment.env.spec))
+    inherited = inherit.KEY in runs.facts(folder)
+    watch = Alarms(facts(settings, experiment.env.spec, inherited))
     unread = ""
     if state:
         try:
@@ -100,9 +109,15 @@ def run(
                     f"warning: the checkpoint of step {event['step']:,} is damaged "
                     f"({event['reason']}); an older one is taken"
                 )
-            elif event["kind"] == "started_from":
+            elif event["kind"] == inherit.KEY:
+                origin = event["run"]
+                for step, reason in event["damaged"].items():
+                    console.message(
+                        f"warning: the checkpoint of step {step:,} of {origin} is "
+                        f"damaged ({reason}); an older one is taken"
+                    )
                 console.message(
-                    f"starting from what {event['run']} had learned after "
+                    f"starting from what {origin} had learned after "
                     f"{event['checkpoint']:,} steps"
                 )
 

@@ -130,6 +130,15 @@ def open_run(path: str | os.PathLike) -> Run:
     )
 
 
+def facts(folder: str | os.PathLike) -> dict:
+    """What ``run.json`` of a run remembers; nothing if it was lost."""
+    try:
+        told = json.loads((Path(folder) / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
 def list_runs(logdir: Path) -> list[Path]:
     """Run folders directly in ``logdir``, oldest first."""
 

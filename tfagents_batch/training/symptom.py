@@ -34,6 +34,8 @@ class Facts(NamedTuple):
       action_space: of one environment; None if unknown.
       max_episode_steps: the environments' own time limit; None if unknown.
       masked: whether observations say which actions are valid.
+      inherited: whether the agent had been trained before, so that it may be good from
+        the start.
     """
 
     steps: int
@@ -42,6 +44,7 @@ class Facts(NamedTuple):
     action_space: gymnasium.Space | None = None
     max_episode_steps: int | None = None
     masked: bool = False
+    inherited: bool = False
 
     def setting(self, name: str, otherwise: Any = None) -> Any:
         """A setting, of algorithms that have it."""
