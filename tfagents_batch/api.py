@@ -308,7 +308,8 @@ def evaluate(
     with Experiment(saved, lend(_object(env)), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
-        return evaluation.evaluator(env, actor, episodes, actions)(seed)
+        told = saved.log_info
+        return evaluation.evaluator(env, actor, episodes, actions, told)(seed)
 
 
 def load(

@@ -57,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
         "episodes": result.episodes,
         "mean_length": float(result.lengths.mean()),
     }
+    line |= {f"mean_{name}": mean for name, mean in result.means.items()}
     print(json.dumps(line))
     return 0
 

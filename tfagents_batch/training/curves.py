@@ -26,6 +26,7 @@ ASIDE = {
         "eval_every",
         "eval_episodes",
         "log_every",
+        "log_info",
     ),
     *("checkpoint_every", "keep_every", "log_video_every", "track", "stop_at_return"),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,11 +30,14 @@ class Evaluation(NamedTuple):
       lengths: i64 ``[episodes]``, steps.
       sampled: where both were asked for, the same of episodes whose actions were
         sampled; these are then those of the mode.
+      infos: ``{name: f64 [episodes]}``, what environments said in the last step of each
+        episode; NaN where they said nothing. Those of ``log_info``.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
     sampled: Evaluation | None = None
+    infos: Mapping[str, np.ndarray] = MappingProxyType({})
 
     @property
     def mean_return(self) -> float:
@@ -48,6 +52,12 @@ class Evaluation(NamedTuple):
     def episodes(self) -> int:
         return len(self.returns)
 
+    @property
+    def means(self) -> dict[str, float]:
+        """Of ``infos``, over the episodes that said something."""
+        said = {name: x[np.isfinite(x)] for name, x in self.infos.items()}
+        return {name: float(x.mean()) for name, x in said.items() if x.size}
+
     def metrics(self, group: str = "eval") -> dict[str, float]:
         """For a line of metrics; what was sampled beside is ``eval_sample/...``."""
         found = {
@@ -56,6 +66,7 @@ class Evaluation(NamedTuple):
             f"{group}/length_mean": float(self.lengths.mean()),
             f"{group}/episodes": self.episodes,
         }
+        found |= {f"{group}/{name}_mean": x for name, x in self.means.items()}
         if self.sampled is not None:
             found |= self.sampled.metrics("eval_sample")
         return found
@@ -64,7 +75,9 @@ class Evaluation(NamedTuple):
         """As many evaluations of equally many environments each, in their order."""
         returns, lengths = np.split(self.returns, parts), np.split(self.lengths, parts)
         sampled = [None] * parts if self.sampled is None else self.sampled.split(parts)
-        return list(map(Evaluation, returns, lengths, sampled))
+        infos = {name: np.split(x, parts) for name, x in self.infos.items()}
+        each = [{name: x[i] for name, x in infos.items()} for i in range(parts)]
+        return list(map(Evaluation, returns, lengths, sampled, each))
 
 
 def batch_size(episodes: int, most: int) -> int:
@@ -82,9 +95,17 @@ class Evaluator:
       actor: who plays.
       episodes: in all.
       explore: sample actions, else take the policy's mode.
+      info: f32 columns of the environments' infos to tell of, see ``Evaluation``.
     """
 
-    def __init__(self, env: Env, actor: Actor, episodes: int, explore: bool = False):
+    def __init__(
+        self,
+        env: Env,
+        actor: Actor,
+        episodes: int,
+        explore: bool = False,
+        info: Sequence[str] = (),
+    ):
         if episodes % env.spec.num_envs:
             raise UserError(
                 f"{episodes} episodes do not divide among {env.spec.num_envs} "
@@ -92,7 +113,7 @@ class Evaluator:
             )
         self.env = env
         self.quota = episodes // env.spec.num_envs
-        self._actor, self._explore = actor, explore
+        self._actor, self._explore, self._info = actor, explore, tuple(info)
         self._rollout: Rollout | None = None
 
     def __call__(
@@ -121,7 +142,9 @@ class Evaluator:
                 info = steps.info
                 ended = steps.last & steps.valid
                 whole = tf.reduce_all(steps.valid)
-                return ended, info["episode_return"], info["episode_length"], whole
+                told = [info["episode_return"], info["episode_length"]]
+                told += [info[name] for name in self._info]
+                return ended, whole, [tf.cast(x, tf.float64) for x in told]
 
             self._rollout, self._play = rollout, play
         else:
@@ -140,14 +163,15 @@ class Evaluator:
             if stop():
                 return None
             played = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
-            ended, returns, lengths, whole = (x.numpy() for x in played)
+            ended, whole, told = tf.nest.map_structure(lambda x: x.numpy(), played)
             patience -= int(whole)  # what is being replaced has time
             for t, i in zip(*np.nonzero(ended), strict=True):
                 if len(found[i]) < self.quota:
-                    found[i].append((float(returns[t, i]), int(lengths[t, i])))
+                    found[i].append([x[t, i] for x in told])
             if all(len(rows) == self.quota for rows in found):
-                rows = np.array([row for rows in found for row in rows])
-                return Evaluation(rows[:, 0], rows[:, 1].astype(np.int64))
+                returns, lengths, *rest = np.array(found).reshape(-1, len(told)).T
+                infos = dict(zip(self._info, rest, strict=True))
+                return Evaluation(returns, lengths.astype(np.int64), infos=infos)
         raise UserError(
             f"an evaluation episode did not end within {limit - 1} steps; give the "
             "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
@@ -175,11 +199,15 @@ class Both:
 
 
 def evaluator(
-    env: Env, actor: Actor, episodes: int, actions: Actions
+    env: Env,
+    actor: Actor,
+    episodes: int,
+    actions: Actions,
+    info: Sequence[str] = (),
 ) -> Evaluator | Both:
     """What plays ``episodes`` by the policy's mode, by sampled actions, or by both."""
     made = {
-        name: Evaluator(env, actor, episodes, explore=name == "sample")
+        name: Evaluator(env, actor, episodes, name == "sample", info)
         for name in ("mode", "sample")
         if actions in (name, "both")
     }

@@ -28,6 +28,7 @@ from tfagents_batch.training import (
     compile_cache,
     devices,
     evaluate,
+    metrics,
     overlap,
     program,
     threads,
@@ -92,6 +93,9 @@ class Config:
     keep_every: int = option(
         0, "steps between checkpoints that stay; 0: only the newest three and the best"
     )
+    log_info: list = option(
+        [], "JSON list of numbers of the environments' infos to log, as episodes end"
+    )
     compile: Literal["auto", "full", "update", "off"] = option(
         "auto", "what XLA compiles: the whole iteration, the update, or nothing"
     )
@@ -141,6 +145,7 @@ class Config:
         for name in self.env_options:
             if name not in ENV_OPTIONS:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
+        metrics.check_info(self.log_info)
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
         least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
@@ -243,7 +248,12 @@ class Experiment:
         actor = self._actor or self.algorithm
         self.source = self._source(actor, seed)
         self.iterate = program.build(
-            self.source, self.algorithm, config.compile, config.device, self._actor
+            self.source,
+            self.algorithm,
+            config.compile,
+            config.device,
+            self._actor,
+            config.log_info,
         )
 
     def named_variables(self) -> dict[str, Any]:
@@ -300,7 +310,8 @@ class Experiment:
         batch, count = evaluation_size(given, config.eval_episodes, config.num_envs)
         env = self._environments(stack, config, given, batch)
         _check_alike(env.spec, self.env.spec)
-        return evaluate.evaluator(env, self.algorithm, count, config.eval_actions)
+        played = count, config.eval_actions, config.log_info
+        return evaluate.evaluator(env, self.algorithm, *played)
 
     def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
         if isinstance(given, Env):
@@ -309,6 +320,13 @@ class Experiment:
                 f"an Env object, a {type(given).__name__}",
                 "leave them out (wrappers=[]), or pass them to make_env",
             )
+            for name in config.log_info:
+                if name not in given.spec.info:
+                    raise UserError(
+                        f"log_info has {name!r}, which is no column of the "
+                        f"{type(given).__name__} that was passed; name it in its "
+                        "info_keys"
+                    )
             self._note(given)
             return given
         workers = config.num_workers
@@ -318,6 +336,14 @@ class Experiment:
             workers = min(workers, num_envs)
         if isinstance(given, (list, tuple)):
             given = given[:num_envs]
+        options = dict(config.env_options)
+        if config.log_info and make.tensor_env(given, config.env_kwargs) is not None:
+            raise UserError(
+                f"log_info is {config.log_info}, but {config.env} is written in "
+                "TensorFlow, and those have no infos; leave it out"
+            )
+        if config.log_info:
+            options["info_keys"] = dict.fromkeys(config.log_info, "float32")
         try:
             env = make.make_env(
                 given,
@@ -326,7 +352,7 @@ class Experiment:
                 env_kwargs=config.env_kwargs,
                 wrappers=config.wrappers,
                 on_fault=config.on_fault,
-                **config.env_options,
+                **options,
             )
         except EnvError as error:
             raise _explained(error, config) from error
@@ -356,7 +382,7 @@ def suited(config: Config, env: Any, own: bool) -> Config:
     changes: dict[str, Any] = {"env_kwargs": kwargs}
     if make.is_made(env) or make.is_batch(env) or make.tensor_env(env, kwargs):
         changes |= {"num_workers": None, "envs_per_worker": None}
-        changes |= {"env_options": {}, "on_fault": "raise"}
+        changes |= {"env_options": {}, "on_fault": "raise", "log_info": []}
     if make.is_made(env) and not own:
         changes["wrappers"] = []
     return dataclasses.replace(config, **changes)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ class Evaluated(NamedTuple):
       folder: of the run.
       sampled: with ``eval_actions=both``, the episodes whose actions were sampled;
         returns and lengths are then those of the mode.
+      infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
     """
 
     step: int
@@ -59,6 +61,7 @@ class Evaluated(NamedTuple):
     best: bool
     folder: Path
     sampled: Evaluation | None = None
+    infos: Mapping[str, np.ndarray] = MappingProxyType({})
 
     @property
     def mean_return(self) -> float:
@@ -67,7 +70,8 @@ class Evaluated(NamedTuple):
     @property
     def metrics(self) -> dict[str, float]:
         """As they are logged, ``eval/...``."""
-        return Evaluation(self.returns, self.lengths, self.sampled).metrics()
+        episodes = self.returns, self.lengths, self.sampled, self.infos
+        return Evaluation(*episodes).metrics()
 
 
 class Saved(NamedTuple):
@@ -134,8 +138,15 @@ class Hooks:
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
         """Tell of an evaluation."""
-        returns, lengths, sampled = result
-        told = Evaluated(step, returns, lengths, best, self._folder, sampled)
+        told = Evaluated(
+            step,
+            result.returns,
+            result.lengths,
+            best,
+            self._folder,
+            result.sampled,
+            result.infos,
+        )
         self._call(self._evaluation, told)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
@@ -16,20 +18,26 @@ from tfagents_batch.types import Trajectory
 NEWEST = 128  # episodes of a trajectory that are told one by one
 # Vectors of one number an episode, NaN where there were fewer, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
+SUM, COUNT = "/sum", "/count"  # of what infos say, see ``told``
 
 
-def collected(source: Source, trajectory: Trajectory) -> Metrics:
+def collected(
+    source: Source, trajectory: Trajectory, info: Sequence[str] = ()
+) -> Metrics:
     """What is measured of a trajectory, in the program in which its source made it.
 
     Its episodes, what the source counts, and what only the graph can count of
     environments that are tensors and have no counters of their own.
+
+    Args:
+      info: columns of ``TimeStep.info`` to be told, see ``told``.
     """
     found = source.metrics() if hasattr(source, "metrics") else {}
     env = getattr(source, "env", None)
     if env is not None and not hasattr(env, "metrics"):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
         found = found | {"env/action_clipped_fraction": fraction}
-    return found | episodes(trajectory)
+    return found | episodes(trajectory) | told(trajectory, info)
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
@@ -57,6 +65,42 @@ def episodes(trajectory: Trajectory) -> Metrics:
             f"episode/{name}s": newest(x),
         }
     return found
+
+
+def told(trajectory: Trajectory, info: Sequence[str]) -> Metrics:
+    """What environments said of the episodes that ended, in their last step.
+
+    Args:
+      info: f32 columns of ``TimeStep.info``, NaN where nothing was said.
+
+    Returns:
+      ``episode/<name>/sum`` over the episodes that said it, and ``../count`` of these.
+    """
+    steps = trajectory.steps
+    ended = (steps.last & steps.valid)[1:]
+    found = {}
+    for name in info:
+        x = tf.cast(steps.info[name][1:], tf.float32)
+        said = ended & tf.math.is_finite(x)
+        found[f"episode/{name}{SUM}"] = masked.sum(x, said)
+        found[f"episode/{name}{COUNT}"] = tf.reduce_sum(tf.cast(said, tf.float32))
+    return found
+
+
+def check_info(names: Sequence[str]) -> None:
+    """Refuse names that cannot be told of.
+
+    Raises:
+      UserError: naming the first.
+    """
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
+            raise UserError(
+                f"log_info has {name!r}; expected keys of the environments' infos, "
+                "without blanks and slashes"
+            )
+        if name in ("return", "length"):
+            raise UserError(f"log_info has {name!r}, which is logged of every episode")
 
 
 def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -8,6 +8,7 @@ made at the same places whatever the threads do, so a seed gives the same run ag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -49,6 +50,7 @@ class Overlapped:
       update: ``(trajectory, seed) -> metrics``, of the algorithm.
       place: TensorFlow's device for it.
       compiled: whether collecting is compiled.
+      info: what to tell of the environments' infos, see ``metrics.told``.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Overlapped:
         update: Any,
         place: str,
         compiled: bool,
+        info: Sequence[str] = (),
     ):
-        self._source = source
+        self._source, self._info = source, info
         self._update, self._place = update, place
         self._updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._seen = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -112,7 +115,7 @@ class Overlapped:
         version = tf.fill(trajectory.mask.shape, self._seen.read_value())
         behavior = trajectory.behavior | {VERSION: version}
         trajectory = trajectory._replace(behavior=behavior)
-        metrics |= collected(self._source, trajectory)
+        metrics |= collected(self._source, trajectory, self._info)
         return trajectory, self._source.ok(), metrics
 
     def _copying(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -40,6 +40,7 @@ def build(
     compile: str = "auto",
     device: str = "cpu",
     actor: Algorithm | None = None,
+    info: Sequence[str] = (),
 ) -> Compiled:
     """Join a source and an algorithm.
 
@@ -50,6 +51,7 @@ def build(
       device: "cpu" or "gpu", where updates run.
       actor: acts in the source, where that is to run beside the update, see
         ``overlap``; None for one after the other.
+      info: what to tell of the environments' infos, see ``metrics.told``.
 
     Returns:
       A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
@@ -79,9 +81,10 @@ def build(
     def make(way: str) -> Program:
         update = _update(algorithm, way)
         if actor is None:
-            return _join(source, update, device, way)
+            return _join(source, update, device, way, info)
         collecting = way == "full"
-        return Overlapped(source, algorithm, actor, update, place(device), collecting)
+        where = place(device)
+        return Overlapped(source, algorithm, actor, update, where, collecting, info)
 
     return Compiled(make, chosen)
 
@@ -198,7 +201,9 @@ def _update(algorithm: Algorithm, way: str):
     return update
 
 
-def _join(source: Source, update: Any, device: str, way: str) -> Program:
+def _join(
+    source: Source, update: Any, device: str, way: str, info: Sequence[str]
+) -> Program:
     """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
     env = getattr(source, "env", None)
     envs = [] if env is None else [env]
@@ -217,7 +222,8 @@ def _join(source: Source, update: Any, device: str, way: str) -> Program:
             learned = tf.cond(
                 ok, lambda: update(trajectory, seed), lambda: _nothing(results)
             )
-        return metrics | source.feedback(learned) | collected(source, trajectory)
+        measured = collected(source, trajectory, info)
+        return metrics | source.feedback(learned) | measured
 
     return iterate
 

@@ -15,6 +15,7 @@ from tfagents_batch.envs import memory
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.schedules import Every
 from tfagents_batch.training.hooks import Hooks
+from tfagents_batch.training.metrics import COUNT, SUM
 
 if TYPE_CHECKING:
     from tfagents_batch.training.evaluate import Evaluation
@@ -34,6 +35,7 @@ class Interval:
         self._counts: dict[str, int] = defaultdict(int)
         self._vectors: dict[str, np.ndarray] = {}
         self._episodes = {"return": _Episodes(), "length": _Episodes()}
+        self._said: dict[str, float] = defaultdict(float)  # sums, and how many said it
 
     def add(self, metrics: dict[str, Any]) -> None:
         """Take an iteration's, as programs return them, see ``metrics.collected``."""
@@ -46,7 +48,9 @@ class Interval:
                 episodes.add(*found, newest)
         for name, value in metrics.items():
             value = np.asarray(value)
-            if value.ndim:
+            if name.endswith((SUM, COUNT)) and name != _COUNT:
+                self._said[name] += float(value)
+            elif value.ndim:
                 self._vectors[name] = value
             else:
                 self._sums[name] += float(value)
@@ -62,6 +66,10 @@ class Interval:
             for name, episodes in self._episodes.items():
                 found = episodes.summary(count).items() if count else ()
                 summary |= {f"episode/{name}_{part}": value for part, value in found}
+        for name in [name for name in self._said if name.endswith(COUNT)]:
+            if self._said[name]:
+                told = name.removesuffix(COUNT)
+                summary[f"{told}_mean"] = self._said[told + SUM] / self._said[name]
         return summary | self._vectors
 
 

@@ -241,6 +241,7 @@ def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
     plain = {"overlap": False, "device": "cpu", "compile": "auto"}
     plain |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
     plain |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
+    plain |= {"log_info": []}
     for name, expected in plain.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):

@@ -1,0 +1,136 @@
+"""Numbers of the environments' infos in the log, as episodes end."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import evaluate as script
+from tfagents_batch.training import metrics
+from tfagents_batch.training.logger import read_metrics
+from tfagents_batch.training.record import Interval
+from tfagents_batch.types import TimeStep, Trajectory
+
+SMALL = {
+    "steps": 400,
+    "num_envs": 2,
+    "rollout_length": 50,
+    "log_every": 1,
+    "compile": "off",
+    "compile_cache": False,
+    "settings": {"epochs": 1},
+}
+
+
+class Said(gymnasium.Wrapper):
+    """Says in the last step whether an episode was long, and in each what it weighs."""
+
+    def step(self, action):
+        *result, info = self.env.step(action)
+        self.length += 1
+        info = info | {"weight": 3}
+        if result[2] or result[3]:
+            info["is_success"] = self.length >= 20
+        return (*result, info)
+
+    def reset(self, **options):
+        self.length = 0
+        return self.env.reset(**options)
+
+
+def make():
+    return Said(gymnasium.make("CartPole-v1"))
+
+
+def test_what_was_said_of_episodes_is_a_mean_over_those_that_said_it():
+    nan = np.nan
+    last = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0, 1]], bool)
+    first = np.array([[1, 1], [0, 0], [1, 0], [0, 1], [1, 1]], bool)  # the last failed
+    score = np.array([[nan, 9], [2, 9], [9, nan], [4, 9], [9, 9]], np.float32)
+    zeros = tf.zeros(last.shape)
+    info = {"score": tf.constant(score)}
+    flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
+    steps = TimeStep(zeros, zeros, *flags, info)
+    found = metrics.told(Trajectory(steps, zeros[1:], {}), ["score"])
+    assert {name: float(x) for name, x in found.items()} == {
+        "episode/score/sum": 6.0,
+        "episode/score/count": 2.0,
+    }
+
+
+def test_means_are_over_the_episodes_of_an_interval_not_over_iterations():
+    interval = Interval()
+    for total, count in [(1.0, 1), (0.0, 3), (0.0, 0)]:
+        name = "episode/score/"
+        interval.add({f"{name}sum": total, f"{name}count": count, "loss/total": 1.0})
+    assert interval.summary() == {"loss/total": 1.0, "episode/score_mean": 0.25}
+    silent = Interval()
+    silent.add({"episode/score/sum": 0.0, "episode/score/count": 0.0})
+    assert silent.summary() == {}
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 0}, {"overlap": True}])
+def test_infos_of_training_and_of_evaluations_are_logged(options, tmp_path):
+    seen = []
+    run = tfb.train(
+        env=make,
+        log_info=["is_success", "weight", "unheard"],
+        eval_every=400,
+        on_evaluation=seen.append,
+        logdir=tmp_path,
+        **SMALL | options,
+    )
+    lines = read_metrics(run.logdir)
+    shares = [line["episode/is_success_mean"] for line in lines if "loss/total" in line]
+    assert shares and 0 < np.mean(shares) < 1  # at random, half are longer than 20
+    assert run.metrics["episode/weight_mean"] == 3
+    assert run.metrics["eval/weight_mean"] == 3
+    evaluated = seen[-1]
+    expected = evaluated.lengths >= 20
+    np.testing.assert_array_equal(evaluated.infos["is_success"], expected)
+    assert (
+        run.metrics["eval/is_success_mean"] == evaluated.metrics["eval/is_success_mean"]
+    )
+    assert not any("unheard" in name for line in lines for name in line)
+
+
+def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
+    code = (
+        "import gymnasium\n\n\n"
+        "class Mine(gymnasium.Wrapper):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(gymnasium.make('CartPole-v1'))\n\n"
+        "    def step(self, action):\n"
+        "        *result, info = self.env.step(action)\n"
+        "        return (*result, info | {'is_success': result[3]})\n"
+    )
+    (tmp_path / "mine.py").write_text(code)
+    env = f"{tmp_path}/mine.py:Mine"
+    options = SMALL | {"num_workers": 0, "steps": 100, "eval_every": 0}
+    run = tfb.train(env=env, log_info=["is_success"], logdir=tmp_path, **options)
+    flags = [f"--logdir={run.logdir}", "--episodes=3", f"--env={env}"]
+    assert script.main(flags) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["mean_is_success"] == float(told["mean_length"] == 500)
+    result = tfb.evaluate(run.logdir, 3, env=env)
+    assert result.infos["is_success"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("return", "logged of every"), ("a/b", "slashes"), (3, "keys")]
+)
+def test_names_that_cannot_be_logged_are_refused(name, text):
+    with pytest.raises(UserError, match=f"log_info has .*{text}"):
+        tfb.train(env="CartPole-v1", log_info=[name], **SMALL)
+
+
+def test_environments_without_such_infos_are_refused():
+    with pytest.raises(UserError, match="written in TensorFlow"):
+        tfb.train(env="tf/CartPole-v1", log_info=["is_success"], **SMALL)
+    batch = tfb.make_env(make, num_envs=2, num_workers=0)
+    with batch, pytest.raises(UserError, match="no column of the ProcessEnv"):
+        tfb.train(env=batch, log_info=["weight"], eval_every=0, **SMALL)
