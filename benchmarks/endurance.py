@@ -115,8 +115,8 @@ def markdown(lines: Sequence[Line]) -> str:
       lines: of ``endurance.jsonl``.
     """
     rows = [
-        "| | first | last | slope per million steps (95 %) | |",
-        "|---|---|---|---|---|",
+        "| run | | first | last | slope per million steps (95 %) | |",
+        "|---|---|---|---|---|---|",
     ]
     origins = []
     for name, found in results.newest(lines).items():
@@ -124,13 +124,15 @@ def markdown(lines: Sequence[Line]) -> str:
         for figure, title in FIGURES.items():
             seen = Trend(**line[figure])
             rows.append(
-                f"| {title} | {seen.first:.1f} | {seen.last:.1f} | {seen.slope:+.2f} "
-                f"({seen.low:+.2f} to {seen.high:+.2f}) | {seen.verdict} |"
+                f"| `{name}` | {title} | {seen.first:.1f} | {seen.last:.1f} "
+                f"| {seen.slope:+.2f} ({seen.low:+.2f} to {seen.high:+.2f}) "
+                f"| {seen.verdict} |"
             )
         traces = [point["traces"] for point in line["points"]]
         verdict = "level" if traces[0] == traces[-1] else "grows"
         rows.append(
-            f"| traces of the update | {traces[0]} | {traces[-1]} | | {verdict} |"
+            f"| `{name}` | traces of the update | {traces[0]} | {traces[-1]} | "
+            f"| {verdict} |"
         )
         host = line["machine"]
         origins.append(

@@ -70,9 +70,10 @@ def test_the_table_of_a_long_run_says_what_grows():
     config = dataclasses.asdict(Enduring())
     text = endurance.markdown([RUN | line | trends | {"config": config}])
     head, _, learner, workers, time, traces, _, origin = text.splitlines()
-    assert {x.count("|") for x in (head, learner, workers, time, traces)} == {6}
+    assert {x.count("|") for x in (head, learner, workers, time, traces)} == {7}
     assert learner.endswith("| grows |") and workers.endswith("| level |")
-    assert traces == "| traces of the update | 1 | 2 | | grows |"
+    named = "| `cartpole-1000000` | "
+    assert traces == f"{named}traces of the update | 1 | 2 | | grows |"
     assert "every 50,000 steps" in origin
 
 
