@@ -163,8 +163,8 @@ def train(
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
             origin = inherit.begin(experiment, init_from, which)._asdict()
-            events.append({"kind": inherit.KEY, **origin})
-            told[inherit.KEY] = origin
+            events.append({"kind": runs.STARTED_FROM, **origin})
+            told[runs.STARTED_FROM] = origin
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
         watched = (callbacks, None, events, profile)

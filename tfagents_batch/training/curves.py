@@ -144,7 +144,7 @@ def _name(folder: Path, config: dict[str, Any]) -> str:
 
 def _origin(folder: Path) -> str | None:
     """Whose agent a run began with, if it was another one's."""
-    origin = runs.facts(folder).get("started_from")
+    origin = runs.facts(folder).get(runs.STARTED_FROM)
     return origin and f"{origin['run']} at {origin['checkpoint']}"
 
 

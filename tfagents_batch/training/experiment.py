@@ -337,12 +337,12 @@ class Experiment:
         if isinstance(given, (list, tuple)):
             given = given[:num_envs]
         options = dict(config.env_options)
-        if config.log_info and make.tensor_env(given, config.env_kwargs) is not None:
-            raise UserError(
-                f"log_info is {config.log_info}, but {config.env} is written in "
-                "TensorFlow, and those have no infos; leave it out"
-            )
         if config.log_info:
+            if make.tensor_env(given, config.env_kwargs) is not None:
+                raise UserError(
+                    f"log_info is {config.log_info}, but {config.env} is written in "
+                    "TensorFlow, and those have no infos; leave it out"
+                )
             options["info_keys"] = dict.fromkeys(config.log_info, "float32")
         try:
             env = make.make_env(

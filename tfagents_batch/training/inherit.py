@@ -10,8 +10,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.training import checkpoint, runs, stored
 from tfagents_batch.training.experiment import Experiment
 
-KEY = "started_from"  # of the event, and in run.json
-
 
 class Origin(NamedTuple):
     """Whose agent a run began with.

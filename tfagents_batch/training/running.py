@@ -14,7 +14,6 @@ from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.training import (
     checkpoint,
     hooks,
-    inherit,
     profile,
     runs,
     trackers,
@@ -67,7 +66,7 @@ def run(
       started: called when everything is there and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    inherited = inherit.KEY in runs.facts(folder)
+    inherited = runs.STARTED_FROM in runs.facts(folder)
     watch = Alarms(facts(settings, experiment.env.spec, inherited))
     unread = ""
     if state:
@@ -109,7 +108,7 @@ def run(
                     f"warning: the checkpoint of step {event['step']:,} is damaged "
                     f"({event['reason']}); an older one is taken"
                 )
-            elif event["kind"] == inherit.KEY:
+            elif event["kind"] == runs.STARTED_FROM:
                 origin = event["run"]
                 for step, reason in event["damaged"].items():
                     console.message(

@@ -31,6 +31,8 @@ except ImportError:  # Windows has no flock: runs are not locked there
     fcntl = None
 
 PACKAGES = ("tensorflow", "keras", "gymnasium", "numpy")
+# Key of ``run.json``, and event: whose agent a run began with, see ``inherit``.
+STARTED_FROM = "started_from"
 _MAX_NAME = 100  # characters; file systems allow 255 bytes a folder name
 
 
