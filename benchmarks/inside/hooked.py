@@ -35,6 +35,7 @@ def train(
       **options: of ``train``.
     """
     from tfagents_batch import api
+    from tfagents_batch.scripts import app
     from tfagents_batch.training import running
 
     make = running.Loop
@@ -52,5 +53,6 @@ def train(
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
         mock.patch.object(running, "Loop", loop),
+        app.keeping(),
     ):
         api.train(config=preset, logdir=logdir, **options)

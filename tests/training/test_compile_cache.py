@@ -61,6 +61,44 @@ def test_closing_publishes_and_leaves_no_folder(opened, tmp_path):
     assert len(entries(tmp_path)) == 1
 
 
+def others(tmp_path, key="key"):
+    return sorted((tmp_path / "xla" / key).glob("*.entry"))
+
+
+def test_what_was_written_is_read_by_the_next_process(opened, tmp_path):
+    first = opened()
+    assert first.read("name") is None
+    first.write("name", b"old")
+    first.write("name", b"new")
+    first.write("another", b"x")
+    os.utime(min(others(tmp_path), key=lambda p: p.read_bytes() != b"old"), (1, 1))
+    second = opened()
+    assert second.read("name") == b"new"
+    assert second.read("another") == b"x"
+    assert second.read("nam") is None
+    assert not list(second.folder.iterdir())  # nothing that TensorFlow would look at
+    assert opened("other").read("name") is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"ol", b"olb"])
+def test_what_was_written_and_is_damaged_is_deleted(opened, tmp_path, damage):
+    cache = opened()
+    cache.write("name", b"old")
+    others(tmp_path)[0].write_bytes(damage)
+    assert cache.read("name") is None
+    assert not others(tmp_path)
+
+
+def test_what_was_written_counts_among_the_entries(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_cache, "MAX_BYTES", 25)
+    cache = opened()
+    cache.write("name", bytes(20))
+    os.utime(others(tmp_path)[0], (1000, 1000))
+    compile_to(cache, bytes(10))
+    cache.publish()
+    assert not others(tmp_path) and len(entries(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"prog", b"progrbm"])
 def test_a_damaged_entry_is_deleted_before_it_is_read(opened, tmp_path, damage):
     compile_to(cache := opened())

@@ -328,4 +328,5 @@ def test_what_was_compiled_and_why_is_told_once():
     records = Records()
     records.run(dataclasses.replace(BASE, compile="update"))
     (event,) = [e for _, e in records.events if e["event"] == "compiled"]
-    assert event == {"event": "compiled", "compile": "update", "reason": "asked for"}
+    told = {"compile": "update", "reason": "asked for", "program": "traced"}
+    assert event == {"event": "compiled", **told}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -21,24 +22,67 @@ import tfagents_batch as tfb
 tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_every=0,
           logdir=sys.argv[1])
 """
+COMMAND = (
+    *("-m", "tfagents_batch.scripts.train", "--config=tf/cartpole", "--steps=96"),
+    *("--num_envs=2", "--rollout_length=16", "--eval_every=32", "--eval_episodes=2"),
+    "--log_every=32",
+)
+
+
+def start(tmp_path, *arguments):
+    """Train; returns how many programs are kept, and the lines of the run."""
+    store = tmp_path / "cache"
+    environment = os.environ | {"XDG_CACHE_HOME": str(store)}
+    environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
+    before = set(tmp_path.glob("logs/*"))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (folder,) = set(tmp_path.glob("logs/*")) - before
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    stored = {kind: len(list(store.rglob(f"*.{kind}"))) for kind in ("pb", "entry")}
+    return stored, [json.loads(line) for line in lines]
+
+
+def origin(lines):
+    (event,) = [line for line in lines if line.get("event") == "compiled"]
+    return event["program"]
+
+
+def learned(lines):
+    """What does not depend on time or memory."""
+    own = ("time/", "system/", "perf/", "env/")
+    return [
+        {name: value for name, value in line.items() if not name.startswith(own)}
+        for line in lines
+        if "loss/total" in line
+    ]
 
 
 def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
-    store = tmp_path / "cache"
-    stored = []
-    for _ in range(2):
-        environment = os.environ | {"XDG_CACHE_HOME": str(store)}
-        environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
-        done = subprocess.run(
-            [sys.executable, "-c", TRAIN, str(tmp_path / "logs")],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        stored.append(len(list(store.rglob("*.pb"))))
-    assert 0 < stored[0] == stored[1]
+    arguments = "-c", TRAIN, str(tmp_path / "logs")
+    first, lines = start(tmp_path, *arguments)
+    second, _ = start(tmp_path, *arguments)
+    assert 0 < first["pb"] == second["pb"]
+    # Code of the user's own runs in this process: it might have changed anything.
+    assert first["entry"] == 0 and origin(lines) == "traced"
+
+
+def test_the_second_start_of_the_command_traces_nothing_either(tmp_path):
+    arguments = *COMMAND, f"--logdir={tmp_path / 'logs'}"
+    first, lines = start(tmp_path, *arguments)
+    assert first["pb"] > 0 and first["entry"] == 1 and origin(lines) == "traced"
+    second, again = start(tmp_path, *arguments)
+    assert second == first and origin(again) == "kept"
+    assert learned(again) == learned(lines) != []
+    third, other = start(tmp_path, *arguments, "--seed=1")
+    assert third == first and origin(other) == "kept"
+    assert learned(other) != learned(lines)
 
 
 RUNS = {

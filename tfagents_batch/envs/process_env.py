@@ -58,6 +58,7 @@ class ProcessEnv:
       num_groups: of environments that ``send`` and ``receive`` step.
       route: "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: on the native route.
+      hub: the number by which programs call it there; None on the portable route.
 
     Raises:
       EnvError: if an environment cannot be made.
@@ -95,10 +96,11 @@ class ProcessEnv:
         self._actions = spaces.leaves(pool.action_space)
         self._group_rows = pool.num_envs // pool.num_groups
         self._outputs = host_calls.outputs(self.spec)
-        self._native = None
+        self._native = self.hub = None
         if self.compilable:
             count = len(spaces.leaves(pool.observation_space))
-            self._native = op.Calls(pool.handle, self._outputs, count)
+            self.hub = pool.handle
+            self._native = op.Calls(self.hub, self._outputs, count)
         token = (lambda: pool.token) if self.compilable else None
         reason = f"it is on the portable route, because {self._reason}"
         self._host = host_calls.HostCalls(pool, self._outputs, reason, token)

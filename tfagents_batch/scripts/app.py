@@ -40,7 +40,9 @@ _EXITS = {
 }
 
 
-def run(main: Callable[[Sequence[str]], int], tensorflow: bool = True) -> int:
+def run(
+    main: Callable[[Sequence[str]], int], tensorflow: bool = True, trains: bool = False
+) -> int:
     """Run a script's main on the command line; returns the exit status.
 
     What went wrong is one line on stderr, or an environment's report; ``--debug`` adds
@@ -49,6 +51,7 @@ def run(main: Callable[[Sequence[str]], int], tensorflow: bool = True) -> int:
     Args:
       main: gets the arguments, without the program's name.
       tensorflow: import it first, in silence.
+      trains: its programs may be kept for the next start, see ``training.kept``.
     """
     argv = sys.argv[1:]
     _open_stderr()
@@ -57,7 +60,8 @@ def run(main: Callable[[Sequence[str]], int], tensorflow: bool = True) -> int:
     try:
         if tensorflow:
             import_tensorflow()
-        return main(argv)
+        with keeping() if trains else contextlib.nullcontext():
+            return main(argv)
     except tuple(_EXITS) as error:
         if "--debug" in argv:
             traceback.print_exception(error)
@@ -65,6 +69,13 @@ def run(main: Callable[[Sequence[str]], int], tensorflow: bool = True) -> int:
         text = "interrupted" if status == EXIT_INTERRUPTED else f"error: {error}"
         print(text, file=sys.stderr)
         return status
+
+
+def keeping() -> contextlib.AbstractContextManager[None]:
+    """Within: programs that are trained may be kept, as no user's code runs here."""
+    from tfagents_batch.training import kept
+
+    return kept.allowed()
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:

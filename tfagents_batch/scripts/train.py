@@ -102,4 +102,4 @@ def _train_seeds(command, options: dict, changed: dict) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(app.run(main, trains=True))

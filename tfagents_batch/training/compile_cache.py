@@ -43,7 +43,9 @@ _FLAG = "--tf_xla_persistent_cache_directory"
 _LIVE = "live-"
 _NEW = "new-"  # until it is locked
 _ATTEMPTS = 10  # at a folder that others sweep away
+_DIGITS = 32  # of a hash
 _ENTRY = ".pb"
+_OTHER = ".entry"  # what TensorFlow does not know of
 
 
 class _Off(Exception):
@@ -98,6 +100,29 @@ class Cache:
             if count:
                 self._prune()
         return count
+
+    def read(self, name: str) -> bytes | None:
+        """What was written under a name; None if it is gone, or damaged."""
+        for path, _ in _newest_first(self._store.glob(f"{name}.*{_OTHER}")):
+            with contextlib.suppress(OSError):
+                data = path.read_bytes()
+                if path.name == _other(name, data):
+                    return data
+                path.unlink(missing_ok=True)
+        return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep what belongs to this key, if there is room for it.
+
+        Args:
+          name: a file's.
+          data: to be read again.
+        """
+        new = self.folder / name
+        with contextlib.suppress(OSError):
+            new.write_bytes(data)
+            os.replace(new, self._store / _other(name, data))
+            self._prune()
 
     def close(self) -> None:
         """Publish, and give up the folder; idempotent."""
@@ -184,9 +209,25 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     return ""
 
 
+def on() -> bool:
+    """Are compiled programs kept?"""
+    return _cache is not None
+
+
 def publish() -> int:
     """Store what this process compiled; returns how many programs."""
     return _cache.publish() if _cache is not None else 0
+
+
+def read(name: str) -> bytes | None:
+    """See ``Cache``; None, too, where nothing is kept."""
+    return _cache.read(name) if _cache is not None else None
+
+
+def write(name: str, data: bytes) -> None:
+    """See ``Cache``."""
+    if _cache is not None:
+        _cache.write(name, data)
 
 
 def root() -> pathlib.Path:
@@ -198,7 +239,10 @@ def stored(root: pathlib.Path) -> list[pathlib.Path]:
     """Entries of every key; not those that processes have links to."""
     own = (_LIVE, _NEW)
     stores = [each for each in root.iterdir() if not each.name.startswith(own)]
-    return [path for store in stores for path in store.glob(f"*{_ENTRY}")]
+    kinds = (_ENTRY, _OTHER)
+    return [
+        path for store in stores for kind in kinds for path in store.glob(f"*{kind}")
+    ]
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
@@ -290,9 +334,14 @@ def _lock(folder: pathlib.Path) -> int:
     return descriptor
 
 
+def _other(name: str, data: bytes) -> str:
+    """Name of the file that keeps data: it ends in their hash, as others do."""
+    return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{_OTHER}"
+
+
 def _hash(path: pathlib.Path) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:_DIGITS]
 
 
 def _newest_first(

@@ -28,6 +28,7 @@ from tfagents_batch.training import (
     compile_cache,
     devices,
     evaluate,
+    kept,
     metrics,
     overlap,
     program,
@@ -202,6 +203,7 @@ class Experiment:
     ):
         self.config = config.check()
         self._given = config.env if env is None else env
+        self._ours = env is None and network is None
         self._running: list[Any] = []  # environments that are more than tensors
         if config.eval_every != 0:
             _refuse_shared(self._given, eval_env)
@@ -254,6 +256,7 @@ class Experiment:
             config.device,
             self._actor,
             config.log_info,
+            kept.name(config, self.env) if self._ours else "",
         )
 
     def named_variables(self) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Metrics, Source
+from tfagents_batch.interfaces import Algorithm, Env, Metrics, Source
 from tfagents_batch.ops import constants
+from tfagents_batch.training import kept
 from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
@@ -41,6 +42,7 @@ def build(
     device: str = "cpu",
     actor: Algorithm | None = None,
     info: Sequence[str] = (),
+    name: str = "",
 ) -> Compiled:
     """Join a source and an algorithm.
 
@@ -52,6 +54,8 @@ def build(
       actor: acts in the source, where that is to run beside the update, see
         ``overlap``; None for one after the other.
       info: what to tell of the environments' infos, see ``metrics.told``.
+      name: under which one compiled whole is kept for later starts, see ``kept``; "":
+        it is not.
 
     Returns:
       A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
@@ -81,7 +85,11 @@ def build(
     def make(way: str) -> Program:
         update = _update(algorithm, way)
         if actor is None:
-            return _join(source, update, device, way, info)
+            joined = _join(source, update, device, way, info)
+            if name and way == "full":
+                variables, envs = _variables(source, algorithm), _envs(source)
+                return kept.Kept(joined, variables, envs, name)
+            return joined
         collecting = way == "full"
         where = place(device)
         return Overlapped(source, algorithm, actor, update, where, collecting, info)
@@ -134,6 +142,11 @@ class Compiled:
     def traces(self) -> int:
         """How often the program was traced: once, or something changes its inputs."""
         return self._program.experimental_get_tracing_count()
+
+    @property
+    def kept(self) -> bool:
+        """Whether an earlier start has traced it, see ``kept``."""
+        return getattr(self._program, "found", False)
 
     def graph(self) -> tf.Graph:
         """Of the program, traced if need be; for whoever looks into it."""
@@ -205,10 +218,8 @@ def _join(
     source: Source, update: Any, device: str, way: str, info: Sequence[str]
 ) -> Program:
     """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
-    env = getattr(source, "env", None)
-    envs = [] if env is None else [env]
 
-    @function(envs=envs, jit_compile=way == "full", autograph=False)
+    @function(envs=_envs(source), jit_compile=way == "full", autograph=False)
     def iterate(seed):
         with tf.device("/CPU:0"):
             metrics = dict(source.collect(seed))
@@ -226,6 +237,20 @@ def _join(
         return metrics | source.feedback(learned) | measured
 
     return iterate
+
+
+def _envs(source: Source) -> list[Env]:
+    """That a program of it steps."""
+    env = getattr(source, "env", None)
+    return [] if env is None else [env]
+
+
+def _variables(source: Source, algorithm: Algorithm) -> dict[str, Any]:
+    """All that an iteration may read and write, by name."""
+    own = {k: v for k, v in vars(source).items() if isinstance(v, tf.Variable)}
+    named = [("algorithm", algorithm.named_variables()), ("source", own)]
+    named.append(("source", source.named_variables()))
+    return {f"{whose}/{k}": v for whose, each in named for k, v in each.items()}
 
 
 def _nothing(results: Metrics) -> Metrics:

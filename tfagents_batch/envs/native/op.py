@@ -70,14 +70,28 @@ def _call(
     kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
     module = _module(name, kinds, outputs, attributes)
     with tf.device("/CPU:0"):
-        return xla.call_module(
-            [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs],
-            version=_VERSION,
-            module=module,
-            Tout=[spec.dtype for spec in outputs],
-            Sout=[spec.shape for spec in outputs],
-            platforms=("CPU",),
-        )
+        fixed = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
+        return call(module, fixed, outputs)
+
+
+def call(
+    module: str, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
+) -> list[tf.Tensor]:
+    """The results of a StableHLO module's ``main``, on the CPU.
+
+    Args:
+      module: its text.
+      inputs: of known shapes.
+      outputs: what it returns.
+    """
+    return xla.call_module(
+        list(inputs),
+        version=_VERSION,
+        module=module,
+        Tout=[spec.dtype for spec in outputs],
+        Sout=[spec.shape for spec in outputs],
+        platforms=("CPU",),
+    )
 
 
 @functools.lru_cache(maxsize=256)

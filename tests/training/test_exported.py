@@ -1,0 +1,146 @@
+"""A program as text does what the traced one does, and nothing else passes for one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch import configs
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.training import exported, program
+from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.exported import Exported, Unsuited
+
+SMALL = ppo.Config(epochs=2, minibatch_size=16)
+RUNS = {
+    "processes": Config(env="CartPole-v1", settings=SMALL),
+    "continuous": dataclasses.replace(configs.PRESETS["pendulum"](), num_envs=2),
+    "graph": Config(env="tf/Catch-v0", settings=SMALL),
+    "episodes": Config(env="tf/CartPole-v1", update_every=4, settings=SMALL),
+}
+SEED = tf.TensorSpec([], tf.int32)
+
+
+@pytest.fixture
+def started():
+    """Starts runs of a few steps, and ends them."""
+    running = []
+
+    def start(name, seed=0):
+        config = dataclasses.replace(
+            RUNS[name],
+            **{"num_envs": 2, "rollout_length": 16, "eval_every": 0, "seed": seed},
+            **{"compile": "full", "compile_cache": False},
+        )
+        experiment = Experiment(config)
+        running.append(experiment)
+        if not experiment.env.compilable:
+            pytest.skip("the native engine needs a C++ compiler")
+        experiment.start(0)
+        variables = program._variables(experiment.source, experiment.algorithm)
+        return experiment, variables
+
+    yield start
+    for experiment in running:
+        experiment.close()
+
+
+def traced(experiment):
+    return experiment.iterate._program
+
+
+def numbers(variables):
+    return {name: np.array(each.numpy()) for name, each in variables.items()}
+
+
+def hub(text, number):
+    """The text for another hub: a process that has two is not what is kept."""
+    return re.sub(r"handle = \d+ : i64", f"handle = {number} : i64", text)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_text_does_what_the_traced_program_does(started, name):
+    first, variables = started(name)
+    text = exported.export(traced(first), variables)
+    text = Exported.from_bytes(text.to_bytes())
+    expected = [traced(first)(tf.constant(seed)) for seed in (1, 2)]
+    second, others = started(name)
+    module = hub(text.module, getattr(second.env, "hub", None))
+    run = exported.program(text._replace(module=module), others, [second.env])
+    found = [run(tf.constant(seed)) for seed in (1, 2)]
+    for mine, its in zip(found, expected, strict=True):
+        assert list(mine) == list(its)
+        for key in its:
+            np.testing.assert_allclose(mine[key], its[key], 1e-4, 1e-5, err_msg=key)
+            assert mine[key].shape == its[key].shape, key
+    before, after = numbers(variables), numbers(others)
+    for key, value in before.items():
+        np.testing.assert_allclose(after[key], value, 1e-4, 1e-5, err_msg=key)
+    assert run.experimental_get_tracing_count() == 1
+
+
+def test_text_is_the_same_for_every_seed(started):
+    texts = []
+    for seed in (0, 7):
+        experiment, variables = started("graph", seed)
+        text = exported.export(traced(experiment), variables)
+        texts.append(text._replace(module=re.sub(r"_\d+", "", text.module)))
+    assert texts[0] == texts[1]
+
+
+def test_text_tells_nothing_of_the_machine(started):
+    experiment, variables = started("graph")
+    module = exported.export(traced(experiment), variables).module
+    assert "loc(" not in module and ".py" not in module and "/" not in module
+
+
+def test_a_variable_without_a_name_is_not_left_out(started):
+    experiment, variables = started("graph")
+    del variables[next(iter(variables))]
+    with pytest.raises(Unsuited, match="more than the variables"):
+        exported.export(traced(experiment), variables)
+
+
+def test_what_xla_refuses_is_not_exported():
+    @tf.function(jit_compile=True, autograph=False)
+    def refused(seed):
+        return {"x": tf.strings.length(tf.strings.as_string(seed))}
+
+    with pytest.raises(Unsuited):
+        exported.export(refused, {})
+
+
+def test_a_text_that_says_something_unknown_is_not_exported(monkeypatch):
+    @tf.function(jit_compile=True, autograph=False)
+    def known(seed):
+        return {"x": seed + 1}
+
+    assert exported.export(known, {}).outputs == [("x", [], "int32")]
+    monkeypatch.setattr(exported, "_REWRITTEN", ())
+    with pytest.raises(Unsuited, match="not as expected"):
+        exported.export(known, {})
+
+
+DAMAGED = [b"", b"program", zlib.compress(b"{"), zlib.compress(b"[1]"), b"\xff" * 99]
+
+
+@pytest.mark.parametrize("data", DAMAGED)
+def test_other_bytes_are_no_program(data):
+    with pytest.raises(ValueError):
+        Exported.from_bytes(data)
+
+
+def test_numbers_go_on_alike_whether_a_program_was_traced_or_not():
+    @functools.partial(tf.function, autograph=False)
+    def later():
+        return tf.zeros([])
+
+    exported._count()
+    name = later.get_concrete_function().name
+    assert int(name.decode().rsplit("_", 1)[1]) >= exported._NUMBER

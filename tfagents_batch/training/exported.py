@@ -1,0 +1,164 @@
+"""A compiled program as text: StableHLO, and the variables that it works on.
+
+Of a start whose compiled program is in the cache, tracing it in Python and lowering it,
+operation by operation, takes a third. Text that XLA reads at once takes neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch.envs.function import function
+from tfagents_batch.envs.native import op
+from tfagents_batch.interfaces import Metrics
+
+# What TensorFlow's lowering leaves of another dialect, which XLA does not read back. A
+# copy is its operand, in the shape it has; the attributes are hints.
+_REWRITTEN = (
+    (re.compile(r"^#loc.*\n", re.M), ""),
+    (re.compile(r' loc\((?:#loc\d*|"[^"]*"|unknown|fused\[[^\]]*\])\)'), ""),
+    (
+        re.compile(r"mhlo\.copy (%\S+) : (.*)$", re.M),
+        r"stablehlo.reshape \1 : (\2) -> \2",
+    ),
+    (re.compile(r" \{mhlo\.frontend_attributes = \{[^}]*\}\}"), ""),
+    (re.compile(r"^module @\S+ attributes \{.*\} \{$", re.M), "module @program {"),
+)
+_MAIN = re.compile(r"^  func\.func @main\((.*?)\) -> ", re.M)
+_ALIAS = re.compile(
+    r"parameter_index = array<i64>, parameter_number = (\d+) : i64\}, "
+    r"output_index = array<i64: (\d+)>"
+)
+# Far beyond what tracing a program takes, and counted to in hundredths of a second.
+_NUMBER = 100_000
+
+
+class Unsuited(Exception):
+    """Why a program cannot be text."""
+
+
+class Exported(NamedTuple):
+    """A program of a seed.
+
+    Attributes:
+      module: StableHLO; ``main`` takes the seed and the values of the variables, and
+        returns the outputs and new values.
+      variables: names, in the order of the parameters.
+      assigned: which result is the new value of which variable.
+      outputs: name, shape and dtype of every metric, in the order it is returned in.
+    """
+
+    module: str
+    variables: list[str]
+    assigned: list[tuple[int, int]]
+    outputs: list[tuple[str, list[int], str]]
+
+    def to_bytes(self) -> bytes:
+        """Compressed JSON."""
+        return zlib.compress(json.dumps(self).encode(), 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Exported:
+        """What ``to_bytes`` made.
+
+        Raises:
+          ValueError: for anything else.
+        """
+        try:
+            return cls(*json.loads(zlib.decompress(data)))
+        except (zlib.error, TypeError) as error:
+            raise ValueError(f"not a program: {error}") from None
+
+
+def export(program: Any, variables: Mapping[str, Any]) -> Exported:
+    """A program as text.
+
+    Args:
+      program: a compiled ``tf.function`` of an int32 seed that returns metrics.
+      variables: all that it may read or write, by name.
+
+    Raises:
+      Unsuited: if it does more than reading and writing these, or XLA refuses it.
+    """
+    seed = tf.TensorSpec([], tf.int32)
+    traced = program.get_concrete_function(seed)
+    results = traced.structured_outputs
+    names = {id(_tensorflow(each).handle): name for name, each in variables.items()}
+    used = [names.get(id(each)) for each in traced.captured_inputs]
+    if None in used:
+        raise Unsuited("it takes more than the variables that are known by name")
+    try:
+        text = program.experimental_get_compiler_ir(seed)(
+            stage="stablehlo", platform_name="CPU"
+        )
+    except (tf.errors.OpError, ValueError) as error:
+        raise Unsuited(str(error)) from None
+    assigned = [
+        (int(result), int(parameter) - 1) for parameter, result in _ALIAS.findall(text)
+    ]
+    for pattern, instead in _REWRITTEN:
+        text = pattern.sub(instead, text)
+    main = _MAIN.search(text)
+    if main is None or main[1].count("%arg") != len(used) + 1 or "mhlo." in text:
+        raise Unsuited("its text is not as expected")
+    outputs = [(name, x.shape.as_list(), x.dtype.name) for name, x in results.items()]
+    return Exported(text, used, assigned, outputs)
+
+
+def program(
+    exported: Exported, variables: Mapping[str, Any], envs: Sequence[Any]
+) -> Any:
+    """What was exported, as a compiled function of a seed that returns metrics.
+
+    Args:
+      exported: the program.
+      variables: that it works on, by the names it was exported with.
+      envs: that it steps, see ``envs.function``.
+
+    Raises:
+      KeyError: if a variable is not among them.
+    """
+    used = [_tensorflow(variables[name]) for name in exported.variables]
+    # As tf.nest flattens a dict.
+    order = sorted(exported.outputs)
+    specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
+    assigned = sorted(exported.assigned)
+    _count()
+    specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
+
+    @function(envs=envs, jit_compile=True, autograph=False)
+    def stored(seed: tf.Tensor) -> Metrics:
+        values = [variable.read_value() for variable in used]
+        results = op.call(exported.module, [seed, *values], specs)
+        for result, variable in assigned:
+            used[variable].assign(results[result], read_value=False)
+        found = {name: x for (name, *_), x in zip(order, results, strict=False)}
+        return {name: found[name] for name, *_ in exported.outputs}
+
+    return stored
+
+
+def _count() -> None:
+    """Let TensorFlow go on numbering as it does where this is called elsewhere.
+
+    Names of functions end in a number, names are part of what a compiled program is
+    found by, and a process that has traced the program has come further than one that
+    has not.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # else it compiles again
+        from tensorflow.python.framework import ops
+
+        while ops.uid() < _NUMBER:
+            pass
+
+
+def _tensorflow(variable: Any) -> tf.Variable:
+    """Of Keras' variable, the one that holds its value."""
+    return variable if isinstance(variable, tf.Variable) else variable.value

@@ -1,0 +1,156 @@
+"""Programs kept as text, so that the next start need not trace them.
+
+A program is found by everything that it is made of: this package's source, the versions
+of what it is built on, the run's config and the spaces of its environments. None of
+that is known where others' code runs in the process, which may have changed any part
+of it, so programs are kept only by scripts of this package that run nobody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
+import pathlib
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import config as configs
+from tfagents_batch import schedules, spaces
+from tfagents_batch.envs import registry
+from tfagents_batch.interfaces import Env, Metrics
+from tfagents_batch.training import compile_cache, exported
+from tfagents_batch.training.exported import Exported, Unsuited
+
+# Of a run's config, what its program does not depend on; all else, it might. Its steps
+# are in its schedules.
+ELSEWHERE = frozenset(
+    {
+        *("seed", "eval_every", "eval_episodes", "eval_actions", "log_every"),
+        *("checkpoint_every", "keep_every", "stop_at_return", "log_video_every"),
+        *("track", "compile_cache", "steps", "settings"),
+    }
+)
+_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium")
+_LOG = logging.getLogger("tfagents_batch")
+_allowed = False
+
+
+@contextlib.contextmanager
+def allowed() -> Iterator[None]:
+    """Within: nobody's code runs in this process but that of installed packages."""
+    global _allowed
+    before, _allowed = _allowed, True
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+def name(config: Any, env: Env) -> str:
+    """Where the program of a run is kept; empty if it cannot be.
+
+    Args:
+      config: of the run, a dataclass.
+      env: that its program steps.
+    """
+    if not _allowed or not compile_cache.on() or registry.needs_user_code(config.env):
+        return ""
+    spec, settings = env.spec, configs.to_dict(config)
+    parts = {
+        "source": _source(),
+        "versions": [importlib.metadata.version(each) for each in _PACKAGES],
+        "python": platform.python_version(),
+        "keras": [keras.config.floatx(), repr(keras.config.epsilon())],
+        "settings": configs.to_dict(schedules.resolve(config.settings, config.steps)),
+        "config": {k: v for k, v in settings.items() if k not in ELSEWHERE},
+        "observation_space": spaces.to_json(spec.observation_space),
+        "action_space": spaces.to_json(spec.action_space),
+        "spec": [spec.num_envs, spec.info, spec.max_episode_steps],
+        "hub": getattr(env, "hub", None),
+    }
+    text = json.dumps(parts, sort_keys=True)
+    return f"program-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+class Kept:
+    """A compiled program that is taken from the store, or goes there.
+
+    Args:
+      traced: the program as ``tf.function``, not traced yet.
+      variables: all that it works on, by name.
+      envs: that it steps.
+      name: of its entry in the store.
+
+    Attributes:
+      found: whether the program that runs was in the store.
+    """
+
+    def __init__(
+        self, traced: Any, variables: Mapping[str, Any], envs: Sequence[Any], name: str
+    ):
+        self._traced = traced
+        self._variables = variables
+        self._envs = envs
+        self._name = name
+        self._program: Any = None
+        self.found = False
+
+    def __call__(self, seed: tf.Tensor) -> Metrics:
+        if self._program is None:
+            return self._first(seed)
+        return self._program(seed)
+
+    def experimental_get_tracing_count(self) -> int:
+        """Of the program that runs."""
+        program = self._program or self._traced
+        return program.experimental_get_tracing_count()
+
+    def get_concrete_function(self, *args: Any) -> Any:
+        """Of the traced program, which is traced for it if need be."""
+        return self._traced.get_concrete_function(*args)
+
+    def _first(self, seed: tf.Tensor) -> Metrics:
+        """Run what is kept; else keep it, if it is suited; else what was traced."""
+        found = self._read()
+        try:
+            text = found or exported.export(self._traced, self._variables)
+            program = exported.program(text, self._variables, self._envs)
+            metrics = program(seed)
+        except (Unsuited, KeyError) as reason:
+            _LOG.debug("the program is not kept: %s", reason)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+            if "XlaCallModule" not in str(error):
+                raise  # else XLA could not read it, and nothing has run
+            _LOG.debug("the program is not kept: %s", error)
+        else:
+            self._program, self.found = program, found is not None
+            if not self.found:
+                compile_cache.write(self._name, text.to_bytes())
+            return metrics
+        self._program = self._traced
+        return self._traced(seed)
+
+    def _read(self) -> Exported | None:
+        data = compile_cache.read(self._name)
+        with contextlib.suppress(ValueError):
+            return None if data is None else Exported.from_bytes(data)
+        return None
+
+
+@functools.cache
+def _source() -> str:
+    """Hash of this package's files."""
+    root = pathlib.Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
