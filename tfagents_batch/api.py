@@ -308,8 +308,8 @@ def evaluate(
     with Experiment(saved, lend(_object(env)), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
-        told = saved.log_info
-        return evaluation.evaluator(env, actor, episodes, actions, told)(seed)
+        played = episodes, actions, saved.log_info, experiment.acts_whole(env)
+        return evaluation.evaluator(env, actor, *played)(seed)
 
 
 def load(

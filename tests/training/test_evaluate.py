@@ -3,8 +3,10 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
@@ -55,6 +57,42 @@ def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():
 
     first, second = evaluate([make] * 2, 4, seed=5, times=2)
     np.testing.assert_array_equal(first.returns, second.returns)
+
+
+def plays(env, agent, compiled):
+    evaluator = Evaluator(env, agent, 4, compiled=compiled)
+    return evaluator(3), evaluator._play.way
+
+
+@pytest.mark.xla
+def test_a_compiled_evaluation_plays_the_same_episodes(library):
+    makes = [lambda: gymnasium.make("CartPole-v1")] * 2
+    with ProcessEnv(makes, num_workers=1, route="native") as env:
+        agent = ppo.PPO(ppo.Config(), env.spec)
+        expected, way = plays(env, agent, compiled=False)
+        assert way == "off"
+        found, way = plays(env, agent, compiled=True)
+        assert way == "full"
+    np.testing.assert_array_equal(found.returns, expected.returns)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+
+
+def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
+    with make_env("tf/CartPole-v1", num_envs=2) as env:
+        agent = ppo.PPO(ppo.Config(), env.spec)
+        expected, _ = plays(env, agent, compiled=False)
+        act = agent.act
+
+        def refused(timestep, *rest, **named):
+            text = tf.strings.as_string(timestep.reward)
+            zeros = tf.strings.to_number(text) * 0
+            reward = timestep.reward + zeros
+            return act(timestep._replace(reward=reward), *rest, **named)
+
+        monkeypatch.setattr(agent, "act", refused)
+        found, way = plays(env, agent, compiled=True)
+    assert way == "off" and "XLA cannot compile" in caplog.text
+    np.testing.assert_array_equal(found.returns, expected.returns)
 
 
 def test_episodes_that_do_not_divide_are_refused():

@@ -14,6 +14,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.program import Compiled, Plan
 
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
 LONGEST = 100_000  # steps of an episode when the environments name no limit
@@ -96,6 +97,7 @@ class Evaluator:
       episodes: in all.
       explore: sample actions, else take the policy's mode.
       info: f32 columns of the environments' infos to tell of, see ``Evaluation``.
+      compiled: have XLA compile it, unless XLA refuses an operation.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Evaluator:
         episodes: int,
         explore: bool = False,
         info: Sequence[str] = (),
+        compiled: bool = False,
     ):
         if episodes % env.spec.num_envs:
             raise UserError(
@@ -114,6 +117,7 @@ class Evaluator:
         self.env = env
         self.quota = episodes // env.spec.num_envs
         self._actor, self._explore, self._info = actor, explore, tuple(info)
+        self._ways = ["full", "off"] if compiled else ["off"]
         self._rollout: Rollout | None = None
 
     def __call__(
@@ -134,22 +138,24 @@ class Evaluator:
           UserError: if an episode does not end.
         """
         if self._rollout is None:
-            rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-
-            @function(envs=[self.env], autograph=False)
-            def play(seed):
-                steps = tf.nest.map_structure(lambda x: x[1:], rollout(seed).steps)
-                info = steps.info
-                ended = steps.last & steps.valid
-                whole = tf.reduce_all(steps.valid)
-                told = [info["episode_return"], info["episode_length"]]
-                told += [info[name] for name in self._info]
-                return ended, whole, [tf.cast(x, tf.float64) for x in told]
-
-            self._rollout, self._play = rollout, play
+            self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
+            self._play = Compiled(self._program, Plan(self._ways, "as training"))
         else:
             self._rollout.restart(seed)
         return self._collect(seed, stop)
+
+    def _program(self, way: str) -> Callable:
+        @function(envs=[self.env], jit_compile=way == "full", autograph=False)
+        def play(seed):
+            steps = tf.nest.map_structure(lambda x: x[1:], self._rollout(seed).steps)
+            info = steps.info
+            ended = steps.last & steps.valid
+            whole = tf.reduce_all(steps.valid)
+            told = [info["episode_return"], info["episode_length"]]
+            told += [info[name] for name in self._info]
+            return ended, whole, [tf.cast(x, tf.float64) for x in told]
+
+        return play
 
     def _collect(
         self, seed: int | Sequence[int], stop: Callable[[], bool]
@@ -204,10 +210,11 @@ def evaluator(
     episodes: int,
     actions: Actions,
     info: Sequence[str] = (),
+    compiled: bool = False,
 ) -> Evaluator | Both:
     """What plays ``episodes`` by the policy's mode, by sampled actions, or by both."""
     made = {
-        name: Evaluator(env, actor, episodes, name == "sample", info)
+        name: Evaluator(env, actor, episodes, name == "sample", info, compiled)
         for name in ("mode", "sample")
         if actions in (name, "both")
     }

@@ -271,6 +271,11 @@ class Experiment:
         named = self.source.named_variables().items()
         return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
 
+    def acts_whole(self, env: Env) -> bool:
+        """Whether XLA compiles acting in an environment, see ``program.plan``."""
+        how = self.config.compile, self.config.device
+        return program.is_whole(env, self.algorithm, *how)
+
     def events(self) -> list[dict[str, Any]]:
         """What environments have to tell since the last call, see ``ManagedEnv``."""
         told = [getattr(env, "events", list)() for env in self._running]
@@ -314,7 +319,7 @@ class Experiment:
         env = self._environments(stack, config, given, batch)
         _check_alike(env.spec, self.env.spec)
         played = count, config.eval_actions, config.log_info
-        return evaluate.evaluator(env, self.algorithm, *played)
+        return evaluate.evaluator(env, self.algorithm, *played, self.acts_whole(env))
 
     def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
         if isinstance(given, Env):

@@ -121,6 +121,12 @@ def plan(
     return Plan(["full", "update", "off"], "environments and update are one program")
 
 
+def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
+    """Whether XLA compiles acting in an environment as part of one program."""
+    compilable = getattr(env, "compilable", False)
+    return plan(compilable, algorithm.compilable, compile, device).ways[0] == "full"
+
+
 class Compiled:
     """A program compiled in the first of several ways that XLA does not refuse.
 
