@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import time
 from collections.abc import Iterator
+
+STARTED = time.time()  # this is the first module of the package that is imported
 
 
 @contextlib.contextmanager

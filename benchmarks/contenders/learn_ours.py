@@ -30,6 +30,7 @@ def train(work, watch):
         lambda experiment, steps: watch.iteration(steps, acting[0]),
         seed=work.seed,
         eval_every=0,
+        keeping=True,
     )
     return {"own": own, "versions": versions("tensorflow", "keras")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ def train(
     preset: str,
     built: Callable[[Any], None],
     iteration: Callable[[Any, int], bool],
+    keeping: bool = False,
     **options: Any,
 ) -> None:
     """Train in a folder that is removed afterwards.
@@ -32,6 +34,8 @@ def train(
       built: called with the ``Experiment`` when everything is constructed.
       iteration: called with it and the env steps so far after every iteration; true
         ends the run as a signal would, with a last checkpoint.
+      keeping: keep its program, as the train command does; only where ``built`` and
+        ``iteration`` change none of its parts.
       **options: of ``train``.
     """
     from tfagents_batch import api
@@ -53,6 +57,6 @@ def train(
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
         mock.patch.object(running, "Loop", loop),
-        app.keeping(),
+        app.keeping() if keeping else contextlib.nullcontext(),
     ):
         api.train(config=preset, logdir=logdir, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import os
 
 import gymnasium
 import numpy as np
@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.training import compile_cache, kept
+from tfagents_batch.errors import EnvError
+from tfagents_batch.training import compile_cache, exported, kept
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.exported import Exported
 from tfagents_batch.training.kept import Kept
@@ -35,7 +36,6 @@ class Batch:
 def store(monkeypatch):
     """A store in memory, which programs may be kept in."""
     entries = {}
-    monkeypatch.setattr(compile_cache, "on", lambda: True)
     monkeypatch.setattr(compile_cache, "read", entries.get)
     monkeypatch.setattr(compile_cache, "write", entries.__setitem__)
     with kept.allowed():
@@ -45,20 +45,12 @@ def store(monkeypatch):
 # ---- names
 
 
-def test_a_program_is_kept_only_where_that_is_allowed(store):
-    assert kept.name(CONFIG, Batch())
-    with kept.allowed():
-        assert kept.name(CONFIG, Batch())
-    assert kept.name(CONFIG, Batch())
-
-
-def test_a_program_is_not_kept_by_default(monkeypatch):
-    monkeypatch.setattr(compile_cache, "on", lambda: True)
+def test_a_program_is_kept_only_where_that_is_allowed():
     assert kept.name(CONFIG, Batch()) == ""
-
-
-def test_a_program_is_not_kept_without_a_cache(store, monkeypatch):
-    monkeypatch.setattr(compile_cache, "on", lambda: False)
+    with kept.allowed():
+        with kept.allowed():
+            assert kept.name(CONFIG, Batch())
+        assert kept.name(CONFIG, Batch())
     assert kept.name(CONFIG, Batch()) == ""
 
 
@@ -136,8 +128,33 @@ def test_other_source_or_versions_are_another_program(store, monkeypatch):
         patch.setattr(kept, "_source", lambda: "other")
         assert kept.name(CONFIG, Batch()) != before
     with monkeypatch.context() as patch:
-        patch.setattr("importlib.metadata.version", lambda name: "other")
+        patch.setattr(gymnasium, "__version__", "other")
         assert kept.name(CONFIG, Batch()) != before
+
+
+def source(folder, monkeypatch):
+    """The hash of a package of one file and what an editor leaves."""
+    (folder / "training").mkdir()
+    (folder / ".#lock.py").symlink_to("nowhere")
+    (folder / "module.py").write_text("")
+    monkeypatch.setattr(kept, "__file__", str(folder / "training/kept.py"))
+    os.utime(folder / "module.py", (1000, 1000))
+    return kept._source.__wrapped__()
+
+
+def test_source_is_what_stands_in_the_files(tmp_path, monkeypatch):
+    before = source(tmp_path, monkeypatch)
+    (tmp_path / "module.py").write_text("changed")
+    os.utime(tmp_path / "module.py", (1000, 1000))
+    assert kept._source.__wrapped__() != before
+
+
+def test_source_that_changes_while_it_is_imported_is_nobodys(tmp_path, monkeypatch):
+    source(tmp_path, monkeypatch)
+    (tmp_path / "module.py").write_text("changed")
+    monkeypatch.setattr(kept, "_source", kept._source.__wrapped__)
+    with kept.allowed():
+        assert kept.name(CONFIG, Batch()) == ""
 
 
 # ---- programs
@@ -165,12 +182,12 @@ def test_what_one_start_traced_the_next_does_not(store):
     first = Counted()
     program = first.kept()
     assert {k: int(v) for k, v in program(tf.constant(2)).items()} == {"b": 2, "a": 2}
-    assert not program.found and list(store) == ["program"]
+    assert program.origin() == {"program": "traced"} and list(store) == ["program"]
     second = Counted()
     program = second.kept()
     assert list(program(tf.constant(3))) == ["b", "a"]
     assert int(program(tf.constant(4))["b"]) == int(second.total) == 7
-    assert program.found
+    assert program.origin() == {"program": "kept"}
     assert program.experimental_get_tracing_count() == 1
     assert second.traced.experimental_get_tracing_count() == 0
     assert int(first.total) == 2
@@ -191,23 +208,64 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_cannot_be_used_is_traced_instead(store, damage, caplog):
+def test_what_cannot_be_used_is_replaced(store, damage):
     Counted().kept()(tf.constant(1))
-    store["program"] = DAMAGES[damage](store["program"])
+    whole = store["program"]
+    store["program"] = DAMAGES[damage](whole)
     mine = Counted()
     program = mine.kept()
-    with caplog.at_level(logging.DEBUG, "tfagents_batch"):
-        assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
-    assert not program.found
+    assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
+    assert program.origin() == {"program": "traced"}
     assert mine.traced.experimental_get_tracing_count() == 1
     assert int(program(tf.constant(3))["b"]) == 6
+    assert len(store["program"]) == len(whole)
 
 
 def test_what_is_not_suited_is_traced_and_not_kept(store):
     mine = Counted()
     program = Kept(mine.traced, {}, [], "program")
     assert int(program(tf.constant(3))["b"]) == 3
-    assert not store and not program.found
+    assert int(program(tf.constant(3))["b"]) == 6
+    assert not store
+    assert program.origin() == {
+        "program": "traced",
+        "not_kept": "it takes more than the variables that are known by name",
+    }
+
+
+def test_what_xla_does_not_read_is_traced_and_not_kept(store, monkeypatch):
+    export = exported.export
+
+    def wrong(*arguments):
+        return broken(export(*arguments).to_bytes())
+
+    monkeypatch.setattr(exported, "export", wrong)
+    mine = Counted()
+    program = mine.kept()
+    assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
+    assert program.origin()["not_kept"] == "XLA does not read its text"
+    assert not store
+
+
+class Faulty:
+    """An environment that failed in the first program."""
+
+    def __init__(self):
+        self.faults = [EnvError("it broke")]
+
+    def check(self):
+        if self.faults:
+            raise self.faults.pop()
+
+
+def test_a_fault_in_the_first_iteration_is_raised_and_nothing_is_kept(store):
+    mine = Counted()
+    program = Kept(mine.traced, mine.variables, [Faulty()], "program")
+    with pytest.raises(EnvError):
+        program(tf.constant(1))
+    assert not store
+    assert int(program(tf.constant(1))["b"]) == 2
+    assert list(store) == ["program"]
 
 
 def test_an_error_of_the_program_itself_is_not_hidden(store):

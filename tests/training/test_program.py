@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv
 from tfagents_batch.errors import EnvError, UserError
@@ -161,3 +162,14 @@ def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
         assert np.isfinite(metrics["loss/total"])
         program.build(Rollout(env, agent, 8, seed=0), agent, "off")
         assert not agent.optimizer.compiled
+
+
+@pytest.mark.parametrize("compile", ["auto", "full", "update", "off"])
+def test_acting_is_compiled_only_where_the_environment_can_be(compile):
+    with ProcessEnv([lambda: CountingEnv()], num_workers=0) as env:
+        agent = ppo.PPO(SETTINGS, env.spec)
+        assert not program.is_whole(env, agent, compile, "cpu")
+    with make_env("tf/CartPole-v1", num_envs=1) as env:
+        agent = ppo.PPO(SETTINGS, env.spec)
+        whole = compile in ("auto", "full")
+        assert program.is_whole(env, agent, compile, "cpu") == whole

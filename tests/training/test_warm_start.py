@@ -23,9 +23,9 @@ tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_ev
           logdir=sys.argv[1])
 """
 COMMAND = (
-    *("-m", "tfagents_batch.scripts.train", "--config=tf/cartpole", "--steps=96"),
+    *("-m", "tfagents_batch.scripts.train", "--config=cartpole", "--steps=96"),
     *("--num_envs=2", "--rollout_length=16", "--eval_every=32", "--eval_episodes=2"),
-    "--log_every=32",
+    *("--log_every=32", "--on_fault=restart"),
 )
 
 
@@ -73,7 +73,8 @@ def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
     assert first["entry"] == 0 and origin(lines) == "traced"
 
 
-def test_the_second_start_of_the_command_traces_nothing_either(tmp_path):
+@pytest.mark.xla
+def test_the_second_start_of_the_command_traces_nothing_either(tmp_path, library):
     arguments = *COMMAND, f"--logdir={tmp_path / 'logs'}"
     first, lines = start(tmp_path, *arguments)
     assert first["pb"] > 0 and first["entry"] == 1 and origin(lines) == "traced"
@@ -83,6 +84,10 @@ def test_the_second_start_of_the_command_traces_nothing_either(tmp_path):
     third, other = start(tmp_path, *arguments, "--seed=1")
     assert third == first and origin(other) == "kept"
     assert learned(other) != learned(lines)
+    # Whether there is a store changes no number.
+    fourth, alone = start(tmp_path, *arguments, "--compile_cache=false")
+    assert fourth == first and origin(alone) == "traced"
+    assert learned(alone) == learned(lines)
 
 
 RUNS = {

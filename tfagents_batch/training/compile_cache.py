@@ -45,7 +45,7 @@ _NEW = "new-"  # until it is locked
 _ATTEMPTS = 10  # at a folder that others sweep away
 _DIGITS = 32  # of a hash
 _ENTRY = ".pb"
-_OTHER = ".entry"  # what TensorFlow does not know of
+_WRITTEN = ".entry"  # by ``write``: what TensorFlow does not know of
 
 
 class _Off(Exception):
@@ -103,16 +103,16 @@ class Cache:
 
     def read(self, name: str) -> bytes | None:
         """What was written under a name; None if it is gone, or damaged."""
-        for path, _ in _newest_first(self._store.glob(f"{name}.*{_OTHER}")):
+        for path, _ in _newest_first(self._store.glob(f"{name}.*{_WRITTEN}")):
             with contextlib.suppress(OSError):
                 data = path.read_bytes()
-                if path.name == _other(name, data):
+                if path.name == _written(name, data):
                     return data
                 path.unlink(missing_ok=True)
         return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep what belongs to this key, if there is room for it.
+        """Keep what belongs to this key, in the place of the oldest entries.
 
         Args:
           name: a file's.
@@ -121,7 +121,7 @@ class Cache:
         new = self.folder / name
         with contextlib.suppress(OSError):
             new.write_bytes(data)
-            os.replace(new, self._store / _other(name, data))
+            os.replace(new, self._store / _written(name, data))
             self._prune()
 
     def close(self) -> None:
@@ -209,11 +209,6 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     return ""
 
 
-def on() -> bool:
-    """Are compiled programs kept?"""
-    return _cache is not None
-
-
 def publish() -> int:
     """Store what this process compiled; returns how many programs."""
     return _cache.publish() if _cache is not None else 0
@@ -239,7 +234,7 @@ def stored(root: pathlib.Path) -> list[pathlib.Path]:
     """Entries of every key; not those that processes have links to."""
     own = (_LIVE, _NEW)
     stores = [each for each in root.iterdir() if not each.name.startswith(own)]
-    kinds = (_ENTRY, _OTHER)
+    kinds = (_ENTRY, _WRITTEN)
     return [
         path for store in stores for kind in kinds for path in store.glob(f"*{kind}")
     ]
@@ -334,9 +329,9 @@ def _lock(folder: pathlib.Path) -> int:
     return descriptor
 
 
-def _other(name: str, data: bytes) -> str:
+def _written(name: str, data: bytes) -> str:
     """Name of the file that keeps data: it ends in their hash, as others do."""
-    return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{_OTHER}"
+    return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{_WRITTEN}"
 
 
 def _hash(path: pathlib.Path) -> str:

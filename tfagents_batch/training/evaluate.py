@@ -14,6 +14,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import numbering
 from tfagents_batch.training.program import Compiled, Plan
 
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
@@ -139,12 +140,16 @@ class Evaluator:
         """
         if self._rollout is None:
             self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-            self._play = Compiled(self._program, Plan(self._ways, "as training"))
+            plan = Plan(self._ways, "as training")
+            self._play = Compiled(self._program, plan, "--compile of evaluations")
         else:
             self._rollout.restart(seed)
         return self._collect(seed, stop)
 
     def _program(self, way: str) -> Callable:
+        number = numbering.SAMPLED if self._explore else numbering.EVALUATION
+        numbering.begin_at(number)
+
         @function(envs=[self.env], jit_compile=way == "full", autograph=False)
         def play(seed):
             steps = tf.nest.map_structure(lambda x: x[1:], self._rollout(seed).steps)

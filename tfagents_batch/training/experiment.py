@@ -203,7 +203,7 @@ class Experiment:
     ):
         self.config = config.check()
         self._given = config.env if env is None else env
-        self._ours = env is None and network is None
+        self._user_code = env is not None or network is not None
         self._running: list[Any] = []  # environments that are more than tensors
         if config.eval_every != 0:
             _refuse_shared(self._given, eval_env)
@@ -256,7 +256,7 @@ class Experiment:
             config.device,
             self._actor,
             config.log_info,
-            kept.name(config, self.env) if self._ours else "",
+            "" if self._user_code else kept.name(config, self.env),
         )
 
     def named_variables(self) -> dict[str, Any]:

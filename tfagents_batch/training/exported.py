@@ -6,7 +6,6 @@ operation by operation, takes a third. Text that XLA reads at once takes neither
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import zlib
@@ -18,6 +17,7 @@ import tensorflow as tf
 from tfagents_batch.envs.function import function
 from tfagents_batch.envs.native import op
 from tfagents_batch.interfaces import Metrics
+from tfagents_batch.training import numbering
 
 # What TensorFlow's lowering leaves of another dialect, which XLA does not read back. A
 # copy is its operand, in the shape it has; the attributes are hints.
@@ -31,13 +31,11 @@ _REWRITTEN = (
     (re.compile(r" \{mhlo\.frontend_attributes = \{[^}]*\}\}"), ""),
     (re.compile(r"^module @\S+ attributes \{.*\} \{$", re.M), "module @program {"),
 )
-_MAIN = re.compile(r"^  func\.func @main\((.*?)\) -> ", re.M)
+_MAIN = re.compile(r"^  func\.func @main\((.*?)\) -> (.*) \{$", re.M)
 _ALIAS = re.compile(
     r"parameter_index = array<i64>, parameter_number = (\d+) : i64\}, "
     r"output_index = array<i64: (\d+)>"
 )
-# Far beyond what tracing a program takes, and counted to in hundredths of a second.
-_NUMBER = 100_000
 
 
 class Unsuited(Exception):
@@ -92,6 +90,8 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
     results = traced.structured_outputs
     names = {id(_tensorflow(each).handle): name for name, each in variables.items()}
     used = [names.get(id(each)) for each in traced.captured_inputs]
+    if not all(x.shape.is_fully_defined() for x in results.values()):
+        raise Unsuited("the shape of a metric is not known")
     if None in used:
         raise Unsuited("it takes more than the variables that are known by name")
     try:
@@ -106,7 +106,14 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
     for pattern, instead in _REWRITTEN:
         text = pattern.sub(instead, text)
     main = _MAIN.search(text)
-    if main is None or main[1].count("%arg") != len(used) + 1 or "mhlo." in text:
+    places = range(len(results), len(results) + len(assigned))
+    known = (
+        main is not None
+        and main[1].count("%arg") == len(used) + 1
+        and main[2].count("tensor<") == places.stop
+        and sorted(result for result, _ in assigned) == [*places]
+    )
+    if not known or "mhlo." in text:
         raise Unsuited("its text is not as expected")
     outputs = [(name, x.shape.as_list(), x.dtype.name) for name, x in results.items()]
     return Exported(text, used, assigned, outputs)
@@ -123,14 +130,16 @@ def program(
       envs: that it steps, see ``envs.function``.
 
     Raises:
-      KeyError: if a variable is not among them.
+      Unsuited: if a variable is not among them.
     """
+    if not set(exported.variables) <= variables.keys():
+        raise Unsuited("it is of other variables")
     used = [_tensorflow(variables[name]) for name in exported.variables]
     # As tf.nest flattens a dict.
     order = sorted(exported.outputs)
     specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
     assigned = sorted(exported.assigned)
-    _count()
+    numbering.begin_at(numbering.PROGRAM)
     specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
 
     @function(envs=envs, jit_compile=True, autograph=False)
@@ -145,18 +154,10 @@ def program(
     return stored
 
 
-def _count() -> None:
-    """Let TensorFlow go on numbering as it does where this is called elsewhere.
-
-    Names of functions end in a number, names are part of what a compiled program is
-    found by, and a process that has traced the program has come further than one that
-    has not.
-    """
-    with contextlib.suppress(ImportError, AttributeError):  # else it compiles again
-        from tensorflow.python.framework import ops
-
-        while ops.uid() < _NUMBER:
-            pass
+def is_unread(error: tf.errors.OpError) -> bool:
+    """Whether XLA could not read a program's text, so that nothing of it has run."""
+    text = str(error)
+    return "XlaCallModule" in text and "tf2xla conversion failed" in text
 
 
 def _tensorflow(variable: Any) -> tf.Variable:

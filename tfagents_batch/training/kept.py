@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import json
 import logging
 import pathlib
@@ -19,15 +18,17 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch import schedules, spaces
+from tfagents_batch import importing, schedules, spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env, Metrics
 from tfagents_batch.training import compile_cache, exported
-from tfagents_batch.training.exported import Exported, Unsuited
+from tfagents_batch.training.exported import Exported
 
 # Of a run's config, what its program does not depend on; all else, it might. Its steps
 # are in its schedules.
@@ -38,7 +39,8 @@ ELSEWHERE = frozenset(
         *("track", "compile_cache", "steps", "settings"),
     }
 )
-_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium")
+_PACKAGES = (tf, keras, np, gymnasium)
+_KERAS = ("floatx", "epsilon", "image_data_format")  # of keras.json
 _LOG = logging.getLogger("tfagents_batch")
 _allowed = False
 
@@ -61,22 +63,31 @@ def name(config: Any, env: Env) -> str:
       config: of the run, a dataclass.
       env: that its program steps.
     """
-    if not _allowed or not compile_cache.on() or registry.needs_user_code(config.env):
+    if not _allowed or registry.needs_user_code(config.env):
         return ""
-    spec, settings = env.spec, configs.to_dict(config)
-    parts = {
-        "source": _source(),
-        "versions": [importlib.metadata.version(each) for each in _PACKAGES],
-        "python": platform.python_version(),
-        "keras": [keras.config.floatx(), repr(keras.config.epsilon())],
-        "settings": configs.to_dict(schedules.resolve(config.settings, config.steps)),
-        "config": {k: v for k, v in settings.items() if k not in ELSEWHERE},
-        "observation_space": spaces.to_json(spec.observation_space),
-        "action_space": spaces.to_json(spec.action_space),
-        "spec": [spec.num_envs, spec.info, spec.max_episode_steps],
-        "hub": getattr(env, "hub", None),
-    }
-    text = json.dumps(parts, sort_keys=True)
+    spec = env.spec
+    try:
+        source = _source()
+        settings = configs.to_dict(config)
+        learned = configs.to_dict(schedules.resolve(config.settings, config.steps))
+        parts = {
+            "source": source,
+            "versions": [
+                platform.python_version(),
+                *(x.__version__ for x in _PACKAGES),
+            ],
+            "keras": [getattr(keras.config, each)() for each in _KERAS],
+            "settings": learned,
+            "config": {k: v for k, v in settings.items() if k not in ELSEWHERE},
+            "observation_space": spaces.to_json(spec.observation_space),
+            "action_space": spaces.to_json(spec.action_space),
+            "spec": [spec.num_envs, spec.info, spec.max_episode_steps],
+            "hub": getattr(env, "hub", None),
+        }
+        text = json.dumps(parts, sort_keys=True)
+    except (OSError, TypeError, ValueError, _Changed) as error:
+        _LOG.debug("the program is not kept: %s", error)
+        return ""
     return f"program-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
@@ -89,8 +100,8 @@ class Kept:
       envs: that it steps.
       name: of its entry in the store.
 
-    Attributes:
-      found: whether the program that runs was in the store.
+    What runs is always the text, if there can be one, in the first start as well: so
+    all starts compute the same.
     """
 
     def __init__(
@@ -101,7 +112,7 @@ class Kept:
         self._envs = envs
         self._name = name
         self._program: Any = None
-        self.found = False
+        self._origin = {"program": "traced"}
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
         if self._program is None:
@@ -117,26 +128,41 @@ class Kept:
         """Of the traced program, which is traced for it if need be."""
         return self._traced.get_concrete_function(*args)
 
+    def origin(self) -> dict[str, str]:
+        """For the run's log: ``program``, "kept" or "traced"; ``not_kept``, why not."""
+        return self._origin
+
     def _first(self, seed: tf.Tensor) -> Metrics:
         """Run what is kept; else keep it, if it is suited; else what was traced."""
-        found = self._read()
-        try:
-            text = found or exported.export(self._traced, self._variables)
-            program = exported.program(text, self._variables, self._envs)
-            metrics = program(seed)
-        except (Unsuited, KeyError) as reason:
-            _LOG.debug("the program is not kept: %s", reason)
-        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-            if "XlaCallModule" not in str(error):
-                raise  # else XLA could not read it, and nothing has run
-            _LOG.debug("the program is not kept: %s", error)
-        else:
-            self._program, self.found = program, found is not None
-            if not self.found:
+        for text, found in self._texts():
+            try:
+                program = exported.program(text, self._variables, self._envs)
+                metrics = program(seed)
+            except exported.Unsuited as reason:
+                self._origin["not_kept"] = str(reason)
+                continue
+            except tf.errors.OpError as error:
+                if not exported.is_unread(error):
+                    raise
+                self._origin["not_kept"] = "XLA does not read its text"
+                _LOG.debug("a program's text is not read: %s", error)
+                continue
+            self._program = program
+            self._origin = {"program": "kept" if found else "traced"}
+            if not found:
                 compile_cache.write(self._name, text.to_bytes())
             return metrics
         self._program = self._traced
         return self._traced(seed)
+
+    def _texts(self) -> Iterator[tuple[Exported, bool]]:
+        """What may be run, and whether it was found in the store."""
+        if found := self._read():
+            yield found, True
+        try:
+            yield exported.export(self._traced, self._variables), False
+        except exported.Unsuited as reason:
+            self._origin["not_kept"] = str(reason)
 
     def _read(self) -> Exported | None:
         data = compile_cache.read(self._name)
@@ -145,12 +171,24 @@ class Kept:
         return None
 
 
+class _Changed(Exception):
+    """Source may not be what was imported."""
+
+
 @functools.cache
 def _source() -> str:
-    """Hash of this package's files."""
+    """Hash of this package's files.
+
+    Raises:
+      _Changed: if one was written since this process has begun.
+    """
     root = pathlib.Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
+        if not path.is_file():  # what editors leave
+            continue
+        if path.stat().st_mtime > importing.STARTED - 1:
+            raise _Changed(f"{path.name} has just changed")
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

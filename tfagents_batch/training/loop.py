@@ -112,7 +112,7 @@ class Loop:
                 record.compiled(record.seconds - began)
                 program = self.experiment.iterate
                 told = {"compile": program.way, "reason": program.reason}
-                told["program"] = "kept" if program.kept else "traced"
+                told |= program.origin()
                 self._tell({"event": "compiled", **told}, self.step)
                 compile_cache.publish()  # now, for the process may be killed later
             record.add(metrics, self._counters)

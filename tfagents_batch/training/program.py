@@ -42,7 +42,7 @@ def build(
     device: str = "cpu",
     actor: Algorithm | None = None,
     info: Sequence[str] = (),
-    name: str = "",
+    kept_as: str = "",
 ) -> Compiled:
     """Join a source and an algorithm.
 
@@ -54,8 +54,8 @@ def build(
       actor: acts in the source, where that is to run beside the update, see
         ``overlap``; None for one after the other.
       info: what to tell of the environments' infos, see ``metrics.told``.
-      name: under which one compiled whole is kept for later starts, see ``kept``; "":
-        it is not.
+      kept_as: name under which it is kept for later starts, if it is compiled whole,
+        see ``kept``; "": it is not.
 
     Returns:
       A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
@@ -86,9 +86,9 @@ def build(
         update = _update(algorithm, way)
         if actor is None:
             joined = _join(source, update, device, way, info)
-            if name and way == "full":
+            if kept_as and way == "full":
                 variables, envs = _variables(source, algorithm), _envs(source)
-                return kept.Kept(joined, variables, envs, name)
+                return kept.Kept(joined, variables, envs, kept_as)
             return joined
         collecting = way == "full"
         where = place(device)
@@ -123,8 +123,9 @@ def plan(
 
 def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
     """Whether XLA compiles acting in an environment as part of one program."""
-    compilable = getattr(env, "compilable", False)
-    return plan(compilable, algorithm.compilable, compile, device).ways[0] == "full"
+    if not getattr(env, "compilable", False):
+        return False
+    return plan(True, algorithm.compilable, compile, device).ways[0] == "full"
 
 
 class Compiled:
@@ -136,10 +137,21 @@ class Compiled:
     Attributes:
       way: what XLA compiles, see ``Plan``; final after the first call.
       reason: for that.
+
+    Args:
+      make: makes the program that is compiled in one of the ways.
+      plan: the ways.
+      setting: what a user is told has changed when XLA refuses one.
     """
 
-    def __init__(self, make: Callable[[str], Program], plan: Plan):
+    def __init__(
+        self,
+        make: Callable[[str], Program],
+        plan: Plan,
+        setting: str = "--compile",
+    ):
         self._make = make
+        self._setting = setting
         self.way, *self._others = plan.ways
         self.reason = plan.reason
         self._program = make(self.way)
@@ -149,13 +161,14 @@ class Compiled:
         """How often the program was traced: once, or something changes its inputs."""
         return self._program.experimental_get_tracing_count()
 
-    @property
-    def kept(self) -> bool:
-        """Whether an earlier start has traced it, see ``kept``."""
-        return getattr(self._program, "found", False)
+    def origin(self) -> dict[str, str]:
+        """Where the program comes from, for the run's log, see ``kept``."""
+        if isinstance(self._program, kept.Kept):
+            return self._program.origin()
+        return {"program": "traced"}
 
     def graph(self) -> tf.Graph:
-        """Of the program, traced if need be; for whoever looks into it."""
+        """Of the program, traced for it if need be; for whoever looks into it."""
         return self._program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
@@ -182,13 +195,14 @@ class Compiled:
     def _go_down(self, operation: str) -> None:
         if not self._others:
             raise UserError(
-                f"--compile={self.way}: XLA cannot compile {operation}; use "
+                f"{self._setting}={self.way}: XLA cannot compile {operation}; use "
                 "--compile=auto or off, or another operation in the network"
             )
         way = self._others.pop(0)
         _LOG.warning(
-            "XLA cannot compile %s: --compile=%s instead of %s",
+            "XLA cannot compile %s: %s=%s instead of %s",
             operation,
+            self._setting,
             way,
             self.way,
         )
