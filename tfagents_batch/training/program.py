@@ -134,14 +134,14 @@ class Compiled:
     XLA refuses before the update has assigned anything; what had been collected for
     it, if anything, is dropped.
 
-    Attributes:
-      way: what XLA compiles, see ``Plan``; final after the first call.
-      reason: for that.
-
     Args:
       make: makes the program that is compiled in one of the ways.
       plan: the ways.
       setting: what a user is told has changed when XLA refuses one.
+
+    Attributes:
+      way: what XLA compiles, see ``Plan``; final after the first call.
+      reason: for that.
     """
 
     def __init__(
