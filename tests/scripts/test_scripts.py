@@ -127,6 +127,7 @@ def test_threads_are_chosen_before_tensorflow_runs_and_drawing_is_not_imported(
     code = """if True:
         import sys
         from tfagents_batch.scripts import app
+        sys.path.append(sys.argv.pop())
         app.import_tensorflow()
         assert "matplotlib" not in sys.modules
         from tfagents_batch.scripts import train
@@ -134,7 +135,8 @@ def test_threads_are_chosen_before_tensorflow_runs_and_drawing_is_not_imported(
         import matplotlib  # is there for who wants it
         sys.exit(status)
     """
-    arguments = [*QUICK, "--steps=100", f"--logdir={tmp_path}"]
+    (tmp_path / "jax.py").write_text("raise RuntimeError('who wants this?')")
+    arguments = [*QUICK, "--steps=100", f"--logdir={tmp_path}", str(tmp_path)]
     done = run([sys.executable, "-c", code, *arguments])
     assert done.returncode == 0, done.stderr
     assert "1 thread of TensorFlow" in done.stderr

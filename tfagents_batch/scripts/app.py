@@ -39,6 +39,9 @@ _EXITS = {
     KeyboardInterrupt: EXIT_INTERRUPTED,
 }
 
+# What TensorFlow and Keras import only where it is installed.
+_NOT_NEEDED = ("matplotlib", "cv2", "pandas", "scipy", "jax")
+
 
 def run(
     main: Callable[[Sequence[str]], int], tensorflow: bool = True, trains: bool = False
@@ -116,8 +119,8 @@ def import_tensorflow() -> None:
 
     Its log level silences it later, but not while it is imported (measured with 2.21),
     so stderr is put aside meanwhile; a failed import brings it back. Keras, which comes
-    with it, imports what it may draw and read tables with if it is there: a quarter of
-    the time, for nothing that a script does.
+    with it, imports what it may draw and read tables with if it is there, TensorFlow
+    JAX, whose programs it converts: a third of the time, for nothing a script does.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
@@ -125,7 +128,7 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)
         try:
-            with hidden("matplotlib", "cv2", "pandas", "scipy"), uncollected():
+            with hidden(*_NOT_NEEDED), uncollected():
                 importlib.import_module("tensorflow")
             gc.freeze()  # what a script imports stays; never to be looked through
         except BaseException:
