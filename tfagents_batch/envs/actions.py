@@ -6,7 +6,7 @@ what is out of range without a word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -235,24 +235,27 @@ class ActionReader:
     Args:
       space: the action space.
       arrays: one ``[n, ...]`` per leaf.
+
+    Attributes:
+      read: function that gives every row's action: NumPy scalars for Discrete, else
+        arrays, all copies.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
-        self._leaves = list(zip(spaces.leaves(space), arrays, strict=True))
-        self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+        self._arrays = arrays
+        leaves = zip(spaces.leaves(space), arrays, strict=True)
+        self._columns = [_column(leaf, array) for leaf, array in leaves]
+        nested = isinstance(space, (gs.Dict, gs.Tuple))
+        self.read = self._read_nested if nested else self._columns[0]
 
-    def read(self) -> Sequence[Any]:
-        """Every row's action: NumPy scalars for Discrete, else arrays, all copies."""
-        columns = [_rows(leaf, array) for leaf, array in self._leaves]
-        if not self._nested:
-            return columns[0]
-        rows = zip(*columns, strict=True)
+    def _read_nested(self) -> Sequence[Any]:
+        rows = zip(*(column() for column in self._columns), strict=True)
         return [spaces.pack(self._space, row) for row in rows]
 
     def text(self, row: int) -> str:
         """One row's action for error messages."""
-        return text(self._space, [array for _, array in self._leaves], row)
+        return text(self._space, self._arrays, row)
 
 
 def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
@@ -261,11 +264,17 @@ def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
     return _short(value)
 
 
-def _rows(leaf: spaces.Leaf, array: np.ndarray) -> Sequence[Any]:
-    fresh = array.astype(leaf.space.dtype)
-    if fresh.ndim == 1 and not isinstance(leaf.space, gs.Discrete):
-        return [fresh[row, ...] for row in range(len(fresh))]  # arrays, not scalars
-    return list(fresh)
+def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]:
+    """A function that copies the leaf of every row."""
+    dtype = leaf.space.dtype
+    if array.ndim > 1 or isinstance(leaf.space, gs.Discrete):
+        return lambda: list(array.astype(dtype))
+
+    def arrays() -> list[np.ndarray]:
+        fresh = array.astype(dtype)
+        return [fresh[row, ...] for row in range(len(fresh))]  # not scalars
+
+    return arrays
 
 
 def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
