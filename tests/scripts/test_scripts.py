@@ -121,7 +121,7 @@ def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
     assert not (tmp_path / "logs").exists()
 
 
-def test_threads_are_chosen_before_tensorflow_runs_and_drawing_is_not_imported(
+def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_imported(
     tmp_path,
 ):
     code = """if True:

@@ -71,10 +71,7 @@ class ObservationWriter:
     def not_finite(self) -> dict[int, str]:
         """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
         found: dict[int, str] = {}
-        for flat, zeros in self._flat:
-            if np.vdot(flat, zeros):
-                break
-        else:
+        if not any(np.vdot(flat, zeros) for flat, zeros in self._flat):
             return found
         for name, array in self._float:
             finite = np.isfinite(array)
