@@ -283,6 +283,29 @@ def test_a_new_run_never_appends_to_a_log(tmp_path):
         Logger(tmp_path)
 
 
+@pytest.mark.parametrize("resume_step", [None, 0])
+def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
+    tmp_path, resume_step
+):
+    target = tmp_path / "of somebody else"
+    target.write_text("a line without an end")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").symlink_to(target)
+    with pytest.raises(UserError, match=r"metrics.jsonl (is a symbolic link|exists)"):
+        Logger(run, resume_step)
+    with pytest.raises(UserError, match="is a symbolic link; expected the file itself"):
+        read_metrics(run)
+    assert target.read_text() == "a line without an end"
+
+
+def test_a_log_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    for use in (read_metrics, lambda run: Logger(run, resume_step=0)):
+        with pytest.raises(UserError, match="is not a regular file"):
+            use(tmp_path)
+
+
 def test_events_carry_any_field_as_json(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": 1}, 5)

@@ -66,7 +66,8 @@ class Logger:
         no row there.
 
     Raises:
-      UserError: for a new run in a folder that has a log.
+      UserError: for a new run in a folder that has a log, and for a log that is a link
+        or no regular file.
     """
 
     def __init__(
@@ -247,8 +248,8 @@ class _Lines:
 
     def __init__(self, path: Path):
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        self._file = os.open(path, flags, 0o644)
-        _cut_torn_line(path)
+        self._file = runs.open_regular(path, flags)
+        _cut_torn_line(self._file)
 
     def write(self, line: dict) -> None:
         data = json.dumps(line, allow_nan=False).encode() + b"\n"
@@ -344,7 +345,8 @@ def _plain(value: Any) -> Any:
 def _read(run_folder: str | os.PathLike) -> list[dict]:
     path = Path(run_folder) / FILE
     try:
-        data = path.read_bytes()
+        with open(runs.open_regular(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     lines = []
@@ -359,17 +361,15 @@ def _read(run_folder: str | os.PathLike) -> list[dict]:
     return lines
 
 
-def _cut_torn_line(path: Path) -> None:
+def _cut_torn_line(descriptor: int) -> None:
     """End a log at its last whole line: a process may have died within one."""
-    with open(path, "r+b") as file:
-        size = end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)
+    size = end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import json
 import os
 import platform
 import re
 import shutil
 import socket
+import stat
 import warnings
 from collections.abc import Iterator
 from importlib import metadata
@@ -33,6 +35,7 @@ except ImportError:  # Windows has no flock: runs are not locked there
 PACKAGES = ("tensorflow", "keras", "gymnasium", "numpy")
 # Key of ``run.json``, and event: whose agent a run began with, see ``inherit``.
 STARTED_FROM = "started_from"
+_REPLACE = "expected the file itself; put it there, or delete what is there"
 _MAX_NAME = 100  # characters; file systems allow 255 bytes a folder name
 
 
@@ -167,9 +170,8 @@ def lock(run: Run | str | os.PathLike) -> Iterator[None]:
         writable.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     try:
-        descriptor = os.open(folder / "run.lock", flags, 0o644)
+        descriptor = open_regular(folder / "run.lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise UserError(
             f"run folder {folder} cannot be locked for writing: {error.strerror}; "
@@ -208,6 +210,29 @@ def versions() -> dict[str, str | None]:
         except metadata.PackageNotFoundError:
             found[package] = None
     return found
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a file, but neither a link nor a pipe, which a foreign run folder may hold.
+
+    Returns:
+      A descriptor; ``flags`` are those of ``os.open``.
+
+    Raises:
+      UserError: if something else has the file's name; it is left alone.
+      OSError: if the file cannot be opened.
+    """
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags | safe, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path} is a symbolic link; {_REPLACE}") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path} is not a regular file; {_REPLACE}")
+    return descriptor
 
 
 def write_atomic(path: Path, text: str) -> None:
