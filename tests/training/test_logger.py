@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 from tensorboard.util import img_mime_type_detector, tensor_util
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import logger
+from tfagents_batch.training import log_files
 from tfagents_batch.training.logger import Logger, read_events, read_metrics
 
 
@@ -218,11 +218,11 @@ def test_resuming_takes_back_later_lines_everywhere(tmp_path):
 
 
 def test_event_files_sort_in_the_order_of_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(logger.time, "time", lambda: 1_700_000_000.0)
+    monkeypatch.setattr(log_files.time, "time", lambda: 1_700_000_000.0)
     for _ in range(3):  # within one second, and then after the clock went back
         with Logger(tmp_path, resume_step=0):
             pass
-    monkeypatch.setattr(logger.time, "time", lambda: 1_600_000_000.0)
+    monkeypatch.setattr(log_files.time, "time", lambda: 1_600_000_000.0)
     with Logger(tmp_path, resume_step=0):
         pass
     names = sorted(path.name for path in tmp_path.glob("events*"))
@@ -345,28 +345,65 @@ def test_a_kill_loses_nothing_written(tmp_path):
     assert len(tensorboard(tmp_path)["a/b"]) == 100
 
 
-def test_a_full_disk_ends_each_log_with_one_warning(tmp_path):
+def test_lines_that_a_full_disk_does_not_take_are_written_once_it_does(tmp_path):
     warnings = []
     log = Logger(tmp_path, warn=warnings.append)
     log.write({"a/b": 0}, 0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = (tmp_path / "metrics.jsonl").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
     try:
         for step in (1, 2, 3):
             log.write({"a/b": step}, step)
-            log.event("x")
+            log.event("x", step)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0]
     log.write({"a/b": 4}, 4)
     log.close()
-    assert len(warnings) == 2
-    assert "logging to metrics.jsonl ends, training goes on" in warnings[0]
-    assert "logging to TensorBoard ends, training goes on" in warnings[1]
-    assert [line["step"] for line in read_metrics(tmp_path)] == [0]
+    assert [line["step"] for line in lines(tmp_path)] == [0, 0, 1, 1, 2, 2, 3, 3, 4]
+    found = tensorboard(tmp_path)
+    assert [step for step, _ in found["a/b"]] == [0, 1, 2, 3, 4]
+    assert [step for step, _ in found["event/x"]] == [1, 2, 3]
+    assert [text.partition(" (")[0] for text in warnings] == [
+        "warning: metrics.jsonl cannot be written",
+        "warning: TensorBoard's file cannot be written",
+        "metrics.jsonl is written again",
+        "TensorBoard's file is written again",
+    ]
 
 
-def test_one_broken_log_leaves_the_other(tmp_path, monkeypatch):
+def test_a_resumed_run_takes_later_steps_back_although_its_disk_was_full(tmp_path):
+    with Logger(tmp_path) as log:
+        for step in (10, 20, 30):
+            log.write({"a/b": step}, step)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        log = Logger(tmp_path, resume_step=10, warn=lambda text: None)
+        log.write({"a/b": -20}, 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    log.write({"a/b": -30}, 30)
+    log.close()
+    expected = [(10, 10), (20, -20), (30, -30)]
+    metrics = read_metrics(tmp_path)
+    assert [(line["step"], line["a/b"]) for line in metrics] == expected
+    assert tensorboard(tmp_path)["a/b"] == expected
+    assert len(list(tmp_path.glob("events*"))) == 2  # none of a try that failed
+
+
+def test_lines_that_are_kept_are_bounded_and_their_loss_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_files, "MOST_WAITING", 100)
+    warnings = []
+    with Logger(tmp_path / "missing", warn=warnings.append) as log:
+        for step in range(10):
+            log.write({"a/b": step}, step)
+    assert len(warnings) == 4
+    assert warnings[2] == "warning: 11 lines of metrics.jsonl are lost"
+    assert warnings[3] == "warning: 11 lines of TensorBoard's file are lost"
+
+
+def test_one_file_that_cannot_be_written_leaves_the_other(tmp_path, monkeypatch):
     warnings = []
     with Logger(tmp_path, warn=warnings.append) as log:
 
@@ -376,16 +413,10 @@ def test_one_broken_log_leaves_the_other(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", full)
             log.write({"a/b": 1}, 1)
-        log.write({"a/b": 2}, 2)
-    assert len(warnings) == 1
-    assert [step for step, _ in tensorboard(tmp_path)["a/b"]] == [1, 2]
-    assert read_metrics(tmp_path) == []
-
-
-def test_a_folder_that_takes_no_files_only_warns(tmp_path, capsys):
-    with Logger(tmp_path / "missing") as log:
-        log.write({"a/b": 1}, 1)
-    assert capsys.readouterr().err.count("training goes on") == 2
+            assert read_metrics(tmp_path) == []
+            assert [step for step, _ in tensorboard(tmp_path)["a/b"]] == [1]
+    assert len(warnings) == 2
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1]
 
 
 def test_loggers_leave_no_descriptor_open(tmp_path):

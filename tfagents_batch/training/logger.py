@@ -10,7 +10,8 @@ TensorBoard gets the same scalars, vectors as histograms, events as text, videos
 animated GIFs among its images, and the settings, in one file per process. The file is
 written record by record rather than through ``tf.summary``: that cannot say which steps
 a resumed run takes back, and its writes are TensorFlow ops. Trackers, if there are any,
-get scalars, events and videos. No failure to log ever stops training.
+get scalars, events and videos. No failure to log ever stops training: lines that a full
+disk does not take are kept in memory and tried again with every line that follows.
 
 A resumed run appends. Lines after the step that was resumed stay in the file, but are
 no longer part of the run: readers drop them at the ``resumed`` event, TensorBoard at a
@@ -19,13 +20,10 @@ session start.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import math
 import os
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +32,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.image import metadata as image_metadata
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
@@ -42,14 +40,14 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util import tensor_util
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import gif, hyperparameters, runs
+from tfagents_batch.training import gif, hyperparameters, log_files, runs
+from tfagents_batch.training.log_files import RetryingFile
 from tfagents_batch.training.tracker import Tracker
 
 SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
 _NAME = re.compile(r"[^/]+(/[^/]+)+")
-_EVENTS = "events.out.tfevents."
 ENDS = ("finished", "stopped", "failed")  # events that say how a run came to its end
 
 
@@ -60,7 +58,7 @@ class Logger:
       run_folder: of the run.
       resume_step: env steps of the checkpoint that is resumed; None for a new run.
       clock: seconds, monotonic; spaces the histograms.
-      warn: takes one line of text when a log has to be given up.
+      warn: takes a line of text when a file cannot be written, and when it can again.
       trackers: get the same, see ``tracker.Tracker``; closed with the logger.
       settings: the run's Config, for TensorBoard's tab of hyper-parameters; None for
         no row there.
@@ -81,23 +79,23 @@ class Logger:
         settings: Any = None,
     ):
         self._clock = clock
-        self._warn = warn or (lambda text: print(text, file=sys.stderr))
+        warn = warn or (lambda text: print(text, file=sys.stderr))
         self._drawn: dict[str, float] = {}  # when each histogram was last written
         self._step = resume_step or 0
         self._trackers = list(trackers)
         self._ended = ENDS[-1]  # unless an event says otherwise
-        self._sinks: dict[str, Any] = {}
         folder = Path(run_folder)
         path = folder / FILE
         if resume_step is None and path.exists() and path.stat().st_size:
             raise UserError(f"{path} exists; resume the run or start a new one")
-        self._open(FILE, lambda: _Lines(path))
-        self._open("TensorBoard", lambda: _EventFile(folder, resume_step))
+        self._lines = RetryingFile(FILE, log_files.Lines(path), warn)
+        file = log_files.EventFile(folder, resume_step)
+        self._events = RetryingFile("TensorBoard's file", file, warn)
         self.event("header", schema=SCHEMA, versions=runs.versions())
         self._told = settings is not None
         if self._told:
-            row = functools.partial(hyperparameters.begin, settings, folder.name)
-            self._to("TensorBoard", lambda file: file.write(self._step, row()))
+            row = hyperparameters.begin(settings, folder.name)
+            self._summarize(self._step, row)
         if resume_step is not None:
             self.event("resumed", resume_step)
 
@@ -118,7 +116,7 @@ class Logger:
             value = _value(_checked(name), metrics[name])
             (vectors if isinstance(value, np.ndarray) else scalars)[name] = value
         line = {"step": step, **{name: _finite(x) for name, x in scalars.items()}}
-        self._to(FILE, lambda file: file.write(line))
+        self._lines.write(_text(line))
         summary = summary_pb2.Summary()
         with np.errstate(all="ignore"):  # numbers too large for a float32
             for name, value in scalars.items():
@@ -126,7 +124,7 @@ class Logger:
             for name, value in vectors.items():
                 if value.size and self._is_due(name):
                     summary.MergeFrom(histogram_pb(name, value))
-        self._to("TensorBoard", lambda file: file.write(step, summary))
+        self._summarize(step, summary)
         finite = {name: x for name, x in scalars.items() if math.isfinite(x)}
         for tracker in self._trackers:
             tracker.write(step, finite)
@@ -142,15 +140,14 @@ class Logger:
         now = round(time.time(), 3)
         fields = {key: _plain(fields[key]) for key in sorted(fields)}
         line = {"event": kind, "step": step, **fields, "time/unix_seconds": now}
-        self._to(FILE, lambda file: file.write(line))
+        self._lines.write(_text(line))
         text = "\n".join(f"    {key}: {value}" for key, value in line.items())
         summary = text_pb(f"event/{kind}", text)
-        self._to("TensorBoard", lambda file: file.write(step, summary))
+        self._summarize(step, summary)
         if kind in ENDS:
             self._ended = kind
         if kind == "finished" and self._told:
-            end = hyperparameters.end
-            self._to("TensorBoard", lambda file: file.write(step, end()))
+            self._summarize(step, hyperparameters.end())
         for tracker in self._trackers:
             tracker.event(line)
 
@@ -171,7 +168,7 @@ class Logger:
         data = gif.encode(frames, fps)
         height, width = np.shape(frames)[1:3]
         summary = _image(_checked(name), width, height, data)
-        self._to("TensorBoard", lambda file: file.write(step, summary))
+        self._summarize(step, summary)
         for tracker in self._trackers:
             tracker.video(name, data, step)
 
@@ -179,9 +176,8 @@ class Logger:
         """Close the files and trackers; may be called again."""
         while self._trackers:
             self._trackers.pop().close(self._ended)
-        for name in list(self._sinks):
-            self._to(name, lambda file: file.close())
-            self._sinks.pop(name, None)
+        self._lines.close()
+        self._events.close()
 
     def __enter__(self) -> Logger:
         return self
@@ -189,27 +185,9 @@ class Logger:
     def __exit__(self, *exc) -> None:
         self.close()
 
-    def _open(self, name: str, make: Callable[[], Any]) -> None:
-        try:
-            self._sinks[name] = make()
-        except (OSError, tf.errors.OpError) as error:
-            self._give_up(name, error)
-
-    def _to(self, name: str, use: Callable[[Any], None]) -> None:
-        sink = self._sinks.get(name)
-        if sink is None:
-            return
-        try:
-            use(sink)
-        except (OSError, tf.errors.OpError) as error:
-            del self._sinks[name]
-            with contextlib.suppress(OSError, tf.errors.OpError):
-                sink.close()
-            self._give_up(name, error)
-
-    def _give_up(self, name: str, error: Exception) -> None:
-        text = str(error).partition("\n")[0]
-        self._warn(f"warning: logging to {name} ends, training goes on: {text}")
+    def _summarize(self, step: int, summary: summary_pb2.Summary) -> None:
+        if summary.value:
+            self._events.write(log_files.event(step=step, summary=summary))
 
     def _is_due(self, name: str) -> bool:
         now = self._clock()
@@ -243,54 +221,8 @@ def read_events(run_folder: str | os.PathLike) -> list[dict]:
     return [line for line in _read(run_folder) if "event" in line]
 
 
-class _Lines:
-    """A file of JSON lines; a line is one ``write``, so a kill loses no whole line."""
-
-    def __init__(self, path: Path):
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        self._file = runs.open_regular(path, flags)
-        _cut_torn_line(self._file)
-
-    def write(self, line: dict) -> None:
-        data = json.dumps(line, allow_nan=False).encode() + b"\n"
-        written = os.write(self._file, data)
-        if written != len(data):
-            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise OSError(f"only {written} of {len(data)} bytes fit")
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-class _EventFile:
-    """A TensorBoard file; each ``write`` is one flushed record."""
-
-    def __init__(self, folder: Path, resume_step: int | None):
-        # TensorBoard reads a run's files in the order of their names, whatever the
-        # wall clock did between two processes.
-        older = [path.name.split(".")[3] for path in folder.glob(f"{_EVENTS}*")]
-        stamp = max([int(time.time()), *(int(x) + 1 for x in older if x.isdigit())])
-        name = f"{_EVENTS}{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
-        self._writer = tf.io.TFRecordWriter(str(folder / name))
-        self._record(file_version="brain.Event:2")
-        # Readers forget steps from that of a session start on, except at the first.
-        log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._record(
-            step=0 if resume_step is None else resume_step + 1, session_log=log
-        )
-        self._writer.flush()
-
-    def write(self, step: int, summary: summary_pb2.Summary) -> None:
-        if summary.value:
-            self._record(step=step, summary=summary)
-            self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def _record(self, **fields: Any) -> None:
-        event = event_pb2.Event(wall_time=time.time(), **fields)
-        self._writer.write(event.SerializeToString())
+def _text(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
 
 
 def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
@@ -359,17 +291,3 @@ def _read(run_folder: str | os.PathLike) -> list[dict]:
             raise UserError(f"{path} is damaged: line {number} is no log line")
         lines.append(line)
     return lines
-
-
-def _cut_torn_line(descriptor: int) -> None:
-    """End a log at its last whole line: a process may have died within one."""
-    size = end = os.fstat(descriptor).st_size
-    while end:
-        start = max(0, end - 65536)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(descriptor, end)
