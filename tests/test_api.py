@@ -1,8 +1,10 @@
 import gc
 import json
+import os
 import pathlib
 import random
 import shutil
+import sys
 
 import gymnasium
 import keras
@@ -150,7 +152,8 @@ def test_the_config_is_plain_text_and_comes_back(tmp_path):
     data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
     assert data["config"]["env"] == "CartPole-v1"
     assert data["config"]["settings"]["learning_rate"] == "linear(0.001, 0)"
-    assert data["user_code"] == {"env": None, "network": None, "eval_env": None}
+    user = {"env": None, "network": None, "eval_env": None, "worker_variables": []}
+    assert data["user_code"] == user
 
 
 class TestUserCode:
@@ -309,6 +312,78 @@ def test_a_folder_cannot_make_us_import_code(run, tmp_path):
         with pytest.raises(UserError, match="your own code"):
             use(run.logdir)
     assert not (tmp_path / "ran").exists()
+
+
+def edit_config(run, **changes):
+    path = pathlib.Path(run.logdir) / "config.json"
+    data = json.loads(path.read_text())
+    data["config"] |= changes
+    path.write_text(json.dumps(data))
+
+
+def test_worker_variables_of_a_folder_are_ignored_until_passed_again(
+    run, tmp_path, caplog
+):
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    (evil / "sitecustomize.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    path = os.pathsep.join([str(evil), *sys.path])
+    variables = {"worker_variables": {"PYTHONPATH": path}}
+    edit_config(run, num_workers=1, env_options={"step_seconds": 99.0, **variables})
+    assert tfb.evaluate(run.logdir, 2).episodes == 2
+    assert "PYTHONPATH" in caplog.text and "env_options" in caplog.text
+    tfb.load(run.logdir)
+    message = r'PYTHONPATH.*not saved.*pass.*"step_seconds": 99.0.*"PYTHONPATH"'
+    with pytest.raises(UserError, match=message):
+        tfb.train(resume=run.logdir, steps=600)
+    again = tfb.train(resume=run.logdir, steps=600, env_options={"step_seconds": 9.0})
+    assert again.finished
+    tfb.train(resume=run.logdir, steps=900)  # has none now
+    assert not (tmp_path / "ran").exists()
+    tfb.evaluate(run.logdir, 2, env_options=variables)
+    assert (tmp_path / "ran").exists()
+
+
+class FromVariable(CountingEnv):
+    def __init__(self):
+        super().__init__(length=len(os.environ.get("TFB_TEST_SECRET", "")))
+
+
+def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
+    variables = {"worker_variables": {"TFB_TEST_SECRET": "s3cr3t!"}}
+    options = SMALL | {"num_workers": 1, "eval_every": 150, "eval_episodes": 2}
+    options |= {"env": FromVariable, "env_options": variables}
+    run = tfb.train(logdir=tmp_path, **options)
+    assert run.metrics["episode/return_mean"] == 28  # 1 + 2 + ... + 7
+    assert run.metrics["eval/return_mean"] == 28
+    with pytest.raises(UserError, match=r"TFB_TEST_SECRET.*not saved"):
+        tfb.train(resume=run.logdir, env=FromVariable, steps=600)
+    again = {"env": FromVariable, "env_options": variables}
+    assert tfb.train(resume=run.logdir, steps=600, **again).step >= 600
+    assert tfb.evaluate(run.logdir, 2, **again).mean_return == 28
+    with pytest.raises(UserError, match=r"TFB_TEST_SECRET.*not saved"):
+        tfb.train(resume=run.logdir, env=FromVariable, steps=900)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "metrics.jsonl" for path in files)
+    assert not [path for path in files if b"s3cr3t!" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("env", "env_kwargs"),
+    [
+        ("envpool:TakeCover-v1", {"vzd_path": "/bin/false"}),
+        ("gym:CartPole-v1", {"nested": [{"x": "evil"}]}),
+    ],
+)
+def test_text_in_env_kwargs_of_a_folder_is_passed_again_or_refused(
+    run, env, env_kwargs
+):
+    edit_config(run, env=env, env_kwargs=env_kwargs)
+    for use in (tfb.evaluate, tfb.load, lambda folder: tfb.train(resume=folder)):
+        with pytest.raises(UserError, match=r"env_kwargs.*pass.*again.*--env_kwargs"):
+            use(run.logdir)
+    with pytest.raises(UserError, match=r"env_kwargs is .*but the run has"):
+        tfb.train(resume=run.logdir, env_kwargs={"x": 1})
 
 
 def test_training_leaves_the_callers_random_numbers_alone(tmp_path):

@@ -228,6 +228,11 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
         ({"step_second": 3}, "'step_second'; did you mean 'step_seconds'"),
         ({"step_seconds": "long"}, "step_seconds is 'long'; expected a number"),
         ({"finite_check": "no"}, "finite_check is 'no'; expected"),
+        ({"worker_variables": 3}, "worker_variables is a int; expected an object"),
+        ({"worker_variables": {"A=": "1"}}, "the name 'A='; expected the name of"),
+        ({"worker_variables": {"A": 1}}, r"\['A'\] is a int.*expected text"),
+        ({"worker_variables": {"A": "\0"}}, r"\['A'\] is a str.*zero byte"),
+        ({"worker_variables": {"A": "\ud800"}}, r"\['A'\] is a str.*expected text"),
     ):
         with pytest.raises(UserError, match=message):
             tfb.train(env="CartPole-v1", env_options=env_options, **options)

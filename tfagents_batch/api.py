@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
@@ -43,6 +44,7 @@ from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import (
     IN_PROCESS,
+    VARIABLES,
     Config,
     Experiment,
     evaluation_size,
@@ -57,6 +59,7 @@ from tfagents_batch.training.running import Run
 from tfagents_batch.training.several import Several
 from tfagents_batch.types import EnvSpec
 
+_LOG = logging.getLogger("tfagents_batch")
 # What may change when a run is resumed; the rest comes from its folder.
 RESUMABLE = (
     *("steps", "eval_every", "eval_episodes", "log_every"),
@@ -275,6 +278,7 @@ def evaluate(
     env: str | Callable | Env | None = None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
+    env_options: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
     actions: evaluation.Played = "mode",
@@ -290,6 +294,8 @@ def evaluate(
         is made already is not closed.
       env_kwargs: of the environment; those of the run if that is what is played.
       wrappers: of the environment; None for those of the run.
+      env_options: of ``make_env``, beside or instead of those of the run, such as the
+        ``worker_variables`` that no folder keeps.
       network: needed again if the run had one.
       seed: of the environments, and of sampled actions.
       actions: the policy's mode, or samples as in training.
@@ -301,7 +307,16 @@ def evaluate(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if actions not in get_args(evaluation.Played):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
-    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
+    run, saved, variables = _trained(logdir, env, env_kwargs, wrappers, network)
+    if env_options is not None:
+        told = config.replace(saved, {"env_options": env_options}).env_options
+        saved = dataclasses.replace(saved, env_options=saved.env_options | told)
+    elif variables:
+        _LOG.warning(
+            "workers of the run had the variables %s, which are not saved and missing "
+            "here; pass env_options={'worker_variables': {...}} (flag --env_options)",
+            ", ".join(variables),
+        )
     played = saved.env if env is None else env
     batch, episodes = evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
@@ -335,7 +350,7 @@ def load(
     """
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
-    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
+    run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     given = saved.env if env is None else env
     here = _here(saved) | {"num_envs": make.size(given) or 1}
     in_workers = not make.is_made(given) and not make.is_batch(given)
@@ -378,7 +393,7 @@ def visualize(
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
-    run, saved = _trained(logdir, env, env_kwargs, wrappers, network)
+    run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     saved = dataclasses.replace(saved, num_envs=1, seed=seed)
     played = saved.env if env is None else env
     camera = None
@@ -415,8 +430,9 @@ def _trained(
     env_kwargs: dict[str, Any] | None,
     wrappers: Wrappers | None,
     network: Any,
-) -> tuple[runs.Run, Config]:
-    """A run, and its config for playing, perhaps somewhere else."""
+) -> tuple[runs.Run, Config, list[str]]:
+    """A run, its config for playing, perhaps somewhere else, and the names of the
+    variables that its workers had."""
     run = runs.open_run(logdir)
     saved, user = stored.from_text(run.config_text)
     stored.need(user, env, network)
@@ -431,7 +447,9 @@ def _trained(
         saved = suited(saved, env, own=True)
     again: dict[str, Any] = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     told = {name: value for name, value in again.items() if value is not None}
-    return run, dataclasses.replace(saved, **told)
+    if env_kwargs is None:
+        stored.need_arguments(saved)
+    return run, dataclasses.replace(saved, **told), user[VARIABLES]
 
 
 def resolve(
@@ -472,6 +490,8 @@ def resolve(
 def _resume(
     folder, env, network, eval_env, profile, callbacks: dict, options: dict[str, Any]
 ) -> Run:
+    again = options.get("env_kwargs")
+    options = {name: each for name, each in options.items() if name != "env_kwargs"}
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -481,6 +501,15 @@ def _resume(
     run = runs.open_run(folder)
     saved, user = stored.from_text(run.config_text)
     stored.need(user, env, network)
+    if again is None:
+        stored.need_arguments(saved)
+    elif again != saved.env_kwargs:
+        raise UserError(
+            f"env_kwargs is {again}, but the run has {saved.env_kwargs}; start a new "
+            "run for another environment"
+        )
+    if "env_options" not in options:
+        stored.need_variables(user, saved)
     options = threads.exclusive(options)
     if isinstance(env, str):
         if not is_same(env, saved.env):
@@ -511,17 +540,19 @@ def _resume(
                 f"steps is {resolved.steps}, but the run has {step} already; ask for "
                 "more to go on"
             )
+        shown = experiment.config
         changed = {
-            name: [getattr(saved, name), getattr(resolved, name)]
+            name: [getattr(saved, name), getattr(shown, name)]
             for name in options
-            if getattr(saved, name) != getattr(resolved, name)
+            if getattr(saved, name) != getattr(shown, name)
         }
         if changed:
             events.append({"kind": "options", "changed": changed})
 
-        played = user
+        variables = sorted(resolved.env_options.get(VARIABLES) or {})
+        played = user | {VARIABLES: variables}
         if eval_env is not None:
-            played = user | {"eval_env": describe(eval_env)}
+            played["eval_env"] = describe(eval_env)
 
         def started() -> None:
             if changed or played != user:  # for the next resume, once this one works

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -76,6 +77,29 @@ def at_least(name: str, value: Any, least: float) -> None:
         raise UserError(f"{name} is {value!r}; expected a number, at least {least:g}")
 
 
+def variables(given: Any) -> dict[str, str]:
+    """Checked environment variables; values may be secrets and are never shown."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"worker_variables is a {type(given).__name__}; expected an object of "
+            'texts, such as {"MUJOCO_GL": "egl"}'
+        )
+    for name, value in given.items():
+        if not _is_passed(name) or not name or "=" in name:
+            raise UserError(
+                f"worker_variables has the name {name!r}; expected the name of an "
+                "environment variable"
+            )
+        if not _is_passed(value):
+            raise UserError(
+                f"worker_variables[{name!r}] is a {type(value).__name__} that cannot "
+                "be an environment variable; expected text without a zero byte"
+            )
+    return dict(given)
+
+
 def callables(constructors: Sequence[Any]) -> None:
     for index, constructor in enumerate(constructors):
         if not callable(constructor):
@@ -83,3 +107,11 @@ def callables(constructors: Sequence[Any]) -> None:
                 f"constructor {index} is {constructor!r}; expected a function without "
                 "arguments that makes a gymnasium.Env"
             )
+
+
+def _is_passed(text: Any) -> bool:
+    """Whether a process can be given it in its environment."""
+    try:
+        return b"\0" not in os.fsencode(text) and isinstance(text, str)
+    except (TypeError, UnicodeEncodeError):
+        return False

@@ -150,7 +150,8 @@ class Pool:
                 len(cores),
             )
         self._waiting = waiting.choose(self.num_workers, cores, pin_workers)
-        self._crew = self._make_crew(constructors, worker_variables or {})
+        variables = arguments.variables(worker_variables)
+        self._crew = self._make_crew(constructors, variables)
         self._finalizer = weakref.finalize(self, self._crew.close)
         try:
             self._construct(construct_seconds, checks)

@@ -154,6 +154,18 @@ def needs_user_code(env: Any) -> bool:
     return ":" in env.removeprefix(GYM) and not env.startswith(tuple(RESERVED))
 
 
+def is_vetted(name: str) -> bool:
+    """Whether no argument of an environment can run a program: ours, Gymnasium's own
+    and Atari games. What other packages do with a text is not known."""
+    if name.startswith("tf/"):
+        return True
+    if ":" in name:
+        return False
+    _register_atari(name)
+    entry_point = getattr(gymnasium.registry.get(name), "entry_point", None)
+    return str(entry_point).startswith(("gymnasium.envs.", "ale_py."))
+
+
 # ---- what workers call
 
 

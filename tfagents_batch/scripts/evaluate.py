@@ -29,6 +29,9 @@ def main(argv: Sequence[str]) -> int:
         wrappers: list | None = option(
             None, "JSON list of what to wrap it in; default as of the run"
         )
+        env_options: dict | None = option(
+            None, "JSON object of further options of make_env, beside the run's"
+        )
         seed: int = option(0, "of the environments and of samples")
         actions: Literal["mode", "sample"] = option(
             "mode", "the policy's mode, or samples as in training"
@@ -48,6 +51,7 @@ def main(argv: Sequence[str]) -> int:
         env=command.env,
         env_kwargs=command.env_kwargs,
         wrappers=command.wrappers,
+        env_options=command.env_options,
         seed=command.seed,
         actions=command.actions,
     )

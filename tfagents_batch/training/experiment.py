@@ -15,7 +15,7 @@ import numpy as np
 from tfagents_batch import algorithms, config, schedules, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
-from tfagents_batch.envs import make, registry
+from tfagents_batch.envs import arguments, make, registry
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
@@ -41,11 +41,12 @@ from tfagents_batch.types import EnvSpec
 # Of ``make_env``, beside those that a run has settings for. Some are for environments
 # without workers, too.
 IN_PROCESS = ("finite_check", "strict_bounds")
+VARIABLES = "worker_variables"  # may hold secrets, and run code: never saved
 ENV_OPTIONS = (
     *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
     *("max_restarts", "restart_period_seconds", "max_worker_mb"),
-    *("worker_variables", "pin_workers", "route"),
+    *(VARIABLES, "pin_workers", "route"),
 )
 
 
@@ -146,6 +147,7 @@ class Config:
         for name in self.env_options:
             if name not in ENV_OPTIONS:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
+        arguments.variables(self.env_options.get(VARIABLES))
         metrics.check_info(self.log_info)
         least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
         least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
@@ -174,6 +176,12 @@ class Config:
         return self
 
 
+def without_variables(config: Config) -> Config:
+    """A config that may be written down: without its workers' environment variables."""
+    options = {k: v for k, v in config.env_options.items() if k != VARIABLES}
+    return dataclasses.replace(config, env_options=options)
+
+
 class Experiment:
     """The live objects of one run; a context manager that closes its environments.
 
@@ -186,6 +194,7 @@ class Experiment:
       network: a user's model or builder, see ``nn.user``.
 
     Attributes:
+      config: without worker variables, which are not to be written anywhere.
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
       evaluator: evaluation on environments of its own; None without.
@@ -201,7 +210,8 @@ class Experiment:
         eval_env: Any = None,
         network: Any = None,
     ):
-        self.config = config.check()
+        config = config.check()
+        self.config = without_variables(config)
         self._given = config.env if env is None else env
         self._user_code = env is not None or network is not None
         self._running: list[Any] = []  # environments that are more than tensors
@@ -229,7 +239,7 @@ class Experiment:
             _check_precision(self.algorithm, config.precision)
             if self._actor is not None:
                 overlap.check_apart(self._actor, self.algorithm)
-            self.evaluator = self._make_evaluator(stack, eval_env)
+            self.evaluator = self._make_evaluator(stack, config, eval_env)
             self.clips = None
             if config.log_video_every:
                 given, kwargs = self._given, config.env_kwargs
@@ -307,8 +317,9 @@ class Experiment:
             return Episodes(self.env, actor, config.update_every)
         return Rollout(self.env, actor, config.rollout_length, seed)
 
-    def _make_evaluator(self, stack, eval_env: Any) -> Evaluator | evaluate.Both | None:
-        config = self.config
+    def _make_evaluator(
+        self, stack, config: Config, eval_env: Any
+    ) -> Evaluator | evaluate.Both | None:
         if config.eval_every == 0:
             return None
         given = self._given
