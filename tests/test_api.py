@@ -408,6 +408,30 @@ def test_a_list_of_functions_is_a_batch_and_is_evaluated(tmp_path):
     assert read_config(run)["num_envs"] == 3
 
 
+LEVELS = []
+
+
+class Levels(CountingEnv):
+    """Draws a level at each reset."""
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed)
+        LEVELS.append(int(self.np_random.integers(2**62)))
+        return result
+
+
+def test_evaluate_plays_no_level_that_training_or_its_evaluations_drew(tmp_path):
+    options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
+    LEVELS.clear()
+    run = tfb.train(env=Levels, logdir=tmp_path, **options)
+    trained = set(LEVELS)
+    assert len(trained) == len(LEVELS) > 50
+    LEVELS.clear()
+    tfb.evaluate(run.logdir, 25, env=Levels)
+    assert len(LEVELS) >= 25
+    assert not trained.intersection(LEVELS)
+
+
 def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path):
     options = SMALL | {"env_kwargs": {"sutton_barto_reward": True}}
     run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)

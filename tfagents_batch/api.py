@@ -12,7 +12,7 @@ from typing import Any, get_args
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, config
+from tfagents_batch import algorithms, config, seeds
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs import make
 from tfagents_batch.envs.registry import describe, is_same
@@ -297,7 +297,8 @@ def evaluate(
       env_options: of ``make_env``, beside or instead of those of the run, such as the
         ``worker_variables`` that no folder keeps.
       network: needed again if the run had one.
-      seed: of the environments, and of sampled actions.
+      seed: of the environments, and of sampled actions. Equal ones give equal episodes,
+        and none of those that training plays with that seed.
       actions: the policy's mode, or samples as in training.
 
     Raises:
@@ -324,7 +325,7 @@ def evaluate(
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
         played = episodes, actions, saved.log_info, experiment.acts_whole(env)
-        return evaluation.evaluator(env, actor, *played)(seed)
+        return evaluation.evaluator(env, actor, *played)(_apart(seed))
 
 
 def load(
@@ -404,7 +405,13 @@ def visualize(
     with Experiment(saved, camera or _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
-        return filming.film(env, actor, camera, outdir, num_episodes, seed)
+        return filming.film(env, actor, camera, outdir, num_episodes, _apart(seed))
+
+
+def _apart(seed: int) -> int:
+    """A seed with which environments start as in no training and none of its
+    evaluations: levels that are drawn at a start are new to the agent."""
+    return seeds.iteration_seed(seed, 0, "play")
 
 
 def _here(saved: Config) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def test_exactly_so_many_episodes_are_filmed_from_first_to_last_state(
         assert episode.path.name.startswith(f"episode-{number:03d}-return-")
         assert episode.return_ == episode.length > 5  # CartPole pays 1 a step
         assert frames(episode.path) == episode.length + 1
+    played = tfb.evaluate(run.logdir, 3, env=env)  # in one environment, one by one
+    assert [episode.return_ for episode in found] == list(played.returns)
 
 
 def test_a_run_that_was_moved_is_filmed(run, tmp_path):

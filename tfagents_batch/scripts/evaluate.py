@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         env_options: dict | None = option(
             None, "JSON object of further options of make_env, beside the run's"
         )
-        seed: int = option(0, "of the environments and of samples")
+        seed: int = option(0, "of environments (apart from training's) and samples")
         actions: Literal["mode", "sample"] = option(
             "mode", "the policy's mode, or samples as in training"
         )

@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         wrappers: list | None = option(
             None, "JSON list of what to wrap it in; default as of the run"
         )
-        seed: int = option(0, "of the environment")
+        seed: int = option(0, "of the environment (apart from training's)")
         debug: bool = option(False, "show tracebacks")
 
     command = app.parse(argv, Command)
