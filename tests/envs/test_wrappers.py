@@ -198,11 +198,19 @@ def test_an_amount_that_is_no_positive_integer_is_refused(amount):
 def test_a_time_limit_beneath_counts_in_outer_steps():
     limited = wrappers.LimitDuration(numbers(*range(20)), 10)
     env = wrappers.ActionRepeat(limited, 4)
-    assert stepper._time_limit(env) == layers.time_limit(env) == 3
+    assert layers.time_limit(env) == 3
     assert layers.time_limit(wrappers.CacheSpaces(env)) == 3
     registered = wrappers.ActionRepeat(gymnasium.make("Pendulum-v1"), 4)
     assert layers.time_limit(wrappers.CacheSpaces(registered)) == 50
     assert layers.time_limit(wrappers.ActionRepeat(numbers(1, 2), 4)) is None
+
+
+@pytest.mark.parametrize("around", ["CacheSpaces", "standard_stack"])
+def test_a_batch_knows_the_limit_in_outer_steps_whatever_is_around(around):
+    """The example of the page on wrappers: 200 steps, two for each action."""
+    repeated = [{"name": "ActionRepeat", "amount": 2}, around]
+    with tfb.make_env("Pendulum-v1", 1, num_workers=0, wrappers=repeated) as env:
+        assert env.spec.max_episode_steps == 100
 
 
 # ---- RandomStart
@@ -597,10 +605,10 @@ def test_stepping_after_any_end_is_an_error(end, limit):
 def test_the_limit_is_known_outside_whatever_wraps_it(limit, expected):
     env = wrappers.LimitDuration(gymnasium.make("Pendulum-v1"), limit)
     for wrap in (lambda x: x, wrappers.ClipAction, gymnasium.wrappers.ClipAction):
-        assert stepper._time_limit(wrap(env)) == expected
-        assert layers.time_limit(wrap(env)) == wrap(env).spec.max_episode_steps
+        assert layers.time_limit(wrap(env)) == expected
+        assert wrap(env).spec.max_episode_steps == expected
     bare = wrappers.CacheSpaces(wrappers.LimitDuration(numbers(1, 2), 7))
-    assert stepper._time_limit(bare) == layers.time_limit(bare) == 7
+    assert layers.time_limit(bare) == 7
 
 
 # ---- ConvertTo32Bit
@@ -764,7 +772,7 @@ def test_the_standard_stack_has_the_order_of_batch_ppo():
         *("CacheSpaces", "ConvertTo32Bit", "ClipAction", "RangeNormalize"),
         "LimitDuration",
     ]
-    assert stepper._time_limit(env) == 7
+    assert layers.time_limit(env) == 7
     assert env.observation_space == box(-1, 1, (3,))
     assert env.action_space == box(-np.inf, np.inf)
     seen = play(env, 7, np.float32([5]))

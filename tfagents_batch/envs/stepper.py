@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import actions, agreement, failures, layout, validation
 from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.envs.failures import Defect, Failure
+from tfagents_batch.envs.wrappers import layers
 
 # What NaN and infinity in observations and rewards lead to (finite_check).
 RAISE, REPLACE, TRUNCATE, OFF = "raise", "replace", "truncate", "off"
@@ -90,7 +90,7 @@ def inspect(env: Any) -> dict:
     return {
         "observation_space": spaces.to_json(env.observation_space),
         "action_space": spaces.to_json(env.action_space),
-        "max_episode_steps": _time_limit(env),
+        "max_episode_steps": layers.time_limit(env),
     }
 
 
@@ -441,20 +441,3 @@ class Stepper:
 def _failure(error: BaseException, **context: Any) -> Failure:
     described = failures.describe(error)
     return Failure(failures.ERROR, cause=error, **context, **described)
-
-
-def _time_limit(env: gymnasium.Env) -> int | None:
-    """The environment's own limit on steps, from its wrappers or its registration."""
-    layer = env
-    while layer is not None:
-        limit = vars(layer).get("_max_episode_steps") if _has_vars(layer) else None
-        if limit is None:
-            limit = getattr(getattr(layer, "spec", None), "max_episode_steps", None)
-        if limit is not None:
-            return int(limit)
-        layer = vars(layer).get("env") if _has_vars(layer) else None
-    return None
-
-
-def _has_vars(value: Any) -> bool:
-    return hasattr(value, "__dict__")

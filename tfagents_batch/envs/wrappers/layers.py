@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,14 +24,16 @@ def walk(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 def time_limit(env: gymnasium.Env) -> int | None:
     """Most steps of an episode, counted as ``env`` counts them; None if unknown.
 
-    The outermost wrapper that knows decides: beneath an ``ActionRepeat`` there may be a
-    limit in other steps. Without one it is what the environment is registered with.
+    The outermost wrapper that counts steps decides: beneath an ``ActionRepeat`` there
+    may be a limit in other steps. Where none counts, it is what an environment is
+    registered with. (The ``spec`` of a wrapper around an ``ActionRepeat`` has the limit
+    in the steps beneath it.)
     """
-    for layer in walk(env):
-        limit = getattr(layer, "__dict__", {}).get("_max_episode_steps")
-        if limit is not None:
-            return int(limit)
-    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    counted = (getattr(x, "__dict__", {}).get("_max_episode_steps") for x in walk(env))
+    specs = (getattr(layer, "spec", None) for layer in walk(env))
+    registered = (getattr(spec, "max_episode_steps", None) for spec in specs)
+    known = (x for x in itertools.chain(counted, registered) if x is not None)
+    limit = next(known, None)
     return None if limit is None else int(limit)
 
 
