@@ -56,9 +56,9 @@ def test_rewards_are_divided_by_the_deviation_of_running_discounted_returns():
     earned = []
     for stream in range(first.shape[1]):
         total = 0.0
-        for t in range(len(mask)):
+        for t in range(len(first)):
             total = 0.0 if first[t, stream] else 0.9 * total + reward[t, stream]
-            if not first[t, stream]:
+            if t > 0 and not first[t, stream]:  # row 0 is of the trajectory before
                 earned.append(total)
     metrics = agent.update(trajectory, 1)
     std = np.std(earned, ddof=1)

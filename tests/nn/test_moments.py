@@ -1,3 +1,5 @@
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -6,7 +8,12 @@ from gymnasium import spaces as gs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.nn.moments import Moments, ObservationNormalizer
+from tfagents_batch.nn.moments import (
+    Moments,
+    ObservationNormalizer,
+    RewardNormalizer,
+)
+from tfagents_batch.types import TimeStep, Trajectory
 
 
 @settings(max_examples=20, deadline=None)
@@ -127,3 +134,30 @@ def test_what_hardly_differs_is_divided_by_one():
     assert float(moments.scale()) == 1
     moments.update(tf.constant([0.3]), tf.constant([True]))
     assert float(moments.scale()) == float(moments.std()) < 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_return_counts_once_wherever_a_stream_is_cut_into_trajectories(data):
+    gamma, size = 0.9, 12
+    first = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    reward = np.arange(1, size + 1) * np.float32(0.5) * ~first
+    first[0] = True
+    last = np.append(first[1:], False)
+    running = []  # return of each row
+    for begins, x in zip(first, reward, strict=True):
+        running.append(0.0 if begins else gamma * running[-1] + x)
+    cuts = data.draw(st.sets(st.integers(1, size - 2)))
+    normalizer = RewardNormalizer(True)
+    for begin, end in itertools.pairwise([0, *sorted(cuts), size - 1]):
+        rows = slice(begin, end + 1)
+        columns = [np.asarray(x)[rows, None] for x in (reward, first, last)]
+        reward_, first_, last_ = map(tf.constant, columns)
+        flags = first_, tf.zeros_like(last_), last_
+        steps = TimeStep((), tf.cast(reward_, tf.float32), *flags, {})
+        behavior = {"return": tf.constant(running[begin:end], tf.float32)[:, None]}
+        normalizer.update(Trajectory(steps, (), behavior), gamma)
+    expected = [x for begins, x in zip(first, running, strict=True) if not begins]
+    assert float(normalizer.moments.count) == len(expected)
+    if expected:
+        np.testing.assert_allclose(normalizer.moments.mean, np.mean(expected), 1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 
 import numpy as np
@@ -198,6 +199,31 @@ def test_statistics_see_every_step_of_an_episode_once():
         assert float(moments.count.numpy()) == 16  # four of each, the last one too
         np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
         assert float(agent.rewards.moments.count.numpy()) == 12
+
+
+class Jackpot(CountingEnv):
+    """Ten steps of reward 0.01, and 50 with the last of them."""
+
+    def __init__(self):
+        super().__init__(length=10**9)
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, 50.0 if reward == 10 else 0.01, *rest
+
+
+@pytest.mark.parametrize("limit", [10, 12])
+def test_the_reward_at_the_time_limit_counts_among_those_of_the_normalizer(limit):
+    def make():
+        return TimeLimit(Jackpot(), limit)
+
+    with Experiment(config(), env=make) as experiment:
+        experiment.start(0)
+        metrics = experiment.iterate(tf.constant(1))
+    rewards = [0.01] * 9 + [50.0] + [0.01] * (limit - 10)
+    running = itertools.accumulate(rewards, lambda total, x: 0.99 * total + x)
+    expected = np.std([*running] * 4, ddof=1)
+    assert float(metrics["normalize/reward_std"]) == pytest.approx(expected, 1e-5)
 
 
 @pytest.mark.parametrize("compile", ["off", "update"])

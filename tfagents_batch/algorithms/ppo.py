@@ -287,7 +287,8 @@ class PPO(tf.Module):
         """
         config, mask, steps = self.config, trajectory.mask, trajectory.steps
         self.optimizer.set_learning_rate(config.learning_rate(self.step.value))
-        self.rewards.update(trajectory)  # acting does not read them: use the newest
+        # Acting does not read them: use the newest.
+        self.rewards.update(trajectory, config.gamma)
         seen = steps._replace(observation=self._seen(steps.observation), info={})
         batch = self._batch(trajectory, seen)
         rows, valid = self._rows(batch, trajectory)

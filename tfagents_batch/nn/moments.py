@@ -205,19 +205,21 @@ class RewardNormalizer(tf.Module):
         self._bounds = floor, epsilon
         self.moments = Moments(())
 
-    def update(self, trajectory: Trajectory) -> None:
-        """Take what was earned into the statistics.
+    def update(self, trajectory: Trajectory, gamma: float) -> None:
+        """Add the rewards of a trajectory, the last one too, to the statistics.
 
         Acting does not read them, so it is done before rewards are learned from.
 
         Args:
-          trajectory: whose ``behavior["return"]`` is the running discounted return.
+          trajectory: ``behavior["return"]`` is the running discounted return of each
+            step that was acted on.
+          gamma: the discount factor of that return.
         """
         if self.kind == "per_step":
             self.moments.update(trajectory.reward, trajectory.mask)
         elif self.kind:
-            earned = trajectory.real[:-1] & ~trajectory.steps.first[:-1]
-            self.moments.update(trajectory.behavior["return"], earned)
+            reached = gamma * trajectory.behavior["return"] + trajectory.reward
+            self.moments.update(reached, trajectory.mask)
 
     def __call__(self, reward: tf.Tensor) -> tf.Tensor:
         """Scale f32 rewards with the present statistics."""
