@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.testing import CountingEnv, fault_envs
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.evaluate import (
     CHUNK,
@@ -49,6 +49,57 @@ def test_every_environment_plays_its_quota_however_long_its_episodes():
     np.testing.assert_array_equal(result.returns, np.repeat(returns, 3))
     assert result.mean_return == pytest.approx(np.mean(returns))
     assert result.std_return == pytest.approx(np.std(np.repeat(returns, 3)))
+
+
+class Frail(CountingEnv):
+    """Episodes of 5 and 60 steps in turn; the long ones raise before they end."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        self._length = 60 if self._episode % 2 else 5
+        return observation, info
+
+    def step(self, action):
+        if self._step == 59:
+            raise ValueError("something broke")
+        return super().step(action)
+
+
+def evaluate_with_faults(constructors, episodes, **options):
+    with make_env(constructors, on_fault="restart", **options) as env:
+        agent = ppo.PPO(ppo.Config(), env.spec)
+        return Evaluator(env, agent, episodes)(0)
+
+
+def test_an_episode_that_fails_uses_up_a_turn_and_no_other_one_is_played_for_it():
+    makes = [Frail, lambda: CountingEnv(length=20)]
+    result = evaluate_with_faults(makes, 6, num_workers=0)
+    # Each plays three; a replacement begins with a short one again.
+    np.testing.assert_array_equal(result.lengths, [5, 5, 20, 20, 20])
+    assert (result.episodes, result.failed_episodes) == (5, 1)
+    metrics = result.metrics()
+    assert metrics["eval/failed_episodes"] == 1 and metrics["eval/episodes"] == 5
+
+
+def test_an_environment_that_is_long_in_being_replaced_loses_one_turn(
+    make_process_env, tmp_path
+):
+    """Its rows fail until it is there again; that is one failure."""
+    envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
+    env = make_process_env(envs, 2, on_fault="restart")
+    agent = ppo.PPO(ppo.Config(), env.spec)
+    result = Evaluator(env, agent, 6)(0)
+    assert (result.episodes, result.failed_episodes) == (5, 1)
+    np.testing.assert_array_equal(result.lengths, 6)
+
+
+def test_an_evaluation_of_which_nothing_is_left_has_no_mean():
+    always = fault_envs("exc", num_envs=1, step=3)
+    budget = {"max_restarts": 100, "restart_period_seconds": 0}
+    result = evaluate_with_faults(always, 2, num_workers=0, **budget)
+    assert (result.episodes, result.failed_episodes) == (0, 2)
+    assert np.isnan(result.mean_return)
+    assert result.metrics() == {"eval/episodes": 0, "eval/failed_episodes": 2}
 
 
 def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():

@@ -55,12 +55,13 @@ def main(argv: Sequence[str]) -> int:
         seed=command.seed,
         actions=command.actions,
     )
-    line = {
-        "mean_return": result.mean_return,
-        "std_return": result.std_return,
-        "episodes": result.episodes,
-        "mean_length": float(result.lengths.mean()),
-    }
+    line = {"episodes": result.episodes, "failed_episodes": result.failed_episodes}
+    if result.episodes:
+        line |= {
+            "mean_return": result.mean_return,
+            "std_return": result.std_return,
+            "mean_length": float(result.lengths.mean()),
+        }
     line |= {f"mean_{name}": mean for name, mean in result.means.items()}
     print(json.dumps(line))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -27,6 +28,8 @@ Actions = Literal["mode", "sample", "both"]
 class Evaluation(NamedTuple):
     """Results of whole episodes, environment by environment.
 
+    Episodes that failed are not among them: means are over those that ended.
+
     Attributes:
       returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
       lengths: i64 ``[episodes]``, steps.
@@ -34,21 +37,24 @@ class Evaluation(NamedTuple):
         sampled; these are then those of the mode.
       infos: ``{name: f64 [episodes]}``, what environments said in the last step of each
         episode; NaN where they said nothing. Those of ``log_info``.
+      failed_episodes: those that have no result, because their environment failed.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
     sampled: Evaluation | None = None
     infos: Mapping[str, np.ndarray] = MappingProxyType({})
+    failed_episodes: int = 0
 
     @property
     def mean_return(self) -> float:
-        return float(np.mean(self.returns))
+        """NaN if every episode failed."""
+        return float(np.mean(self.returns)) if self.episodes else math.nan
 
     @property
     def std_return(self) -> float:
-        """Population standard deviation over episodes."""
-        return float(np.std(self.returns))
+        """Population standard deviation over episodes; NaN if every one failed."""
+        return float(np.std(self.returns)) if self.episodes else math.nan
 
     @property
     def episodes(self) -> int:
@@ -63,18 +69,23 @@ class Evaluation(NamedTuple):
     def metrics(self, group: str = "eval") -> dict[str, float]:
         """For a line of metrics; what was sampled beside is ``eval_sample/...``."""
         found = {
-            f"{group}/return_mean": self.mean_return,
-            f"{group}/return_std": self.std_return,
-            f"{group}/length_mean": float(self.lengths.mean()),
             f"{group}/episodes": self.episodes,
+            f"{group}/failed_episodes": self.failed_episodes,
         }
+        if self.episodes:
+            found |= {
+                f"{group}/return_mean": self.mean_return,
+                f"{group}/return_std": self.std_return,
+                f"{group}/length_mean": float(self.lengths.mean()),
+            }
         found |= {f"{group}/{name}_mean": x for name, x in self.means.items()}
         if self.sampled is not None:
             found |= self.sampled.metrics("eval_sample")
         return found
 
     def split(self, parts: int) -> list[Evaluation]:
-        """As many evaluations of equally many environments each, in their order."""
+        """As many evaluations of equally many environments each, in their order; of
+        one without failed episodes."""
         returns, lengths = np.split(self.returns, parts), np.split(self.lengths, parts)
         sampled = [None] * parts if self.sampled is None else self.sampled.split(parts)
         infos = {name: np.split(x, parts) for name, x in self.infos.items()}
@@ -90,7 +101,8 @@ def batch_size(episodes: int, most: int) -> int:
 class Evaluator:
     """Plays ``episodes`` episodes, the same number in each environment.
 
-    The first episodes to end are not simply taken: that would favour short ones.
+    The first episodes to end are not simply taken: that would favour short ones. For
+    the same reason no other episode is played in the place of one that failed.
 
     Args:
       env: for evaluation alone; ``episodes`` is a multiple of its batch.
@@ -152,20 +164,17 @@ class Evaluator:
 
         @function(envs=[self.env], jit_compile=way == "full", autograph=False)
         def play(seed):
-            steps = tf.nest.map_structure(lambda x: x[1:], self._rollout(seed).steps)
-            info = steps.info
-            ended = steps.last & steps.valid
-            whole = tf.reduce_all(steps.valid)
-            told = [info["episode_return"], info["episode_length"]]
-            told += [info[name] for name in self._info]
-            return ended, whole, [tf.cast(x, tf.float64) for x in told]
+            steps = self._rollout(seed).steps
+            names = "episode_return", "episode_length", *self._info
+            results = [tf.cast(steps.info[name], tf.float64) for name in names]
+            return steps.last & steps.valid, steps.valid, results
 
         return play
 
     def _collect(
         self, seed: int | Sequence[int], stop: Callable[[], bool]
     ) -> Evaluation | None:
-        found = [[] for _ in range(self.env.spec.num_envs)]
+        turns = _Turns(self.env.spec.num_envs, self.quota)
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
         for chunk in range(10 * (patience + 1)):
@@ -173,21 +182,70 @@ class Evaluator:
                 break
             if stop():
                 return None
-            played = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
-            ended, whole, told = tf.nest.map_structure(lambda x: x.numpy(), played)
-            patience -= int(whole)  # what is being replaced has time
-            for t, i in zip(*np.nonzero(ended), strict=True):
-                if len(found[i]) < self.quota:
-                    found[i].append([x[t, i] for x in told])
-            if all(len(rows) == self.quota for rows in found):
-                returns, lengths, *rest = np.array(found).reshape(-1, len(told)).T
-                infos = dict(zip(self._info, rest, strict=True))
-                return Evaluation(returns, lengths.astype(np.int64), infos=infos)
+            rows = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
+            # The first row of a later chunk is the last one of the chunk before.
+            new = slice(0 if chunk == 0 else 1, None)
+            rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
+            ended, valid, results = rows
+            turns.add(ended, valid, results)
+            patience -= int(valid.all())  # what is being replaced has time
+            if turns.over:
+                return self._evaluation(turns)
         raise UserError(
             f"an evaluation episode did not end within {limit - 1} steps; give the "
             "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
             "eval_every=0"
         )
+
+    def _evaluation(self, turns: _Turns) -> Evaluation:
+        rows = [row for rows in turns.results for row in rows]
+        columns = np.array(rows).reshape(len(rows), 2 + len(self._info)).T
+        returns, lengths, *rest = columns
+        infos = dict(zip(self._info, rest, strict=True))
+        failed = self.quota * len(turns.results) - len(rows)
+        lengths = lengths.astype(np.int64)
+        return Evaluation(returns, lengths, infos=infos, failed_episodes=failed)
+
+
+class _Turns:
+    """The turns of each environment: an episode or a failure uses up one.
+
+    Args:
+      num_envs: B.
+      quota: turns of each environment.
+
+    Attributes:
+      results: of the episodes of each environment, in the order they were played in.
+    """
+
+    def __init__(self, num_envs: int, quota: int):
+        self.results: list[list[list[float]]] = [[] for _ in range(num_envs)]
+        self._left = np.full(num_envs, quota)
+        self._valid = np.ones(num_envs, bool)  # of the newest row
+
+    @property
+    def over(self) -> bool:
+        return not self._left.any()
+
+    def add(
+        self, ended: np.ndarray, valid: np.ndarray, results: Sequence[np.ndarray]
+    ) -> None:
+        """Take in rows ``[n, B]``.
+
+        Args:
+          ended: bool, an episode came to its end.
+          valid: bool, the environment did not fail.
+          results: numbers to keep of the episodes that ended.
+        """
+        # A row is not valid until its environment is replaced: that is one failure.
+        failed = ~valid & np.vstack([self._valid, valid[:-1]])
+        self._valid = valid[-1]
+        for t, i in zip(*np.nonzero(ended | failed), strict=True):
+            if not self._left[i]:
+                continue
+            self._left[i] -= 1
+            if ended[t, i]:
+                self.results[i].append([x[t, i] for x in results])
 
 
 class Both:

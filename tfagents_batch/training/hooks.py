@@ -53,6 +53,7 @@ class Evaluated(NamedTuple):
       sampled: with ``eval_actions=both``, the episodes whose actions were sampled;
         returns and lengths are then those of the mode.
       infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
+      failed_episodes: those without a result, because their environment failed.
     """
 
     step: int
@@ -62,16 +63,21 @@ class Evaluated(NamedTuple):
     folder: Path
     sampled: Evaluation | None = None
     infos: Mapping[str, np.ndarray] = MappingProxyType({})
+    failed_episodes: int = 0
 
     @property
     def mean_return(self) -> float:
-        return float(np.mean(self.returns))
+        return self._evaluation.mean_return
 
     @property
     def metrics(self) -> dict[str, float]:
         """As they are logged, ``eval/...``."""
+        return self._evaluation.metrics()
+
+    @property
+    def _evaluation(self) -> Evaluation:
         episodes = self.returns, self.lengths, self.sampled, self.infos
-        return Evaluation(*episodes).metrics()
+        return Evaluation(*episodes, self.failed_episodes)
 
 
 class Saved(NamedTuple):
@@ -146,6 +152,7 @@ class Hooks:
             self._folder,
             result.sampled,
             result.infos,
+            result.failed_episodes,
         )
         self._call(self._evaluation, told)
 
