@@ -21,7 +21,6 @@ import os
 import pathlib
 import platform
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -69,10 +68,10 @@ class Cache:
     def __init__(self, root: pathlib.Path, key: str):
         folders.make_private(root / key)
         root = root.resolve()
-        for folder in (root / key, root):
-            _refuse_shared(folder)
-        for folder in root.parents:
-            _refuse_shared(folder, sticky_will_do=True)
+        try:
+            folders.check_private(root / key, root)
+        except folders.NotPrivate as error:
+            raise _Off(str(error)) from None
         if any(character.isspace() or character in "'\"" for character in str(root)):
             raise _Off(f"TensorFlow takes no such folder: {root}")
         if shutil.disk_usage(root).free < FREE_BYTES:
@@ -281,23 +280,6 @@ def _processor() -> str:
             if name.strip() in ("model name", "flags", "Features", "CPU part"):
                 kept.setdefault(name.strip(), value.strip())
     return repr((platform.machine(), platform.processor(), sorted(kept.items())))
-
-
-def _refuse_shared(folder: pathlib.Path, sticky_will_do: bool = False) -> None:
-    """Nobody but this user (and root) may put a file, or replace a folder, here.
-
-    Args:
-      folder: to look at.
-      sticky_will_do: others may add to it, but not replace what is there.
-    """
-    status = os.lstat(folder)
-    owned = status.st_uid in (0, os.geteuid())
-    sticky = sticky_will_do and status.st_mode & stat.S_ISVTX
-    if not owned or (status.st_mode & 0o022 and not sticky):
-        raise _Off(
-            f"{folder} can be written to by others; take that right away (chmod go-w), "
-            "or set XDG_CACHE_HOME to a folder of your own"
-        )
 
 
 def _own_folder(root: pathlib.Path) -> tuple[pathlib.Path, int | None]:

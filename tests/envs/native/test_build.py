@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 
 import pytest
 
+from tfagents_batch import folders
 from tfagents_batch.envs import futex, routes
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.process_env import ProcessEnv
@@ -86,6 +88,63 @@ def test_a_damaged_library_is_not_used_and_named(tmp_path, monkeypatch, library)
             build.library()
     finally:
         build._load.cache_clear()
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch, library):
+    """Where the library belongs, in a cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", sys.executable)  # found, and must never run
+    monkeypatch.setattr(build, "_run", lambda command: pytest.fail(f"ran {command}"))
+    path = build._path()
+    path.parent.mkdir(parents=True)
+    build._load.cache_clear()
+    yield path
+    build._load.cache_clear()
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("part", range(4), ids=["file", "version", "ours", "cache"])
+@pytest.mark.parametrize("there", [True, False], ids=["loaded", "built"])
+def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
+    cached, caplog, part, there
+):
+    shared = [cached, *cached.parents][part if there else max(part, 1)]
+    if there:
+        cached.write_bytes(b"planted")
+    shared.chmod(0o777)
+    with pytest.raises(build.Unavailable, match=f"{shared} can be written to by"):
+        build.library()
+    with ProcessEnv(fault_envs(None), 1) as env:
+        assert env.route == "portable"
+    (line,) = caplog.messages
+    assert line.count(str(shared)) == 1 and "\n" not in line
+    with pytest.raises(UserError, match="route='native' cannot be had: "):
+        ProcessEnv(fault_envs(None), 1, route="native")
+    shared.chmod(0o700)
+
+
+@pytest.mark.xla
+def test_a_library_of_another_user_is_not_loaded(cached, monkeypatch):
+    cached.write_bytes(b"planted")
+    lstat = os.lstat
+
+    def belongs_to_another(path):
+        found = list(lstat(path))
+        found[stat.ST_UID] = 4242 if path == cached else 0
+        return os.stat_result(found)
+
+    monkeypatch.setattr(folders.os, "lstat", belongs_to_another)
+    with pytest.raises(build.Unavailable, match=r"hub\.so belongs to another user"):
+        build.library()
+
+
+@pytest.mark.xla
+def test_a_library_below_a_folder_where_nobody_can_replace_it_is_loaded(cached):
+    cached.parents[2].chmod(0o1777)  # as /tmp is
+    cached.write_bytes(b"own, and damaged")
+    with pytest.raises(build.Unavailable, match="cannot be loaded"):
+        build.library()
 
 
 def test_a_compiler_that_fails_is_told_with_its_message(tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """Builds the native hub for the installed TensorFlow, once, and loads it.
 
 The library lies in the user's cache folder under TensorFlow's version and a hash of
-source and flags, so another version gets another library.
+source and flags, so another version gets another library. A library is code: where
+another user could have put it there, it is neither loaded nor built, and environments
+take the portable route, with a warning that names the folder.
 """
 
 from __future__ import annotations
@@ -61,11 +63,18 @@ def _load() -> ctypes.CDLL | str:
         path = _path()
         if not path.exists():
             _build(path)
-        return _open(path)
-    except Unavailable as error:
+        return _open(_private(path))
+    except (Unavailable, folders.NotPrivate) as error:
         return str(error)
     except OSError as error:
         return f"{error}; set XDG_CACHE_HOME to a folder that can be written"
+
+
+def _private(path: pathlib.Path) -> pathlib.Path:
+    """The path without symbolic links, once nobody else can change what it leads to."""
+    path = path.resolve()
+    folders.check_private(path, path.parent)
+    return path
 
 
 def _open(path: pathlib.Path) -> ctypes.CDLL:
@@ -108,6 +117,7 @@ def _build(path: pathlib.Path) -> None:
     """Compile to ``path``, by one process at a time."""
     compiler = _compiler()
     folders.make_private(path.parent)
+    _private(path.parent)
     with _locked(path.with_name("lock")):
         if path.exists():  # somebody else was quicker
             return
@@ -116,6 +126,7 @@ def _build(path: pathlib.Path) -> None:
         os.close(handle)
         try:
             _run([*compiler, str(_SOURCE), "-o", made, *_flags()])
+            os.chmod(made, 0o700)  # the linker goes by the umask
             os.replace(made, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
