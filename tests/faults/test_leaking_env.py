@@ -37,6 +37,29 @@ def test_a_worker_that_grows_is_replaced_at_no_charge(make_pool):
     pool.check()
 
 
+def test_a_worker_that_is_too_large_ends_with_the_next_episode(make_pool):
+    class Grows(CountingEnv):
+        def __init__(self):
+            super().__init__(length=100)
+            self.kept = None
+
+        def reset(self, **options):
+            self.kept = np.ones(100 << 20, np.uint8)
+            return super().reset(**options)
+
+    pool = make_pool([lambda: Grows()], 1, max_worker_mb=100)
+    pool.reset(1)
+    steps = 0
+    while pool.ok and steps < 210:  # two episodes; memory is looked at more often
+        pool.step([np.zeros(1, np.int32)])
+        steps += 1
+    assert 100 < steps < 205
+    with pytest.raises(WorkerCrashed, match="used more memory than max_worker_mb"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            pool.check()
+
+
 def test_without_restarts_it_ends_the_run(make_pool):
     pool = make_pool([Leaks], 1, max_worker_mb=150)
     pool.reset(1)

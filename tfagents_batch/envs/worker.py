@@ -108,7 +108,10 @@ def _serve(channel: socket.socket) -> None:
 
 
 def memory_guard(limit: int | None) -> Callable[[], bool]:
-    """A function that now and then looks whether this process has grown too large.
+    """A function that says whether this process has grown too large.
+
+    It looks now and then, and remembers what it saw: the process may only leave at the
+    end of an episode, which hardly ever is when it looks.
 
     Args:
       limit: bytes; None for none.
@@ -117,8 +120,15 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
 
     if limit is None:
         return lambda: False
-    calls = itertools.count(1)
-    return lambda: next(calls) % _LOOK_EVERY == 0 and resident_bytes() > limit
+    calls, large = itertools.count(1), False
+
+    def is_full() -> bool:
+        nonlocal large
+        if not large and next(calls) % _LOOK_EVERY == 0:
+            large = resident_bytes() > limit
+        return large
+
+    return is_full
 
 
 def _too_large(size: int, limit: int, row: int) -> Any:
