@@ -17,6 +17,7 @@ DEATHS = {
     "exit": "exited with code 3",
     "segv": "was killed by SIGSEGV",
 }
+CLOSED = r"lost its control socket: .* closed file descriptors that are not its own"
 ACTION = [np.ones(4, np.int32)]
 
 
@@ -115,6 +116,25 @@ def test_a_closed_control_socket_is_a_death(drive):
     error = drive(fault_envs("close_socket", 4), 2)
     assert type(error) is WorkerCrashed
     assert error.worker == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "phase"),
+    [
+        ("close_descriptors", "construct"),
+        ("close_descriptors", "step"),
+        ("reuse_descriptors", "step"),
+    ],
+)
+def test_closed_file_descriptors_are_named_as_the_cause(make_pool, mode, phase):
+    constructors = fault_envs(mode, 4, phase=phase)
+    with pytest.raises(WorkerCrashed, match=CLOSED) as caught:
+        pool = make_pool(constructors, 2)
+        pool.reset(3)
+        _until(lambda: (pool.step(ACTION), pool.check()))
+    assert caught.value.worker == 1
+    assert "SIGTERM" not in str(caught.value)
+    assert "idle" not in str(caught.value)
 
 
 def test_replies_to_other_requests_are_dropped_and_counted(make_pool):

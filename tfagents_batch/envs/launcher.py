@@ -24,6 +24,10 @@ from tfagents_batch.envs import failures, memory, protocol
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
+CUT_OFF = (
+    "lost its control socket: an environment has closed file descriptors that are not "
+    "its own (os.closerange, or turning its process into a daemon)"
+)
 _TAIL_BYTES = 64 << 10
 _STACK_SECONDS = 0.5  # to write a stack dump
 _TERM_SECONDS = 1.0  # between SIGTERM and SIGKILL
@@ -125,7 +129,7 @@ class Worker:
 
     def alive(self) -> bool:
         """Whether the process still runs; it is not reaped here."""
-        return self.pidfd >= 0 and not _ended([self], 0)
+        return self.pidfd >= 0 and not ended([self], 0)
 
     def kill(self) -> None:
         """End it at once, without a chance to object."""
@@ -217,8 +221,8 @@ def end(workers: Sequence[Worker], grace: float, term: float = _TERM_SECONDS) ->
         running = list(workers)
         while running:
             left = deadline - time.monotonic()
-            ended = _ended(running, max(left, 0))
-            running = [worker for worker in running if worker not in ended]
+            gone = ended(running, max(left, 0))
+            running = [worker for worker in running if worker not in gone]
             if left <= 0:
                 break
         for worker in running:
@@ -226,7 +230,7 @@ def end(workers: Sequence[Worker], grace: float, term: float = _TERM_SECONDS) ->
         workers = running
 
 
-def _ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
+def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
     """Wait until one of the processes has ended; those that have."""
     poll = select.poll()
     known = {}
@@ -244,6 +248,8 @@ def how_it_ended(code: int) -> str:
     """For example "was killed by SIGKILL" or "exited with code 3"."""
     if code == protocol.EXIT_FULL:
         return "ended because it used more memory than max_worker_mb"
+    if code == protocol.EXIT_CUT_OFF:
+        return CUT_OFF
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -7,13 +7,20 @@ from tfagents_batch.envs.failures import Failure
 from tfagents_batch.envs.launcher import Worker
 from tfagents_batch.envs.outcome import Context, Fault
 
+_END_SECONDS = 1.0
+
 
 def dead(worker: Worker, row: int | None, phase: str | None, context: Context) -> Fault:
     """A worker that ended, or that closed its socket and is ended here."""
+    # The socket of a process that ends closes a moment before it has ended.
+    cut_off = worker.inbox.closed and not launcher.ended([worker], _END_SECONDS)
     launcher.end([worker], grace=0.2, term=0.3)
     text = worker.reap()
+    if cut_off:  # it was ended by the lines above
+        text = launcher.CUT_OFF
     if row == layout.NO_ROW:
-        phase, text = None, f"{text} while idle"
+        phase = None
+        text += "" if text == launcher.CUT_OFF else " while idle"
     details = [worker.dump()]
     tail = worker.tail()
     if tail:

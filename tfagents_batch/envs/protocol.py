@@ -34,7 +34,9 @@ NOTES = 2  # as FAILED, without failures
 PROGRESS = 3  # no reply yet: the constructor of row ``first_row`` is about to run
 
 
-EXIT_FULL = 77  # exit code of a worker that used more memory than it may
+# Exit codes of a worker.
+EXIT_FULL = 77  # it used more memory than it may
+EXIT_CUT_OFF = 78  # its control socket was closed in its own process
 
 
 class Header(NamedTuple):

@@ -33,7 +33,7 @@ MODES = (
     *("reuse_buffer", "flood_stdout", "flood_stderr", "chdir", "steal_signals"),
     *("threads", "fork_child", "stale_reply"),
     # disturb the control channel
-    *("garbage_reply", "close_socket"),
+    *("garbage_reply", "close_socket", "close_descriptors", "reuse_descriptors"),
 )
 
 
@@ -328,6 +328,8 @@ _ACTS: dict[str, Any] = {
     "stale_reply": _stale_reply,
     "garbage_reply": lambda: _send(b"this is not a header of ours, it is text"),
     "close_socket": lambda: os.close(int(sys.argv[1])),
+    "close_descriptors": lambda: os.closerange(3, 64),
+    "reuse_descriptors": lambda: os.dup2(0, int(sys.argv[1])),
 }
 
 _OBSERVATIONS: dict[str, Any] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import functools
 import gc
@@ -42,9 +43,17 @@ def main(arguments: list[str]) -> None:
     channel = socket.socket(fileno=channel_fd)
     os.set_inheritable(channel_fd, False)
     os.set_inheritable(dump_fd, False)
-    # Otherwise the learner is gone, and nobody reads about it.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    try:
         _serve(channel)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the learner is gone, and nobody would read about it
+    except OSError as error:  # of ours: those of environments are failures
+        if error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            raise
+        from tfagents_batch.envs import protocol
+
+        sys.stderr.flush()
+        os._exit(protocol.EXIT_CUT_OFF)  # an environment closed the control socket
 
 
 def _protect(parent: int) -> None:
