@@ -40,7 +40,12 @@ def test_the_page_of_ppo_explains_every_metric_of_an_update():
         assert f"`{name}`" in page, name
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = [
+    page for part in ("*", "docs/**/*", "tests/*") for page in ROOT.glob(part + ".md")
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target

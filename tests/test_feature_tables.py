@@ -21,7 +21,7 @@ def numbers(*parts):
 
 
 PAGES = {
-    "docs/batch_ppo_features.md": [
+    "tests/batch_ppo_features.md": [
         *numbers("BP-", range(1, 9), range(10, 20), range(20, 24), range(30, 45)),
         *numbers("BP-", range(50, 60), range(60, 65), range(70, 81), range(85, 93)),
         *numbers("BP-", "95", *(f"96{x}" for x in "abcdefghi"), "97"),
@@ -29,7 +29,7 @@ PAGES = {
         *numbers("BP-D", range(1, 27)),
         *numbers("BP-A", range(1, 24)),
     ],
-    "docs/user_features.md": [
+    "tests/user_features.md": [
         *numbers("U-", range(1, 16), range(20, 22), range(25, 29), range(30, 34)),
         *numbers("U-", range(53, 55), "58"),
     ],
