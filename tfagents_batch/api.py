@@ -39,7 +39,7 @@ from tfagents_batch.training import (
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
 from tfagents_batch.training.agent import Agent, lend
-from tfagents_batch.training.alarms import Alarms, facts
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.checkpoint import load as load_checkpoint
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import (
@@ -242,7 +242,12 @@ def train_seeds(
             stack.enter_context(runs.lock(folder))
             logger = Logger(folder, None, warn=console.message, settings=mine)
             stack.enter_context(logger)
-            watch = Alarms(facts(resolved, several.spec))
+            watch = Alarms(
+                several.algorithm.alarms,
+                resolved.steps,
+                resolved.num_envs,
+                several.spec.max_episode_steps,
+            )
             none = hooks.Hooks(folder)
             outputs.append(
                 Output(folder, logger, console, several.variables, watch, none, seed)

@@ -6,6 +6,8 @@ int32 scalar tensor; ``seeds.py`` derives the keys of stateless ops from it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
@@ -163,6 +165,34 @@ class Actor(Protocol):
         """
 
 
+class Limit(NamedTuple):
+    """A limit that a metric keeps in healthy runs; beyond it for long is an alarm.
+
+    NaN is beyond every limit.
+
+    Attributes:
+      name: one word for the alarm.
+      metric: log name. A line of metrics without it says nothing.
+      text: what is seen, why it matters, what to try. Metrics of the line are filled in
+        by name, as in "a KL of {policy/approx_kl:.3g} nats".
+      above, below: the limits, which healthy values may reach.
+      lines: beyond the limit, in a row, before there is an alarm.
+      part: of the run that these lines have to span.
+      at_once: a value above it is an alarm without more lines.
+      when: whether a line of metrics that is beyond the limit counts.
+    """
+
+    name: str
+    metric: str
+    text: str
+    above: float = math.inf
+    below: float = -math.inf
+    lines: int = 1
+    part: float = 0.0
+    at_once: float = math.inf
+    when: Callable[[Mapping[str, float]], bool] = lambda line: True
+
+
 @runtime_checkable
 class Algorithm(Actor, Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
@@ -175,6 +205,7 @@ class Algorithm(Actor, Protocol):
       step: int64 ``[]`` variable, transitions trained on; ``update`` advances it, and
         it is what a run counts and schedules follow.
       compilable: does XLA make ``update`` faster? False also where it cannot.
+      alarms: limits of its metrics, by which a run is watched.
 
     Optional is ``compile_parts(on: bool)``, called before ``update`` is traced: whether
     XLA is to compile those parts of it that it makes faster.
@@ -183,6 +214,7 @@ class Algorithm(Actor, Protocol):
     config: Any
     step: tf.Variable
     compilable: bool
+    alarms: tuple[Limit, ...]
 
     def update(self, trajectory: Trajectory, seed) -> Metrics:
         """Do all gradient work of one trajectory; means are over its mask."""

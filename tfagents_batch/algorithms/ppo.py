@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.config import check, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads, Metrics
@@ -192,6 +193,7 @@ class PPO(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
+        self.alarms = ppo_alarms.rows(config, spec)
         self.network = (
             networks.actor_critic(spec, config.network)
             if network is None

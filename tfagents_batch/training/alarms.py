@@ -1,132 +1,196 @@
 """Alarms: what is wrong with a training run, in plain words, while it runs.
 
-    alarms = Alarms(facts(config, env.spec))
+    alarms = Alarms(algorithm.alarms, steps=200_000, num_envs=8)
     for alarm in alarms.check(metrics, step):
         print(alarm.text)
 
-A state machine over the lines of metrics that are logged anyway; it reads nothing else
-and changes nothing. Each alarm is raised when its symptom has lasted, and again only
-after the symptom had gone for a while. What the symptoms are and where their limits
-come from stands in ``update_symptoms`` and ``episode_symptoms``.
+Every alarm is a row of a table: a metric, its limit, how long it has to be beyond it,
+what to try. The rows here are about episodes and hold for every algorithm, which brings
+the rows about its own metrics. Only the logged lines are read; nothing is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tfagents_batch import spaces
-from tfagents_batch.training.episode_symptoms import EPISODES
-from tfagents_batch.training.progress import Progress
-from tfagents_batch.training.symptom import Facts, Line, Symptom
-from tfagents_batch.training.update_symptoms import UPDATE
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.interfaces import Limit
 
-__all__ = ["Alarm", "Alarms", "Facts", "facts"]
+CALM = 5  # lines within the limit, in a row, before an alarm may be raised again
+# Steps of an environment without the end of an episode, where no time limit is known:
+# ten times the longest episode of Gymnasium's classic and MuJoCo tasks.
+LONG = 10_000
+START = 3  # lines that show where returns began
+WINDOW, PART = 10, 0.05  # a mean return spans at least so many lines, and of the run
+RISEN = 4  # times its noise: a return that rose by more was learned
+_MASKED = "env/masked"  # in every line of training, in no other
+_RETURN = "episode/return_mean"
 
-
-class Alarm(NamedTuple):
-    """Something that a person should look at.
-
-    Attributes:
-      name: one word, the same for the same symptom.
-      text: what is seen, with its numbers; why it matters; what to try.
-    """
-
-    name: str
-    text: str
+NO_EPISODES = Limit(
+    "no_episodes",
+    "progress/waited",
+    above=LONG,
+    text="No episode ended in {progress/waited:,.0f} steps of each environment, so "
+    "there is no return to see. What to try: look at what the environment does after "
+    "reset, and whether it returns terminated and truncated; give it a time limit "
+    "(gymnasium.wrappers.TimeLimit). A continuing task can ignore this, but "
+    "evaluations need an end (--eval_every=0 turns them off)",
+)
+RETURN_FELL = Limit(
+    "return_fell",
+    "progress/kept",
+    below=0.3,
+    lines=5,
+    part=0.02,
+    text="The return fell back: {progress/recent:.5g} now, {progress/best:.5g} at "
+    "best, {progress/start:.5g} at the start. One update too large can do this. The "
+    "best checkpoint of an evaluation is kept. What to try: a lower learning rate or "
+    "one that falls, such as linear(3e-4, 0); smaller updates",
+)
+NO_REWARD = Limit(
+    "no_reward",
+    "progress/change",
+    below=1e-6,
+    lines=20,
+    part=0.1,
+    text="Every episode so far had a return of {episode/return_mean:.6g}, so there is "
+    "nothing to prefer one action for. What to try: look at the reward that the "
+    "environment returns; where it is rare, more exploration, more environments "
+    "(--num_envs), a reward for coming closer, or an easier start",
+)
+RETURN_FLAT = Limit(
+    "return_flat",
+    "progress/gain",
+    below=2,
+    part=0.5,
+    text="The return does not rise: {progress/start:.5g} at the start, "
+    "{progress/recent:.5g} now, {progress/best:.5g} at best, where single lines differ "
+    "by {progress/noise:.3g}. What to try: another learning rate (ten times less, "
+    "three times more); more --steps if the task is hard; more --num_envs; a larger "
+    "discount factor if rewards come late; more exploration; a random policy for "
+    "comparison: perhaps this is the best there is",
+)
 
 
 class Alarms:
     """Raises alarms, each once until it has cleared.
 
     Args:
-      known: of the run, see ``facts``.
-
-    Attributes:
-      names: of all alarms there are.
+      rows: of the algorithm.
+      steps: environment steps of the whole run.
+      num_envs: number of environments.
+      max_episode_steps: time limit of the environments; None if unknown.
+      inherited: whether the agent was trained before, so that its first returns may
+        already be as good as returns get.
     """
 
-    def __init__(self, known: Facts):
-        self._progress = Progress(known.steps)
-        symptoms = [make(known, self._progress) for make in (*UPDATE, *EPISODES)]
-        self._watches = [_Watch(symptom, known.steps) for symptom in symptoms]
-        self.names = tuple(symptom.name for symptom in symptoms)
+    def __init__(
+        self,
+        rows: Sequence[Limit],
+        steps: int,
+        num_envs: int,
+        max_episode_steps: int | None = None,
+        inherited: bool = False,
+    ):
+        longest = LONG if max_episode_steps is None else 2 * (max_episode_steps + 1)
+        untrained = () if inherited else (NO_REWARD, RETURN_FLAT)
+        rows = (NO_EPISODES._replace(above=longest), RETURN_FELL, *untrained, *rows)
+        self._watches = [_Watch(row, row.part * steps) for row in rows]
+        self._progress = _Progress(PART * steps, num_envs)
 
-    @property
-    def active(self) -> tuple[str, ...]:
-        """Alarms that were raised and have not cleared."""
-        return tuple(watch.name for watch in self._watches if watch.raised)
-
-    def check(self, metrics: Mapping[str, Any], step: int) -> list[Alarm]:
-        """Take a line of metrics.
+    def check(self, metrics: Mapping[str, Any], step: int) -> list[Limit]:
+        """Take a line of metrics and return the alarms that are new.
 
         Args:
           metrics: by their log names; vectors are not looked at.
-          step: env steps, not falling from call to call.
+          step: environment steps, not falling from call to call.
 
         Returns:
-          Alarms that are new.
+          Rows of the table, their texts with the numbers of the line.
         """
-        scalars = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
-        line = Line(int(step), scalars)
-        self._progress.add(line)
-        found = [watch.look(line) for watch in self._watches]
-        return [alarm for alarm in found if alarm is not None]
-
-    def replay(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Take the lines of a run that is resumed (``read_metrics``), raising nothing.
-
-        What was wrong then and still is, was said then.
-        """
-        for line in lines:
-            self.check({k: v for k, v in line.items() if k != "step"}, line["step"])
-
-
-def facts(config: Any, spec: EnvSpec, inherited: bool = False) -> Facts:
-    """What alarms have to know of a run.
-
-    Args:
-      config: a ``training.experiment.Config``.
-      spec: of its environments.
-      inherited: whether it began with another run's agent.
-    """
-    leaves = spaces.leaves(spec.observation_space)
-    return Facts(
-        steps=config.steps,
-        num_envs=config.num_envs,
-        settings=config.settings,
-        action_space=spec.action_space,
-        max_episode_steps=spec.max_episode_steps,
-        masked=any(leaf.path[-1:] == ("action_mask",) for leaf in leaves),
-        inherited=inherited,
-    )
+        line = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
+        line |= self._progress.add(line, step)
+        raised = [watch.row for watch in self._watches if watch.check(line, step)]
+        return [row._replace(text=row.text.format_map(line)) for row in raised]
 
 
 class _Watch:
-    """One symptom, and how long it has lasted."""
+    """One row, and for how many lines in a row its metric was beyond the limit."""
 
-    def __init__(self, symptom: Symptom, steps: int):
-        self.name, self.raised = symptom.name, False
-        self._symptom = symptom
-        self._span = symptom.patience.part * steps
+    def __init__(self, row: Limit, span: float):
+        self.row, self.raised = row, False
+        self._span = span
         self._bad = self._good = self._since = 0
 
-    def look(self, line: Line) -> Alarm | None:
-        seen = self._symptom.look(line)
-        if seen is None:
-            return None
-        self._good = self._good + 1 if seen.good else 0
-        if seen.bad and not self._bad:
-            self._since = line.step
-        self._bad = self._bad + seen.lines if seen.bad else 0
-        if self.raised:
-            self.raised = self._good < self._symptom.patience.calm
-            return None
-        short = self._bad < self._symptom.patience.lines
-        if not self._bad or short or line.step - self._since < self._span:
-            return None
-        self.raised = True
-        return Alarm(self.name, seen.text)
+    def check(self, line: Mapping[str, float], step: int) -> bool:
+        """Take a line; return whether the alarm is raised by it."""
+        row, value = self.row, line.get(self.row.metric)
+        if value is None:
+            return False
+        if row.below <= value <= row.above or not row.when(line):
+            self._bad, self._good = 0, self._good + 1
+            self.raised = self.raised and self._good < CALM
+            return False
+        self._since = self._since if self._bad else step
+        self._bad += 1 if value <= row.at_once else row.lines
+        self._good = 0
+        lasted = self._bad >= row.lines and step - self._since >= self._span
+        new, self.raised = lasted and not self.raised, lasted or self.raised
+        return new
+
+
+class _Progress:
+    """The trend and the noise of returns, as metrics that rows have limits for."""
+
+    def __init__(self, span: float, num_envs: int):
+        self._span, self._num_envs = span, num_envs
+        self._ended: int | None = None  # step of the newest line with a return
+        self._first: list[float] = []
+        self._window: deque[tuple[int, float]] = deque()
+        self._moved, self._moves = 0.0, 0
+        self._best = -math.inf
+
+    def add(self, line: Mapping[str, float], step: int) -> dict[str, float]:
+        """Take a line of metrics; return, as far as they are known:
+
+        ``progress/waited``, steps of each environment since an episode ended;
+        ``change``, mean change from line to line, relative to the newest return;
+        ``noise``, the standard deviation that belongs to it; ``start``, ``recent``,
+        ``best``, means of the first lines, of the newest window and of the best one;
+        ``gain``, best less start, in units of noise; ``kept``, share of the gain that
+        is still there, 1 without a gain above ``RISEN``.
+        """
+        value, window = line.get(_RETURN, math.nan), self._window
+        if not math.isfinite(value):
+            if _MASKED not in line:
+                return {}
+            self._ended = step if self._ended is None else self._ended
+            return {"progress/waited": (step - self._ended) / self._num_envs}
+        self._ended = step
+        if len(self._first) < START:
+            self._first.append(value)
+        if window:
+            self._moved += abs(value - window[-1][1])
+            self._moves += 1
+        window.append((step, value))
+        while len(window) > WINDOW and step - window[1][0] >= self._span:
+            window.popleft()
+        change = self._moved / max(self._moves, 1)
+        found = {"waited": 0.0, "change": change / (abs(value) or 1.0)}
+        if len(window) >= WINDOW and step - window[0][0] >= self._span and change:
+            # Two normal numbers differ by 2 / sqrt(pi) standard deviations on average.
+            found |= self._trend(change * math.sqrt(math.pi) / 2)
+        return {f"progress/{name}": number for name, number in found.items()}
+
+    def _trend(self, noise: float) -> dict[str, float]:
+        start = math.fsum(self._first) / START
+        recent = math.fsum(value for _, value in self._window) / len(self._window)
+        best = self._best = max(self._best, recent)
+        gain = (best - start) / noise
+        kept = (recent - start) / (best - start) if gain > RISEN else 1.0
+        means = {"start": start, "recent": recent, "best": best}
+        return {"noise": noise, "gain": gain, "kept": kept, **means}

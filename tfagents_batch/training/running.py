@@ -19,7 +19,7 @@ from tfagents_batch.training import (
     trackers,
     weights,
 )
-from tfagents_batch.training.alarms import Alarms, facts
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.clips import Filming
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import Experiment
@@ -67,11 +67,18 @@ def run(
     """
     start, settings = state["step"] if state else 0, experiment.config
     inherited = runs.STARTED_FROM in runs.facts(folder)
-    watch = Alarms(facts(settings, experiment.env.spec, inherited))
+    watch = Alarms(
+        experiment.algorithm.alarms,
+        settings.steps,
+        settings.num_envs,
+        experiment.env.spec.max_episode_steps,
+        inherited,
+    )
     unread = ""
     if state:
         try:
-            watch.replay(read_metrics(folder))
+            for line in read_metrics(folder):
+                watch.check(line, line["step"])  # alarms of these lines were raised
         except UserError as error:  # it is lines to look at that are lost, no training
             unread = f"warning: {error}; alarms begin anew"
     called = hooks.Hooks(folder, **_with_stop(callbacks, settings.stop_at_return))

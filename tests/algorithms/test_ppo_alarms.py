@@ -1,0 +1,169 @@
+"""PPO's alarms: silent on runs that solved their task, raised by planted faults."""
+
+import csv
+import math
+import pathlib
+import re
+
+import pytest
+from absl import flags
+from gymnasium import spaces as gs
+
+from tfagents_batch import config
+from tfagents_batch.algorithms import ppo, ppo_alarms
+from tfagents_batch.interfaces import Limit
+from tfagents_batch.nn import networks
+from tfagents_batch.training import alarms
+from tfagents_batch.training.alarms import Alarms
+from tfagents_batch.training.experiment import Config
+from tfagents_batch.types import EnvSpec
+
+RUNS = sorted((pathlib.Path(__file__).parent / "healthy").glob("*.csv"))
+VECTOR, TWO = gs.Box(-1, 1, (3,)), gs.Discrete(2)
+LINE = {
+    "env/action_clipped_fraction": 0.0,
+    "env/masked": 0.01,
+    "grad/skipped": 0.0,
+    "loss/value": 0.1,
+    "policy/approx_kl": 0.01,
+    "policy/clip_fraction": 0.1,
+    "policy/entropy": 0.5,
+    "value/explained_variance": 0.8,
+}
+SPACES = {
+    "cartpole": (TWO, 8, 500, 1.0),
+    "pendulum": (gs.Box(-2, 2, (1,)), 8, 200, 1.0),
+    "lunarlander": (gs.Discrete(4), 16, 1000, 1.0),
+    "halfcheetah": (gs.Box(-1, 1, (6,)), 8, 1000, 0.6),
+}
+
+
+def rows(action=TWO, observation=VECTOR, **settings):
+    spec = EnvSpec(8, observation, action, {}, 500)
+    return ppo_alarms.rows(ppo.Config(**settings), spec)
+
+
+def line(number, rising=True, **changes):
+    """A healthy line; changes by names with ``__`` for a slash."""
+    return_ = 20 + math.sin(7.3 * number) + (2 * number if rising else 0)
+    changed = {name.replace("__", "/"): value for name, value in changes.items()}
+    return LINE | {"episode/return_mean": return_} | changed
+
+
+def raised(lines, limits=None):
+    watch = Alarms(rows() if limits is None else limits, 100_000, num_envs=8)
+    every = 100_000 // len(lines)
+    return [
+        alarm.name
+        for number, each in enumerate(lines)
+        for alarm in watch.check(each, every * (number + 1))
+    ]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_a_run_that_solved_its_task_raises_nothing(path):
+    space, num_envs, limit, std = SPACES[path.stem.partition("-")[0]]
+    with open(path) as file:
+        lines = list(csv.DictReader(file))
+    limits = rows(space, network=networks.Config(init_std=std))
+    watch = Alarms(limits, int(lines[-1]["step"]), num_envs, limit)
+    for each in lines:
+        step = int(each.pop("step"))
+        metrics = {name: float(value) for name, value in each.items() if value}
+        assert watch.check(metrics, step) == []
+
+
+def test_there_are_runs_that_solved_their_tasks():
+    assert len(RUNS) >= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("gradients_skipped", {"grad__skipped": 0.01}),
+        ("value_loss", {"loss__value": 150.0}),
+        ("value_loss", {"loss__value": math.nan}),
+        ("explained_variance", {"value__explained_variance": -0.5}),
+        ("kl", {"policy__approx_kl": 0.5}),
+        ("kl", {"policy__approx_kl": math.inf}),
+        ("clip_fraction", {"policy__clip_fraction": 0.8}),
+        ("actions_clipped", {"env__action_clipped_fraction": 0.99}),
+    ],
+)
+def test_a_planted_fault_raises_its_own_alarm_once(name, changes):
+    healthy = [line(i) for i in range(30)]
+    assert raised(healthy) == []
+    assert raised(healthy + [line(i, **changes) for i in range(30, 100)]) == [name]
+
+
+def test_one_update_that_loses_the_policy_is_enough():
+    lines = [line(i, policy__approx_kl=9.8 if i == 20 else 0.01) for i in range(40)]
+    assert raised(lines) == ["kl"]
+
+
+def test_a_kl_penalty_aims_at_a_kl_of_its_own():
+    lines = [line(i, policy__approx_kl=0.5) for i in range(40)]
+    assert raised(lines, rows(objective="kl", kl_target=0.1)) == ["kl"]
+    assert raised(lines, rows(objective="kl", kl_target=0.2)) == []
+
+
+def test_values_need_not_explain_returns_that_are_all_equal():
+    explained = {"loss__value": 1e-5, "value__explained_variance": -9.0}
+    assert raised([line(i, **explained) for i in range(100)]) == []
+
+
+@pytest.mark.parametrize("scaling", [False, "per_step"])
+def test_a_value_loss_in_the_unit_of_the_task_has_a_limit_of_its_own(scaling):
+    limits = rows(normalize_return=scaling)
+    unit = {"loss__value": 9e3, "value__explained_variance": -0.1}
+    assert raised([line(i, **unit) for i in range(40)], limits) == []
+    assert raised([line(i, loss__value=2e14) for i in range(40)], limits) == [
+        "value_loss"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("space", "healthy", "dead"),
+    [
+        (gs.Discrete(4), 0.1, 0.01),
+        (gs.MultiDiscrete([3, 3]), 0.2, 0.01),
+        (gs.MultiBinary(4), 0.2, 0.01),
+        (gs.Box(-1, 1, (1,)), 1.42 - 2.5, 1.42 - 6.0),
+        (gs.Box(-math.inf, math.inf, (2, 3)), 6 * (1.42 - 2.5), 6 * (1.42 - 6.0)),
+        (gs.Tuple([]), 0.0, None),
+    ],
+)
+def test_entropy_is_measured_by_what_the_action_space_could_have(space, healthy, dead):
+    def found(entropy):
+        lines = [line(i, False, policy__entropy=entropy) for i in range(9)]
+        return raised(lines, rows(space))
+
+    assert found(healthy) == []
+    assert dead is None or found(dead) == ["entropy"]
+
+
+def test_a_policy_that_learned_may_become_certain():
+    late = [line(i, policy__entropy=0.6 if i < 50 else 0.003) for i in range(100)]
+    assert raised(late) == []
+
+
+def test_entropy_has_no_limit_inside_bounds_and_of_masked_actions():
+    lines = [line(i, False, policy__entropy=-99.0) for i in range(9)]
+    squashed = networks.Config(squash=True)
+    assert raised(lines, rows(gs.Box(-1, 1, (2,)), network=squashed)) == []
+    masked = gs.Dict({"x": VECTOR, "action_mask": gs.MultiBinary(2)})
+    assert raised(lines, rows(observation=masked)) == []
+
+
+def test_every_flag_and_metric_that_a_text_names_is_one():
+    values = flags.FlagValues()
+    config.define_flags(values, Config())
+    config.define_flags(values, ppo.Config(), prefix="algorithm")
+    shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
+    texts = [row.text for row in (*rows(), *shared)]
+    assert len(texts) == 11
+    named = {name for text in texts for name in re.findall(r"--([a-z][\w.]*\w)", text)}
+    # One flag is of another script: check --env.
+    assert len(named) > 8 and named <= set(values)
+    metrics = set(re.findall(r"{([a-z_/]+)", "".join(row.text for row in rows())))
+    assert metrics <= set(LINE)
