@@ -362,6 +362,16 @@ def test_json_is_plain_readable_and_in_order():
     assert json.loads(text) == data and text.startswith('{\n  "epochs": 10,\n')
 
 
+def test_nested_settings_have_dotted_names():
+    plain = {"a": 1, "settings": {"b": 2, "network": {"c": None}}, "empty": {}}
+    assert config.flat(plain) == {
+        "a": 1,
+        "settings.b": 2,
+        "settings.network.c": None,
+        "empty": {},
+    }
+
+
 def test_settings_missing_from_json_have_their_defaults():
     assert config.from_json(Settings, '{"epochs": 3}') == Settings(epochs=3)
 

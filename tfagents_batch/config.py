@@ -43,6 +43,7 @@ from tfagents_batch.suggest import unknown
 __all__ = [
     "check",
     "define_flags",
+    "flat",
     "from_dict",
     "from_json",
     "help_text",
@@ -138,6 +139,17 @@ def check(config: Config, path: str = "") -> Config:
 def to_json(config: Any) -> str:
     """Readable JSON text, in the order of the fields."""
     return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return what ``to_dict`` returned by dotted names, as flags have them."""
+    found: dict[str, Any] = {}
+    for name, value in plain.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
 
 
 def from_json(cls: type[Config], text: str) -> Config:

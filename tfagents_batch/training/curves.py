@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfagents_batch.config import flat
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import runs
 from tfagents_batch.training.logger import read_metrics
-from tfagents_batch.training.tracker import flat
 
 POINTS = 200  # of a grid
 # Settings that say how a run is watched and what it runs on, not what is learned.

@@ -21,7 +21,6 @@ from tensorboard.plugins.hparams import (
 )
 
 from tfagents_batch import config
-from tfagents_batch.training.tracker import flat
 
 
 def begin(settings: Any, run: str) -> summary_pb2.Summary:
@@ -31,7 +30,7 @@ def begin(settings: Any, run: str) -> summary_pb2.Summary:
       settings: its Config.
       run: its name, by which TensorBoard tells runs of equal settings apart.
     """
-    plain = flat(config.to_dict(settings))
+    plain = config.flat(config.to_dict(settings))
     values = {name: _value(value) for name, value in plain.items()}
     return summary_v2.hparams_pb(values, trial_id=run)
 

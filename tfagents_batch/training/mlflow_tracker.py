@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tfagents_batch.config import flat
 from tfagents_batch.training.logger import FILE as METRICS
-from tfagents_batch.training.tracker import PROJECT, Opened, flat, read_id, write_id
+from tfagents_batch.training.tracker import PROJECT, Opened, read_id, write_id
 
 FILE = "mlflow.json"
 _STATUS = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}

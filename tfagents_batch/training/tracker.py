@@ -46,17 +46,6 @@ class Opened(NamedTuple):
     tell: Callable[[str], None]
 
 
-def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names, as flags have them."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found
-
-
 def read_id(path: Path) -> dict[str, str]:
     """What ``write_id`` wrote; empty without a file, or with one that is damaged."""
     try:

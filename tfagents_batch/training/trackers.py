@@ -73,8 +73,18 @@ def start(
     check(kind)
     if kind == "none":
         return []
-    opened = Opened(Path(folder), config, tell)
-    return [Apart(_PACKAGES[kind], lambda: _open(kind, opened), tell)]
+
+    def make() -> Tracker:
+        opened = Opened(Path(folder), config, tell)
+        if kind == "wandb":
+            from tfagents_batch.training.wandb_tracker import WandbTracker
+
+            return WandbTracker(opened)
+        from tfagents_batch.training.mlflow_tracker import MlflowTracker
+
+        return MlflowTracker(opened)
+
+    return [Apart(_PACKAGES[kind], make, tell)]
 
 
 class Apart:
@@ -97,8 +107,7 @@ class Apart:
         self._name, self._make, self._warn = name, make, warn
         self._close_seconds = close_seconds
         self._calls: queue.Queue = queue.Queue(BEHIND)
-        self._given_up = threading.Event()
-        self._closed = False
+        self._ended = threading.Event()  # closed or given up
         self._thread = threading.Thread(
             target=self._run, name=f"tfagents_batch-{name}", daemon=True
         )
@@ -115,17 +124,17 @@ class Apart:
 
     def close(self, ended: str) -> None:
         """Wait until everything is sent, or for ``close_seconds``; idempotent."""
-        if self._closed:
-            return
         self._put(lambda tracker: tracker.close(ended))
         self._put(None)
-        self._closed = True
-        self._thread.join(0 if self._given_up.is_set() else self._close_seconds)
+        if self._ended.is_set():
+            return
+        self._thread.join(self._close_seconds)
         if self._thread.is_alive():  # a daemon: it ends with the process
             self._give_up(f"it did not end within {self._close_seconds:g} s")
+        self._ended.set()
 
     def _put(self, call: Callable[[Tracker], None] | None) -> None:
-        if self._given_up.is_set() or self._closed:
+        if self._ended.is_set():
             return
         try:
             self._calls.put_nowait(call)
@@ -135,31 +144,17 @@ class Apart:
     def _run(self) -> None:
         try:
             tracker = self._make()
-            while (call := self._next()) is not None:
+            while (call := self._calls.get()) and not self._ended.is_set():
                 call(tracker)
         except BaseException as error:  # whatever a package does of its own
             self._give_up(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
-    def _next(self) -> Callable[[Tracker], None] | None:
-        call = self._calls.get()
-        return None if self._given_up.is_set() else call
-
     def _give_up(self, reason: str) -> None:
-        if self._given_up.is_set():
+        if self._ended.is_set():
             return
-        self._given_up.set()
+        self._ended.set()
         self._warn(
             f"warning: tracking by {self._name} ends, training goes on: {reason}"
         )
         with contextlib.suppress(queue.Full):  # wake a thread that waits for more
             self._calls.put_nowait(None)
-
-
-def _open(kind: str, opened: Opened) -> Tracker:
-    if kind == "wandb":
-        from tfagents_batch.training.wandb_tracker import WandbTracker
-
-        return WandbTracker(opened)
-    from tfagents_batch.training.mlflow_tracker import MlflowTracker
-
-    return MlflowTracker(opened)

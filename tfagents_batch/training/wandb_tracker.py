@@ -10,7 +10,8 @@ import io
 import os
 from typing import Any
 
-from tfagents_batch.training.tracker import PROJECT, Opened, flat, read_id, write_id
+from tfagents_batch.config import flat
+from tfagents_batch.training.tracker import PROJECT, Opened, read_id, write_id
 
 FILE = "wandb.json"
 ALERTS = ("alarm", "env_failed", "failed")  # events that a person should hear of
