@@ -68,6 +68,7 @@ setup(
         "cloudpickle>=3",
         "absl-py>=2.1",
         "rich>=13",
+        "packaging",
         "tensorboard>=2.19",  # TensorFlow 2.21 no longer brings it
     ],
     extras_require=EXTRAS,
