@@ -1,4 +1,4 @@
-"""What goes together: cells that are trained, what is refused, and the page of both.
+"""Cells that are trained, combinations that are refused, and the page about both.
 
 ``python -m tests.capabilities`` writes ``docs/capabilities.md``; ``test_capabilities``
 trains the cells and meets the refusals, so the page says nothing that was not run.
@@ -128,13 +128,9 @@ def level(cell: Cell, factor: str) -> str:
     return cell[list(FACTORS).index(factor)]
 
 
-def pairs(cell: Cell) -> set[frozenset[Level]]:
-    """All pairs of a cell's levels."""
-    return _pairs(zip(FACTORS, cell, strict=True))
-
-
-def _pairs(levels: Iterable[Level]) -> set[frozenset[Level]]:
-    return {frozenset(pair) for pair in itertools.combinations(levels, 2)}
+def groups(levels: Iterable[Level], size: int) -> set[frozenset[Level]]:
+    """Return all combinations of ``size`` levels."""
+    return set(map(frozenset, itertools.combinations(levels, size)))
 
 
 def refusals(levels: Iterable[Level]) -> list[Refusal]:
@@ -160,50 +156,46 @@ def combinations(refusal: Refusal) -> list[tuple[Level, ...]]:
 
 
 def refused_cell(levels: Iterable[Level]) -> Cell:
-    """As plain a cell as can be with these levels; little else in it is refused."""
+    """Return a cell with these levels in which little else is refused."""
     chosen = dict(levels)
-    least = len(refusals(chosen.items()))
-    best = None
-    for cell in itertools.product(
-        *([chosen[f]] if f in chosen else names for f, names in FACTORS.items())
-    ):
-        count = len(refusals(zip(FACTORS, cell, strict=True)))
-        if best is None or count < best[0]:
-            best = count, cell
-        if count == least:
-            break
-    return best[1]
+    for factor, names in FACTORS.items():
+
+        def count(name, factor=factor):
+            return len(refusals({**chosen, factor: name}.items()))
+
+        chosen[factor] = chosen.get(factor) or min(names, key=count)
+    return tuple(chosen[factor] for factor in FACTORS)
 
 
 @functools.cache
-def cells() -> tuple[Cell, ...]:
-    """Cells to be trained: every pair of levels that go together is in one of them."""
+def cells(size: int) -> tuple[Cell, ...]:
+    """Cells in which all combinations of ``size`` levels occur that go together."""
     every = [(factor, name) for factor, names in FACTORS.items() for name in names]
-    missing = {pair for pair in _pairs(every) if len(dict(pair)) == 2}
+    missing = {group for group in groups(every, size) if len(dict(group)) == size}
     found = []
     while missing:
-        pair = min(missing, key=lambda pair: sorted(map(every.index, pair)))
-        cell = _completed(dict(pair), missing)
+        group = min(missing, key=lambda group: sorted(map(every.index, group)))
+        cell = _completed(dict(group), missing)
         if cell is None:  # they do not go together
-            missing.remove(pair)
+            missing.remove(group)
         else:
             found.append(cell)
-            missing -= pairs(cell)
+            missing -= groups(zip(FACTORS, cell, strict=True), size)
     return tuple(found)
 
 
 def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
-    """A cell with the levels that are chosen, and many of the missing pairs."""
+    """Return a cell with the levels that are chosen, and many that are missing."""
     if refusals(chosen.items()):
         return None
     rest = [factor for factor in FACTORS if factor not in chosen]
     if not rest:
         return tuple(chosen[factor] for factor in FACTORS)
-    factor = rest[0]
+    factor, size = rest[0], len(next(iter(missing)))
 
     def gain(name):
-        new = [frozenset(((factor, name), other)) for other in chosen.items()]
-        return len(missing.intersection(new))
+        others = groups(chosen.items(), size - 1)
+        return len(missing & {other | {(factor, name)} for other in others})
 
     for name in sorted(FACTORS[factor], key=gain, reverse=True):
         cell = _completed({**chosen, factor: name}, missing)
@@ -212,129 +204,51 @@ def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
     return None
 
 
-@functools.cache
-def quick() -> tuple[Cell, ...]:
-    """Some of the cells, in which every level occurs that can be trained at all."""
-    missing = {level for cell in cells() for level in zip(FACTORS, cell, strict=True)}
-    found = []
-    while missing:
-        best = max(cells(), key=lambda cell: (_new(cell, missing), -_cost(cell)))
-        found.append(best)
-        missing -= set(zip(FACTORS, best, strict=True))
-    return tuple(found)
-
-
-def _new(cell: Cell, missing: set[Level]) -> int:
-    return len(missing.intersection(zip(FACTORS, cell, strict=True)))
-
-
-def _cost(cell: Cell) -> int:
-    """Compiling is what takes long."""
-    recurrent = level(cell, "core") != "feed-forward"
-    return FACTORS["compile"].index(level(cell, "compile")) * (1 + recurrent)
-
-
 # ---- the page
 
 _INTRO = """\
 # What goes together
 
-Made by `python -m tests.capabilities` from the cells that `tests/test_capabilities.py`
-runs; do not edit. *yes*: a cell below with both was trained for two updates on tiny
-environments; all that it gave was finite and the weights moved. A number: refused, with
-a `UserError` that says what to do, for the reason of that number. Every pair that is
-not refused is in a cell.
+Made by `python -m tests.capabilities`; do not edit. Any two of these go together,
+unless they are refused below: a test trained each pair for two updates on tiny
+environments, after which all numbers were finite and the weights had moved. Refusals
+come before training, as a `UserError` that says what to do.
 
-Observations: *Box* is a vector of floats, *image* bytes; *Dict* and *Tuple* hold a
-vector and discrete values. A *mask* is `observation["action_mask"]`, beside any of
-them. Routes: environments in *this process* (`--num_workers=0`), in worker processes on
-the *portable* or the *native* route, or *in the graph* (`tf/...`). *off*, *update* and
-*full* are of `--compile`, *episodes* is `--update_every`, *overlap* `--overlap`,
-*bfloat16* `--precision=mixed_bfloat16`, *several* `--seeds`. All cells are of
-{algorithms}.
+| | | |
+|---|---|---|
 """
-_SHOWN = {
-    "core": FACTORS["core"],
-    "route": FACTORS["route"],
-    "compile": FACTORS["compile"],
-    "source": ("episodes",),
-    "collecting": ("overlap",),
-    "precision": ("bfloat16",),
-    "seeds": ("several",),
+_MEANINGS = {
+    "algorithm": "`--algorithm`",
+    "observation": "*Box* is a vector of floats, *image* bytes; *Dict* and *Tuple* "
+    "hold a vector and discrete values",
+    "action": "space of the actions",
+    "mask": '`observation["action_mask"]`, beside any observation',
+    "core": "`--algorithm.network.core`",
+    "route": "environments in this process (`--num_workers=0`), in worker processes by "
+    "the portable or the native route, or in the graph (`tf/...`)",
+    "compile": "`--compile`",
+    "source": "`--rollout_length` steps or `--update_every` episodes",
+    "collecting": "before the update, or beside it (`--overlap`)",
+    "precision": "`--precision=mixed_bfloat16`",
+    "seeds": "`--seeds`, in one program",
 }
 
 
 def page() -> str:
-    """The text of ``docs/capabilities.md``."""
-    ways = [(factor, name) for factor, names in _SHOWN.items() for name in names]
-    seen = [("observation", name) for name in FACTORS["observation"]]
-    seen.append(("mask", "mask"))
-    acted = [("action", name) for name in FACTORS["action"]]
-    used = " and ".join(name.upper() for name in FACTORS["algorithm"])
-    parts = [
-        _INTRO.format(algorithms=used),
-        "## Observations and actions\n",
-        _table(seen, acted),
-        "## Spaces and ways to train\n",
-        _table(seen + acted, ways),
-        "## Ways to train, with each other\n",
-        _table(ways, ways),
-        "## What is refused\n",
-        _reasons(),
-        "## The cells\n",
-        f"{len(quick())} of them, in bold, in every run of the tests, the others with "
-        "`-m slow`.\n",
-        _cells(),
+    """Return the text of ``docs/capabilities.md``."""
+    rows = [
+        f"| {factor} | {', '.join(names)} | {_MEANINGS[factor]} |\n"
+        for factor, names in FACTORS.items()
     ]
-    return "\n".join(parts)
+    refused = [f"* {_refused(each)}: {each.why}\n" for each in REFUSED]
+    return "".join([_INTRO, *rows, "\n## What is refused\n\n", *refused])
 
 
-def _table(rows: list[Level], columns: list[Level]) -> str:
-    trained = set().union(*map(pairs, cells()))
-
-    def entry(one, other):
-        if one[0] == other[0]:
-            return ""
-        if frozenset((one, other)) in trained:
-            return "yes"
-        reasons = refusals((one, other))
-        return ", ".join(str(REFUSED.index(each) + 1) for each in reasons) or "no"
-
-    table = [["", *map(_title, columns)]]
-    table += [[_title(row), *(entry(row, each) for each in columns)] for row in rows]
-    return _markdown(table)
-
-
-def _title(level: Level) -> str:
-    factor, name = level
-    kinds = {"observation": "observe ", "action": "act ", "compile": "compile "}
-    return kinds.get(factor, "") + name + (" seeds" if factor == "seeds" else "")
-
-
-def _reasons() -> str:
-    def side(part):
-        factor, names = part
-        return " or ".join(_title((factor, name)) for name in names)
-
-    lines = []
-    for number, (one, other, why, _) in enumerate(REFUSED, 1):
-        what = side(one) + (f" with {side(other)}" if other else "")
-        lines.append(f"{number}. {what}: {why}\n")
-    return "".join(lines)
-
-
-def _cells() -> str:
-    table = [[*FACTORS]]
-    for cell in cells():
-        mark = "**" if cell in quick() else ""
-        table.append([f"{mark}{name}{mark}" for name in cell])
-    return _markdown(table)
-
-
-def _markdown(table: list[list[str]]) -> str:
-    lines = ["|" + "".join(f" {x} |" if x else " |" for x in row) for row in table]
-    lines.insert(1, "|" + "---|" * len(table[0]))
-    return "\n".join(lines) + "\n"
+def _refused(refusal: Refusal) -> str:
+    return " with ".join(
+        f"{factor} *{' or '.join(names)}*"
+        for factor, names in filter(None, (refusal.one, refusal.other))
+    )
 
 
 if __name__ == "__main__":

@@ -155,11 +155,14 @@ def on_route(monkeypatch, request):
 def parameter(cell):
     native = level(cell, "route") == "native"
     marks = [pytest.mark.xla] if native else []
-    marks += [] if cell in capabilities.quick() else [pytest.mark.slow]
+    marks += [] if cell in capabilities.cells(1) else [pytest.mark.slow]
     return pytest.param(cell, marks=marks, id="-".join(cell).replace(" ", "_"))
 
 
-@pytest.mark.parametrize("cell", [parameter(cell) for cell in capabilities.cells()])
+CELLS = dict.fromkeys(capabilities.cells(1) + capabilities.cells(2))
+
+
+@pytest.mark.parametrize("cell", [parameter(cell) for cell in CELLS])
 def test_a_cell_is_trained(cell, on_route):
     on_route(cell)
     keras.utils.set_random_seed(0)
@@ -231,23 +234,16 @@ def test_what_does_not_go_together_is_refused_in_words(
         train(env=environment(cell), logdir=tmp_path, **chosen)
 
 
-def test_every_pair_of_levels_is_trained_or_refused():
-    trained = set().union(*map(capabilities.pairs, capabilities.cells()))
-    for (one, names), (other, others) in itertools.combinations(FACTORS.items(), 2):
-        for pair in itertools.product(names, others):
-            levels = tuple(zip((one, other), pair, strict=True))
+@pytest.mark.parametrize("size", [1, 2])
+def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
+    trained = set()
+    for cell in capabilities.cells(size):
+        trained |= capabilities.groups(zip(FACTORS, cell, strict=True), size)
+    for factors in itertools.combinations(FACTORS, size):
+        for names in itertools.product(*(FACTORS[factor] for factor in factors)):
+            levels = tuple(zip(factors, names, strict=True))
             is_trained = frozenset(levels) in trained
             assert is_trained != bool(capabilities.refusals(levels)), levels
-
-
-def test_every_level_that_is_not_refused_is_in_a_quick_cell():
-    found = {
-        level
-        for cell in capabilities.quick()
-        for level in zip(FACTORS, cell, strict=True)
-    }
-    every = {(factor, name) for factor, names in FACTORS.items() for name in names}
-    assert every - found == {("action", "Dict")}
 
 
 def test_the_page_is_what_the_cells_say():
