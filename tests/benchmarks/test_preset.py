@@ -71,7 +71,7 @@ def trained():
 def test_ours_does_the_work_of_the_preset(trained):
     same = trained["same"]
     assert same["environment"]["wrappers"] == [
-        *("CacheSpaces", "ConvertTo32Bit", "ClipAction", "RangeNormalize"),
+        *("ClipAction", "RangeNormalize"),
         *("LimitDuration", "TimeLimit", "OrderEnforcing"),
     ]
     # Two towers 3 -> 6 -> 5, a mean with its deviation, and a value.

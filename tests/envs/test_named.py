@@ -11,7 +11,7 @@ import pytest
 
 import tfagents_batch as tfb
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.clips import Clips
@@ -54,9 +54,9 @@ def layers_of(env):
 
 
 def test_the_first_one_is_innermost():
-    listed = [{"name": "ActionRepeat", "amount": 2}, "CacheSpaces"]
+    listed = [{"name": "ActionRepeat", "amount": 2}, "FrameDelta"]
     env = named.wrapped(CountingEnv, listed)()
-    assert layers_of(env) == ["CacheSpaces", "ActionRepeat", "CountingEnv"]
+    assert layers_of(env) == ["FrameDelta", "ActionRepeat", "CountingEnv"]
 
 
 def test_without_wrappers_a_constructor_stays_what_it_is():
@@ -76,6 +76,104 @@ def test_every_wrapper_has_its_name():
         env = named.wrapped(make, [{"name": name, **arguments.get(name, {})}])()
         env.reset(seed=1)
         env.close()
+
+
+def pendulum():
+    return gymnasium.make("Pendulum-v1")
+
+
+def image():
+    return SpaceEnv(gymnasium.spaces.Box(0, 255, (8, 6, 3), np.uint8))
+
+
+def entries():
+    box = gymnasium.spaces.Box(0, 1, (2,))
+    return SpaceEnv(gymnasium.spaces.Dict(a=box, b=gymnasium.spaces.Discrete(3)))
+
+
+ONE = np.float32(1)
+# Gymnasium's wrappers: what they wrap, arguments in JSON, those arguments in Python.
+GYMNASIUMS = {
+    "ClipReward": (pendulum, '{"min_reward": -1, "max_reward": 0}', {}),
+    "DelayObservation": (pendulum, '{"delay": 2}', {}),
+    "DiscretizeAction": (pendulum, '{"bins": [5]}', {"bins": (5,)}),
+    "DiscretizeObservation": (pendulum, '{"bins": 4}', {}),
+    "DtypeObservation": (image, '{"dtype": "float32"}', {"dtype": np.float32}),
+    "FilterObservation": (entries, '{"filter_keys": ["b"]}', {}),
+    "FlattenObservation": (entries, "{}", {}),
+    "FrameStackObservation": (pendulum, '{"stack_size": 3}', {}),
+    "GrayscaleObservation": (image, '{"keep_dim": true}', {}),
+    "MaxAndSkipObservation": (pendulum, '{"skip": 2}', {}),
+    "RepeatAction": (pendulum, '{"num_repeats": 2}', {}),
+    "RescaleAction": (
+        pendulum,
+        '{"min_action": [-1.0], "max_action": 1.0}',
+        {"min_action": np.float32([-1]), "max_action": ONE},
+    ),
+    "RescaleObservation": (
+        pendulum,
+        '{"min_obs": -1.0, "max_obs": 1.0}',
+        {"min_obs": -ONE, "max_obs": ONE},
+    ),
+    "ReshapeObservation": (image, '{"shape": [48, 3]}', {"shape": (48, 3)}),
+    "ResizeObservation": (image, '{"shape": [4, 3]}', {"shape": (4, 3)}),
+    "StickyAction": (pendulum, '{"repeat_action_probability": 0.5}', {}),
+    "TimeAwareObservation": (pendulum, "{}", {}),
+    "TimeLimit": (pendulum, '{"max_episode_steps": 2}', {}),
+}
+
+
+@pytest.mark.parametrize("name", named.GYMNASIUM)
+def test_a_wrapper_of_gymnasium_is_put_on_by_its_name(name):
+    make, text, typed = GYMNASIUMS[name]
+    if name == "ResizeObservation":
+        pytest.importorskip("cv2")
+    arguments = json.loads(text)
+    by_name = named.wrapped(make, [{"name": name, **arguments}])()
+    direct = getattr(gymnasium.wrappers, name)(make(), **{**arguments, **typed})
+    assert str(by_name) == str(direct)
+    assert by_name.observation_space == direct.observation_space
+    assert by_name.action_space == direct.action_space
+    for env in (by_name, direct):
+        env.action_space.seed(1)
+    np.testing.assert_equal(by_name.reset(seed=1), direct.reset(seed=1))
+    for _ in range(2):
+        action = direct.action_space.sample()
+        np.testing.assert_equal(by_name.step(action), direct.step(action))
+
+
+def test_only_wrappers_that_came_later_may_be_missing():
+    assert {*named.GYMNASIUM} <= {*GYMNASIUMS}
+    later = {"DiscretizeAction", "DiscretizeObservation", "RepeatAction"}
+    assert {*GYMNASIUMS} - {*named.GYMNASIUM} <= later
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("RecordVideo", "HumanRendering", "TransformReward", "NormalizeObservation"),
+        *("gymnasium.wrappers.RecordVideo", "gymnasium.wrappers:RecordVideo"),
+        *("vector", "importlib", "__getattr__", "./mine.py:Wrapper", "os:system"),
+    ],
+)
+def test_only_wrappers_of_the_fixed_lists_are_found_by_name(name):
+    with pytest.raises(UserError, match="unknown wrapper"):
+        named.check([name])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "TimeLimit", "max_episode_steps": 0},
+        {"name": "RescaleObservation", "min_obs": "low", "max_obs": 1},
+        {"name": "ClipReward"},
+        {"name": "DtypeObservation", "dtype": "float33"},
+        {"name": "ReshapeObservation", "shape": 7},
+    ],
+)
+def test_what_gymnasium_refuses_is_said_with_its_place(entry):
+    with pytest.raises(UserError, match=rf"wrappers\[1\], {entry['name']}: "):
+        named.wrapped(pendulum, ["CacheSpaces", entry])()
 
 
 def test_a_constructor_crosses_to_a_worker():

@@ -18,12 +18,11 @@ any wrapper of Gymnasium. Where Gymnasium has the same thing, use Gymnasium's;
 ``docs/concepts/wrappers.md`` says what is ours and why.
 """
 
-from tfagents_batch.envs.wrappers.cache import CacheSpaces
 from tfagents_batch.envs.wrappers.clip import ClipAction
-from tfagents_batch.envs.wrappers.convert import ConvertTo32Bit
 from tfagents_batch.envs.wrappers.delta import FrameDelta
 from tfagents_batch.envs.wrappers.history import FrameHistory
 from tfagents_batch.envs.wrappers.limit import LimitDuration
+from tfagents_batch.envs.wrappers.no_ops import CacheSpaces, ConvertTo32Bit
 from tfagents_batch.envs.wrappers.random_start import RandomStart
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 from tfagents_batch.envs.wrappers.repeat import ActionRepeat

@@ -73,12 +73,9 @@ def refuse_restarts(wrapper: str, env: gymnasium.Env) -> None:
     """
     for layer in walk(env):
         name = type(layer).__name__
-        if isinstance(layer, gymnasium.Wrapper) and name in _RESTART:
+        if isinstance(layer, gymnasium.wrappers.Autoreset):
             raise UserError(
                 f"{wrapper} cannot wrap {name}, whose restarts it would not see; put "
                 f"{name} outermost, and in a batch leave it out: the batch restarts "
                 "environments itself"
             )
-
-
-_RESTART = ("AutoReset", "Autoreset")  # ours and Gymnasium's, by name: no import cycle

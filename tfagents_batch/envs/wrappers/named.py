@@ -1,9 +1,9 @@
 """Wrappers by name, as a run's config has them.
 
-    [{"name": "ActionRepeat", "amount": 2}, "standard_stack"]
+    [{"name": "TimeLimit", "max_episode_steps": 200}, "standard_stack"]
 
-The first one is innermost. Names are those of this package alone, so that what stands
-in a run's folder imports nothing. Runs in workers.
+The first one is innermost. Names are those of this package and of ``GYMNASIUM``, fixed
+lists: the config of somebody else's run imports nothing. Runs in workers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,43 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
-NAMES = tuple(wrappers.__all__)
+# Wrappers of Gymnasium whose arguments JSON can write. The others take functions, open
+# windows, write files, or learn statistics that no checkpoint holds. Some are missing
+# in the oldest Gymnasium that is supported.
+GYMNASIUM = tuple(
+    name
+    for name in (
+        *(
+            "ClipReward",
+            "DelayObservation",
+            "DiscretizeAction",
+            "DiscretizeObservation",
+        ),
+        *("DtypeObservation", "FilterObservation", "FlattenObservation"),
+        *("FrameStackObservation", "GrayscaleObservation", "MaxAndSkipObservation"),
+        *("RepeatAction", "RescaleAction", "RescaleObservation", "ReshapeObservation"),
+        *("ResizeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit"),
+    )
+    if hasattr(gymnasium.wrappers, name)
+)
+NAMES = (*wrappers.__all__, *GYMNASIUM)
+# Arguments that Gymnasium takes in another type than JSON has.
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    "bins": lambda value: tuple(value) if isinstance(value, list) else value,
+    "dtype": lambda value: np.dtype(value).type,
+    "shape": tuple,
+    # Bounds in 64 bits would make Gymnasium warn of every Box in 32 bits.
+    **dict.fromkeys(("min_action", "max_action", "min_obs", "max_obs"), np.float32),
+}
+# What wrappers refuse an environment or an argument with.
+_REFUSALS = UserError, TypeError, ValueError, AssertionError, gymnasium.error.Error
 Entry = tuple[str, dict[str, Any]]  # name and arguments
 Wrappers = Sequence[str | Mapping[str, Any]]
 
@@ -81,7 +111,7 @@ def _entry(place: str, given: Any) -> Entry:
         )
     if name not in NAMES:
         raise UserError(f"{place}: {unknown('wrapper', name, NAMES)}")
-    _, *taken = inspect.signature(getattr(wrappers, name)).parameters.values()
+    _, *taken = inspect.signature(_wrapper(name)).parameters.values()
     known = {each.name for each in taken}
     for argument in arguments:
         if argument not in known:
@@ -90,6 +120,20 @@ def _entry(place: str, given: Any) -> Entry:
         if each.default is each.empty and each.name not in arguments:
             raise UserError(f"{place}, {name}: the argument {each.name!r} is missing")
     return name, arguments
+
+
+def _wrapper(name: str) -> Callable[..., gymnasium.Env]:
+    return getattr(gymnasium.wrappers if name in GYMNASIUM else wrappers, name)
+
+
+def _put(env: gymnasium.Env, name: str, arguments: dict[str, Any]) -> gymnasium.Env:
+    """Wrap an environment, with arguments as JSON has them."""
+    if name in GYMNASIUM:
+        arguments = {
+            key: _TYPES[key](value) if key in _TYPES else value
+            for key, value in arguments.items()
+        }
+    return _wrapper(name)(env, **arguments)
 
 
 def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
@@ -102,8 +146,8 @@ def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
             )
         for index, (name, arguments) in enumerate(entries):
             try:
-                env = getattr(wrappers, name)(env, **arguments)
-            except (UserError, TypeError, ValueError) as error:
+                env = _put(env, name, arguments)
+            except _REFUSALS as error:
                 raise UserError(f"wrappers[{index}], {name}: {error}") from error
     except BaseException:
         with contextlib.suppress(Exception):  # the first error is the one to tell

@@ -6,9 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.wrappers.cache import CacheSpaces
 from tfagents_batch.envs.wrappers.clip import ClipAction
-from tfagents_batch.envs.wrappers.convert import RAISE, ConvertTo32Bit
 from tfagents_batch.envs.wrappers.limit import LimitDuration
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 
@@ -18,15 +16,16 @@ def standard_stack(
     *,
     max_episode_steps: int | None = None,
     normalize_ranges: bool = True,
-    finite_check: str = RAISE,
+    finite_check: str = "raise",
 ) -> gymnasium.Env:
     """Wrap an environment as BatchPPO does, from the inside out.
 
     1. ``LimitDuration``, if ``max_episode_steps`` is given
     2. ``RangeNormalize``, if ``normalize_ranges``: whatever is a Box with finite bounds
     3. ``ClipAction``, if actions are a Box of floats by now
-    4. ``ConvertTo32Bit``
-    5. ``CacheSpaces``
+
+    BatchPPO's ``ConvertTo32Bit`` and ``CacheSpaces`` are not needed: a batch has 32-bit
+    numbers, looks for NaN and keeps its spaces.
 
     Images (uint8 of rank 2 or more) stay uint8: networks scale them, and they are four
     times smaller on their way there. Call it in a constructor, the same one for
@@ -41,7 +40,7 @@ def standard_stack(
       env: of any supported spaces; Discrete and nested actions pass unchanged.
       max_episode_steps: truncates episodes, None leaves them as long as they are.
       normalize_ranges: scale to [-1, 1].
-      finite_check: of ``ConvertTo32Bit``: "raise" or "off".
+      finite_check: not used; that of the batch says what is done about NaN.
 
     Returns:
       The wrapped environment.
@@ -49,6 +48,7 @@ def standard_stack(
     Raises:
       UserError: for arguments or spaces that cannot be used.
     """
+    del finite_check
     if max_episode_steps is not None:
         env = LimitDuration(env, max_episode_steps)
     if normalize_ranges:
@@ -57,7 +57,7 @@ def standard_stack(
     space = env.action_space
     if isinstance(space, gs.Box) and space.dtype.kind == "f":
         env = ClipAction(env)
-    return CacheSpaces(ConvertTo32Bit(env, finite_check))
+    return env
 
 
 def _is_image(space: gymnasium.Space) -> bool:
