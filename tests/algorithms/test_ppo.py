@@ -166,10 +166,10 @@ def test_kl_stop_ends_the_epochs():
 def test_the_penalty_moves_towards_the_target_and_is_saved():
     timid = make_ppo(objective="kl", learning_rate=Linear(1e-7, 1e-7, 1))
     timid.update(collect(timid), 1)
-    assert float(timid.penalty) == pytest.approx(1 / 1.5)
+    assert float(timid.penalty.beta) == pytest.approx(1 / 1.5)
     bold = make_ppo(objective="kl", learning_rate=Linear(0.05, 0.05, 1), epochs=5)
     bold.update(collect(bold), 1)
-    assert float(bold.penalty) == pytest.approx(1.5)
+    assert float(bold.penalty.beta) == pytest.approx(1.5)
     assert float(bold.named_variables()["algorithm/penalty"]) == pytest.approx(1.5)
 
 
@@ -282,9 +282,9 @@ def test_an_update_without_a_transition_leaves_the_penalty():
     void = steps._replace(first=failed, truncated=failed)
     metrics = agent.update(trajectory._replace(steps=void), 1)
     assert float(metrics["grad/updates"]) == 0
-    assert float(agent.penalty) == 1
+    assert float(agent.penalty.beta) == 1
     agent.update(trajectory, 2)  # one step moves hardly anything
-    assert float(agent.penalty) == pytest.approx(1 / 1.5)
+    assert float(agent.penalty.beta) == pytest.approx(1 / 1.5)
 
 
 def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
@@ -305,12 +305,12 @@ def test_the_rule_of_the_penalty_is_in_the_settings():
     rate = Constant(1e-7)  # so the KL is 0
     timid = make_ppo(objective="kl", learning_rate=rate, kl_adapt_factor=4.0)
     timid.update(collect(timid), 1)
-    assert float(timid.penalty) == pytest.approx(1 / 4)
+    assert float(timid.penalty.beta) == pytest.approx(1 / 4)
     bold = make_ppo(
         objective="kl", learning_rate=Constant(0.05), epochs=5, kl_adapt_high=1e9
     )
     bold.update(collect(bold), 1)
-    assert float(bold.penalty) == 1
+    assert float(bold.penalty.beta) == 1
 
 
 def test_the_epsilon_of_adam_is_a_setting():

@@ -269,7 +269,7 @@ def test_a_penalty_of_sequences_is_the_mean_of_those_of_each(network):
     agent = make(network, objective="kl", kl_reduction="sequence")
     kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
     mask = tf.constant([[True, True, False], [True, False, False]])
-    mean, counts = agent._mean_kl(kl, mask)
+    mean, counts = agent.penalty.mean(kl, mask)
     np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
     np.testing.assert_array_equal(counts, [True, True, False])
     metrics = agent.update(collect(agent), 1)
@@ -283,7 +283,7 @@ def test_means_over_sequences_weigh_short_ones_as_much_as_long_ones():
     mask = tf.constant([[True, True], [True, True], [False, True], [False, True]])
     for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
         agent = make("feed_forward", objective="kl", kl_reduction=reduction)
-        found = agent._mean_kl(kl, mask)
+        found = agent.penalty.mean(kl, mask)
         assert float(tf.reduce_mean(found[0])) == pytest.approx(expected)
 
 

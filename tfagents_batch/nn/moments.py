@@ -99,6 +99,7 @@ class ObservationNormalizer(tf.Module):
       space: observation space of one environment.
       clip: largest magnitude that is passed on.
       floor, epsilon: of the deviations, see ``Moments.std``.
+      enabled: if false, observations pass through and statistics do not advance.
     """
 
     def __init__(
@@ -107,9 +108,11 @@ class ObservationNormalizer(tf.Module):
         clip: float = 10.0,
         floor: float = FLOOR,
         epsilon: float = 0.0,
+        enabled: bool = True,
     ):
         super().__init__()
         self.clip = clip
+        self.enabled = enabled
         self._bounds = floor, epsilon
         self.moments = [
             Moments(leaf.shape) if _is_normalized(leaf) else None
@@ -118,6 +121,8 @@ class ObservationNormalizer(tf.Module):
 
     def __call__(self, observation: Nest) -> Nest:
         """Normalise ``[..., *leaf]`` observations with the present statistics."""
+        if not self.enabled:
+            return observation
 
         def normalize(x, moments):
             if moments is None:
@@ -148,7 +153,7 @@ class ObservationNormalizer(tf.Module):
           mask: bool ``[T, B]``.
         """
         used = [moments for moments in self.moments if moments is not None]
-        if not used:
+        if not (self.enabled and used):
             return {}
         flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
         kept = [histograms.rows(x, mask) for x in self.normalized(seen)]
@@ -168,6 +173,8 @@ class ObservationNormalizer(tf.Module):
 
     def update(self, observation: Nest, mask: tf.Tensor) -> None:
         """Advance the statistics by ``[..., *leaf]`` observations where ``mask``."""
+        if not self.enabled:
+            return
         for x, moments in zip(nest.flatten(observation), self.moments, strict=True):
             if moments is not None:
                 moments.update(x, mask)

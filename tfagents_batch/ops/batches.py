@@ -46,6 +46,27 @@ class Batch(NamedTuple):
         """Whether these are sequences."""
         return not isinstance(self.mask, tuple)
 
+    @property
+    def length(self) -> int:
+        """Steps of a row ``[N, ...]``: L of sequences, 1 of transitions."""
+        return self.mask.shape[1] if self.sequential else 1
+
+
+def rows(
+    batch: Batch, mask: tf.Tensor, length: int | None, state: Nest = ()
+) -> tuple[Batch, tf.Tensor]:
+    """Rows that minibatches are made of, and which of them count, bool ``[N]``.
+
+    Args:
+      batch: ``[T, B, ...]``.
+      mask: bool ``[T, B]``.
+      length: of sequences, cut to T; None for transitions.
+      state: of a recurrent network before each step, ``[T, B, ...]``.
+    """
+    if length is None:
+        return transitions(batch, mask)
+    return parts(batch, mask, min(length, mask.shape[0]), state)
+
 
 def transitions(batch: Batch, mask: tf.Tensor) -> tuple[Batch, tf.Tensor]:
     """Every transition by itself, and which of them count, bool ``[N]``."""

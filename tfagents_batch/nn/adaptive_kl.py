@@ -1,0 +1,132 @@
+"""The adaptive KL penalty: its settings, its equations and its weight.
+
+Schulman et al. 2017 (arXiv:1707.06347), section 4, with the cutoff of Hafner et al.
+2017 (arXiv:1709.02878). An algorithm's config extends ``Settings``, so its flags are
+those of the algorithm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch.config import check, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Metrics
+from tfagents_batch.ops import losses, masked
+
+MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of the penalty, and whether there is one."""
+
+    objective: Literal["clip", "kl", "both"] = option("clip", "what bounds the update")
+    kl_target: float = option(
+        0.01, "KL an update aims at, under the penalty; nats", above=0
+    )
+    kl_init_penalty: float = option(1.0, "first weight of the KL penalty", above=0)
+    kl_adapt_low: float = option(
+        0.7, "KL over kl_target below which the penalty falls", above=0
+    )
+    kl_adapt_high: float = option(
+        1.3, "KL over kl_target above which the penalty rises", above=0
+    )
+    kl_adapt_factor: float = option(1.5, "by which the penalty rises or falls", above=1)
+    kl_cutoff_factor: float = option(
+        2.0, "KL over kl_target where the cutoff begins", above=0
+    )
+    kl_cutoff_scale: float = option(
+        1000.0, "weight of the squared excess over it", least=0
+    )
+    kl_reduction: Literal["batch", "sequence"] = option(
+        "batch",
+        "what KL is a mean of, before penalty and cutoff: a minibatch, or each "
+        "of its sequences",
+    )
+
+    def check(self) -> Settings:
+        """Return the settings, their values as their types keep them.
+
+        Raises:
+          UserError: naming the setting, what it is and what was expected.
+        """
+        settings = check(self)
+        if settings.kl_adapt_low > settings.kl_adapt_high:
+            raise UserError(
+                f"kl_adapt_low is {settings.kl_adapt_low}; expected at most "
+                f"kl_adapt_high, {settings.kl_adapt_high}"
+            )
+        return settings
+
+
+class AdaptiveKL(tf.Module):
+    """Penalty on the divergence of an update, whose weight follows a target.
+
+    Args:
+      settings: checked ones.
+
+    Attributes:
+      beta: f32 ``[]``, the weight.
+    """
+
+    def __init__(self, settings: Settings):
+        super().__init__()
+        self._settings = settings
+        self.beta = keras.Variable(
+            settings.kl_init_penalty, dtype="float32", trainable=False
+        )
+
+    def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> losses.KLPenalty:
+        """Penalty of a minibatch, and the share of it where the cutoff is active.
+
+        beta K + c max(K - f tau, 0)^2, a mean over K where K is one of each sequence.
+
+        Args:
+          kl: f32 ``[N]`` or ``[L, n]``, KL(behavior || policy) of every step, in nats.
+          mask: bool, like ``kl``.
+
+        Returns:
+          f32 ``[]`` each.
+        """
+        mean, counts = self.mean(kl, mask)
+        bound = losses.kl_penalty(
+            mean,
+            self.beta.value,
+            target=self._settings.kl_target,
+            cutoff_factor=self._settings.kl_cutoff_factor,
+            cutoff_coef=self._settings.kl_cutoff_scale,
+        )
+        return losses.KLPenalty(*(masked.mean(x, counts) for x in bound))
+
+    def adapt(self, kl: tf.Tensor, mask: tf.Tensor) -> Metrics:
+        """Move the weight by the divergence of a whole update.
+
+        Args:
+          kl, mask: as of ``loss``, of all that was learned from.
+        """
+        mean = masked.mean(*self.mean(kl, mask))
+        beta = losses.adapt_penalty(
+            self.beta.value,
+            mean,
+            target=self._settings.kl_target,
+            low=self._settings.kl_adapt_low,
+            high=self._settings.kl_adapt_high,
+            factor=self._settings.kl_adapt_factor,
+            minimum=MINIMUM,
+            maximum=MAXIMUM,
+        )
+        # Without a transition there was no update to judge.
+        beta = tf.where(tf.reduce_any(mask), beta, self.beta.value)
+        self.beta.assign(beta)
+        return {"policy/kl": mean, "policy/kl_penalty": beta}
+
+    def mean(self, kl: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """K of a batch, ``[]``, or of each sequence, ``[n]``; which of them count."""
+        if self._settings.kl_reduction == "batch":
+            return masked.mean(kl, mask), tf.constant(True)
+        return masked.mean_over_time(kl, mask), tf.reduce_any(mask, 0)
