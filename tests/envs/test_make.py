@@ -57,7 +57,9 @@ def test_options_reach_the_environment():
     "arguments, message",
     [
         (("CartPol-v1", 2), "did you mean 'CartPole-v1'"),
-        (("CartPole-v1", 0), "num_envs is 0; expected an integer, at least 1"),
+        (("CartPole-v1", 0), "num_envs is 0; expected an integer from 1 to 1,000,000"),
+        (("CartPole-v1", 10**9), "num_envs is 1000000000; expected an integer from"),
+        (("tf/CartPole-v1", 10**9), "num_envs is 1000000000; expected an integer from"),
         (("CartPole-v1", 2.0), r"num_envs is 2.0; expected an integer"),
         (("CartPole-v1", True), "num_envs is True; expected an integer"),
         (([CountingEnv] * 3, 2), "env is a list of 3, but num_envs is 2"),

@@ -12,7 +12,18 @@ import numpy as np
 from tfagents_batch.envs import layout, waiting
 from tfagents_batch.errors import UserError
 
+MAX_ENVS = 1_000_000  # of a batch; refused before memory is asked for
 INFO_DTYPES = ("float32", "int32", "bool")
+
+
+def batch_size(num_envs: Any) -> int:
+    """The number of environments of a batch, checked."""
+    whole = isinstance(num_envs, (int, np.integer)) and not isinstance(num_envs, bool)
+    if not whole or not 1 <= num_envs <= MAX_ENVS:
+        raise UserError(
+            f"num_envs is {num_envs!r}; expected an integer from 1 to {MAX_ENVS:,}"
+        )
+    return int(num_envs)
 
 
 def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int:

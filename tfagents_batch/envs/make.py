@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import registry
+from tfagents_batch.envs import arguments, registry
 from tfagents_batch.envs.adapters.adapt import is_environment, is_tensor_env
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.tf import names
@@ -76,9 +76,7 @@ def make_env(
             "leave them out, or wrap the environments when it is made",
         )
         return _batch(env, num_envs, num_workers, env_kwargs, options)
-    num_envs = 1 if num_envs is None else num_envs
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-        raise UserError(f"num_envs is {num_envs!r}; expected an integer, at least 1")
+    num_envs = 1 if num_envs is None else arguments.batch_size(num_envs)
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
         batch = f"{env}, which EnvPool steps as a batch"
         named.refuse(wrappers, batch, "leave them out")
