@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import errno
 import functools
+import os
+import resource
+import subprocess
+import threading
 import time
 
 import pytest
@@ -65,6 +70,37 @@ def test_a_restart_within_a_step_has_the_longer_deadline(make_pool):
         batch = pool.step([np.zeros(2, np.int32)])
     pool.check()
     assert batch.first.all()
+
+
+@pytest.mark.parametrize("spare", [0, 1, 3, 5, 7, 9, 12, 15, 18])
+def test_too_few_file_descriptors_are_one_line_and_leave_nothing(make_pool, spare):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + spare, hard))
+    try:
+        with pytest.raises(UserError, match=r"4 worker .* Too many open files; raise"):
+            make_pool(fault_envs(None, 4), 4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "error"),
+    [
+        (subprocess, "Popen", BlockingIOError(errno.EAGAIN, "try again")),
+        (threading.Thread, "start", RuntimeError("can't start new thread")),
+    ],
+)
+def test_too_few_processes_or_threads_are_one_line(
+    make_pool, monkeypatch, place, name, error
+):
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(place, name, refuse)
+    with pytest.raises(UserError, match=r"1 worker .* cannot be started") as caught:
+        make_pool(fault_envs(None, 1), 1)
+    assert "\n" not in str(caught.value)
 
 
 def test_spaces_that_are_not_supported_are_refused_by_name():

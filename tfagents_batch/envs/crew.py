@@ -87,12 +87,11 @@ class ProcessCrew:
         self._gone: set[int] = set()
         self._poll = select.poll()
         self._known: dict[int, tuple[Worker, bool]] = {}  # fd: worker, is it a reply
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._poll.register(self._stop, select.POLLIN)
+        self._stop = -1
         self._hub: Any = None
         self._nurse: Any = None
         self._arrived: dict[int, Worker] = {}  # replacements, until their group is free
-        self._supervisor = Supervisor()
+        self._supervisor: Any = None
 
     def construct(self, seconds: float | None) -> Outcome:
         """Start the workers and make the environments.
@@ -102,7 +101,13 @@ class ProcessCrew:
 
         Returns:
           replies ``{"facts": [...]}`` with one entry per environment.
+
+        Raises:
+          OSError: if there are too few processes, threads or descriptors left.
         """
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._stop, select.POLLIN)
+        self._supervisor = Supervisor()
         self._supervisor.call(self._start)
         for worker in self.workers:
             self.register(worker)
@@ -335,7 +340,8 @@ class ProcessCrew:
             ended = worker.reap()
             if worker.exit_code == 1 and worker in patient:
                 _LOG.warning("worker %d %s: %s", worker.index, ended, worker.tail())
-        self._supervisor.close()
+        if self._supervisor is not None:
+            self._supervisor.close()
         if self._hub is not None:
             self._hub.close()
         if self._busy.acquire(timeout=0.5):

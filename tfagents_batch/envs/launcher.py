@@ -73,15 +73,19 @@ class Worker:
 
         Args:
           variables: environment variables that override ours.
+
+        Raises:
+          OSError: if there are too few processes or descriptors left.
         """
-        ours, theirs = socket.socketpair()
-        self.output, writing = os.pipe()
-        self._dump = os.memfd_create("tfagents_batch-stacks", os.MFD_CLOEXEC)
-        os.set_blocking(self.output, False)
-        self.channel = ours
-        numbers = [theirs.fileno(), self._dump, os.getpid()]
         module = "tfagents_batch.envs.worker"
-        try:
+        with contextlib.ExitStack() as passed_on:
+            self.channel, theirs = socket.socketpair()
+            passed_on.callback(theirs.close)
+            self.output, writing = os.pipe()
+            passed_on.callback(os.close, writing)
+            os.set_blocking(self.output, False)
+            self._dump = os.memfd_create("tfagents_batch-stacks", os.MFD_CLOEXEC)
+            numbers = [theirs.fileno(), self._dump, os.getpid()]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
@@ -91,12 +95,9 @@ class Worker:
                 start_new_session=True,
                 env=_variables(variables),
             )
-        finally:
-            theirs.close()
-            os.close(writing)
         self.pidfd = os.pidfd_open(self._process.pid)
-        ours.setblocking(False)
-        self.inbox = protocol.Inbox(ours)
+        self.channel.setblocking(False)
+        self.inbox = protocol.Inbox(self.channel)
 
     @property
     def pid(self) -> int:

@@ -34,7 +34,7 @@ from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.outcome import Outcome
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.envs.stragglers import Stragglers
-from tfagents_batch.errors import Stopped
+from tfagents_batch.errors import Stopped, UserError
 
 RAISE, RESTART = "raise", "restart"  # on_fault
 _LOG = logging.getLogger("tfagents_batch")
@@ -155,6 +155,13 @@ class Pool:
         self._finalizer = weakref.finalize(self, self._crew.close)
         try:
             self._construct(construct_seconds, checks)
+        except OSError as error:  # of ours: those of environments are failures
+            self._finalizer()
+            raise UserError(
+                f"{self.num_workers} worker processes cannot be started: "
+                f"{error.strerror}; raise the limit of open files (ulimit -n) or of "
+                "processes (ulimit -u), or take fewer workers"
+            ) from error
         except BaseException:
             self._finalizer()
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -26,7 +27,11 @@ class Ended(Exception):
 
 
 class Supervisor:
-    """One daemon thread that runs jobs, and callbacks of descriptors."""
+    """One daemon thread that runs jobs, and callbacks of descriptors.
+
+    Raises:
+      OSError: if there are too few threads or descriptors left.
+    """
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -43,7 +48,11 @@ class Supervisor:
         self._thread = threading.Thread(
             target=self._run, name="tfagents_batch-supervisor", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            os.close(self._wake)
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     def call(self, job: Callable[[], Any]) -> Any:
         """Run ``job`` in the thread; its result, or its exception.
