@@ -200,7 +200,8 @@ def _several(cell):
     config = Config(env="spaces", **options(cell))
     several = Several(config, [0, 1], environment(cell))
     before = _values(several.algorithm.named_variables())
-    metrics, _ = several.population.iterate(tf.constant(2))
+    training, never = tf.constant([True, True]), tf.constant([2**62] * 2, tf.int64)
+    _, metrics, _ = several.population.iterate(tf.constant(2), training, never)
     found = {name: values.numpy()[:2] for name, values in metrics.items()}
     several.population.put_into(several.algorithm, 0)
     return before, _values(several.algorithm.named_variables()), found

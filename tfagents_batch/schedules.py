@@ -208,7 +208,14 @@ class Every:
 
     def due(self, step: int) -> bool:
         """What a call would return, without one."""
-        return bool(self.n) and (self._last is None or step - self._last >= self.n)
+        return self.next is not None and step >= self.next
+
+    @property
+    def next(self) -> int | None:
+        """The first step at which it is due; None for never."""
+        if not self.n:
+            return None
+        return 0 if self._last is None else self._last + self.n
 
     def state(self) -> dict[str, int | None]:
         return {"last": self._last}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -13,11 +14,13 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tfagents_batch import seeds
+from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.training import checkpoint
+from tfagents_batch.training import checkpoint, several
 from tfagents_batch.training.console import Console
+from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.logger import read_metrics
 
 SMALL = {
@@ -106,21 +109,110 @@ def test_every_seed_is_what_it_is_alone(env, settings, actions, tmp_path):
     assert together[0].metrics["loss/value"] != together[1].metrics["loss/value"]
 
 
-def test_lines_are_those_of_a_single_run_whatever_a_call_does(tmp_path):
-    """Later calls have many iterations, and the seeds finish at different ones."""
-    options = {**SMALL, "steps": 3000, "env": "tf/CartPole-v1"}
-    options["settings"] = BRIEF
-    together = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
-    alone = tfb.train(seed=1, logdir=tmp_path / "one", **options)
-    found, expected = trained(together[1]), trained(alone)
-    # Rounding decides about an action sooner or later; the beginning is the same.
-    compare(found[:8], expected[:8])
-    assert [line["step"] for line in found[:8]] == [
-        line["step"] for line in expected[:8]
-    ]
-    for run in together:
-        assert run.step == trained(run)[-1]["step"] >= 3000 > trained(run)[-2]["step"]
-        assert {line["system/traces"] for line in trained(run)} == {1}
+class Chance:
+    """Episodes of lengths that chance alone decides, so that they are exactly the same
+    in every program; nothing that an agent does or sees has an effect."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, key):
+        place = seeds.uniform([1], key)
+        return place, place
+
+    def step(self, state, action, key):
+        return state, state, 1.0, seeds.uniform([], key) < 0.1
+
+
+CLOCKS = {"steps": 4000, "log_every": 1000, "eval_every": 1500, "keep_every": 1100}
+CLOCKS |= {"eval_episodes": 4}
+
+
+class Sheet:
+    """Takes what a run says, in the place of its folder."""
+
+    def __init__(self):
+        self.lines, self.saved = [], []
+
+    def write(self, metrics, step):
+        self.lines.append({**metrics, "step": step})
+
+    def save(self, step, state, metadata):
+        self.saved.append((step, metadata))
+        return True
+
+    def marked(self, mark):
+        return {step for step, metadata in self.saved if metadata[mark]}
+
+
+def of_the_seed(line):
+    """A line without what depends on the machine."""
+    return {k: v for k, v in line.items() if not k.startswith(("time/", "system/"))}
+
+
+@pytest.fixture(scope="module")
+def sheets():
+    """Of a run of two seeds whose calls have as many iterations as possible, and of the
+    same one whose calls have one."""
+    narrow = networks.Config(hidden=(16,))
+    settings = ppo.Config(epochs=1, minibatch_size=100, network=narrow)
+    options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings}
+    run = several.Several(Config(env="chance", **options), [3, 8], Chance)
+    asked = SimpleNamespace(requested=False, checkpoint_requested=False)
+    population = run.population
+    variables = [*population._values, *population._source.named_variables().values()]
+    start = [variable.numpy() for variable in variables]
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for seconds in (1e9, 0.0):
+            patch.setattr(several, "_SECONDS", seconds)
+            for variable, value in zip(variables, start, strict=True):
+                variable.assign(value)
+            calls, outputs = [], [Sheet(), Sheet()]
+            count = lambda step, metrics, calls=calls: calls.append(step)  # noqa: E731
+            assert run.train(asked, outputs, count, lambda event, step: None)
+            found.append((outputs, len(calls), [x.numpy() for x in variables]))
+    return found
+
+
+def test_no_result_depends_on_how_many_iterations_a_call_has(sheets):
+    (many, few_calls, end), (one, calls, other_end) = sheets
+    assert few_calls < 0.6 * calls
+    for x, y in zip(end, other_end, strict=True):
+        np.testing.assert_array_equal(x, y)
+    for x, y in zip(many, one, strict=True):
+        assert x.saved == y.saved
+        assert len(x.lines) == len(y.lines)
+        for line, other in zip(x.lines, y.lines, strict=True):
+            assert line.get("system/traces", 1) == 1
+            line, other = of_the_seed(line), of_the_seed(other)
+            assert line.keys() == other.keys()
+            for name, value in line.items():
+                np.testing.assert_array_equal(value, other[name], err_msg=name)
+    assert any(np.ndim(value) for value in many[0].lines[0].values())  # histograms
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_lines_evaluations_and_kept_checkpoints_fall_where_train_has_them(
+    sheets, index, tmp_path
+):
+    sheet = sheets[0][0][index]
+    options = {**SMALL, **CLOCKS, "compile": "off", "settings": BRIEF}
+    alone = tfb.train(env=Chance, seed=(3, 8)[index], logdir=tmp_path, **options)
+    expected = read_metrics(alone.logdir)
+    assert [line["step"] for line in sheet.lines] == [line["step"] for line in expected]
+    assert sum("eval/return_mean" in line for line in expected) == 3
+    for line, other in zip(sheet.lines, expected, strict=True):
+        known = {k: v for k, v in other.items() if k.startswith(("episode/", "eval/"))}
+        assert known == {k: line[k] for k in known}
+    compare([x for x in sheet.lines if "loss/total" in x][:3], trained(alone)[:3])
+    folder, marked = alone.logdir, {"best": set(), "keep": set()}
+    for step in checkpoint.list_steps(folder):
+        for mark in marked:
+            if checkpoint.metadata(folder, step)[mark]:
+                marked[mark].add(step)
+    assert marked["best"] <= sheet.marked("best")  # only the last one stays
+    assert marked["keep"] == sheet.marked("keep") and len(marked["keep"]) == 3
 
 
 def test_a_seed_goes_on_as_if_it_had_never_stopped(tmp_path):
@@ -171,7 +263,8 @@ def test_a_seed_without_a_finite_gradient_ends_all_and_the_others_are_saved(tmp_
 
     good = next(seed for seed in range(100) if begins(seed) < 0)
     bad = next(seed for seed in range(100) if begins(seed) > 0)
-    options = {**SMALL, "num_envs": 1, "settings": {**BRIEF, "normalize_return": False}}
+    options = {**SMALL, "num_envs": 1, "checkpoint_every": 0}
+    options["settings"] = {**BRIEF, "normalize_return": False}
     with pytest.raises(TrainingError, match=f"seed {bad}: no gradient was finite"):
         tfb.train_seeds(env=Fades, seeds=[good, bad], logdir=tmp_path, **options)
     saved = {

@@ -40,13 +40,18 @@ class Population:
       env: of ``S * B`` rows.
       run_seeds: of the runs, S of them.
       rollout_length: T.
-      steps: environment steps of each seed; one that has done them stands still.
 
     Attributes:
-      iterate: the program, from the number of iterations, int32 up to ``MOST``, to
-        metrics ``[MOST, S]``, of which as many rows count (among them ``STEP``, i64,
-        environment steps after each, and ``[MOST, S, n]`` of ``metrics.EACH``), and to
-        histograms ``[S, n]`` of the last one.
+      iterate: the program, a function of
+
+        * ``most``: int32 ``[]``, iterations, up to ``MOST``;
+        * ``training``: bool ``[S]``, seeds that are trained; the others stand still;
+        * ``due``: i64 ``[S]``, the call ends with the first iteration in which a
+          trained seed reaches this step, so that its caller can do there what is due.
+
+        It returns the number of iterations; metrics ``[MOST, S]``, of which as many
+        rows count (among them ``STEP``, i64, environment steps after each, and ``[MOST,
+        S, n]`` of ``metrics.EACH``); and histograms ``[S, n]`` of the last one.
 
     Raises:
       UserError: if the algorithm cannot be trained like this.
@@ -58,7 +63,6 @@ class Population:
         env: TensorBatch,
         run_seeds: Sequence[int],
         rollout_length: int,
-        steps: int,
     ):
         self._algorithm = algorithms[0]
         _check(self._algorithm)
@@ -71,7 +75,6 @@ class Population:
             for name in self._names
         ]
         self._run_seeds = tf.constant(list(run_seeds), tf.int32)
-        self._steps = steps
         self._size = len(algorithms)
         self._rows = env.spec.num_envs // self._size
         self._actor = _Actor(self, self._rows)
@@ -120,9 +123,11 @@ class Population:
 
     # ---- the program
 
-    def _iterate(self, count: tf.Tensor) -> tuple[Metrics, Metrics]:
+    def _iterate(
+        self, most: tf.Tensor, training: tf.Tensor, due: tf.Tensor
+    ) -> tuple[tf.Tensor, Metrics, Metrics]:
         # Traced and compiled once, though it is called in a loop.
-        specs = self._one.get_concrete_function().structured_outputs
+        specs = self._one.get_concrete_function(training).structured_outputs
         vectors = {
             name: x for name, x in specs.items() if _is_vector(x) and name not in EACH
         }
@@ -133,24 +138,26 @@ class Population:
         }
         newest = {name: tf.zeros(x.shape, x.dtype) for name, x in vectors.items()}
 
-        def more(index, arrays, newest):
-            metrics = self._one()
+        def more(index, reached, arrays, newest):
+            metrics = self._one(training)
+            reached = tf.reduce_any(training & (metrics[STEP] >= due))
             arrays = {
                 name: array.write(index, metrics[name])
                 for name, array in arrays.items()
             }
-            return index + 1, arrays, {name: metrics[name] for name in newest}
+            newest = {name: metrics[name] for name in newest}
+            return index + 1, reached, arrays, newest
 
-        _, arrays, newest = tf.while_loop(
-            lambda index, *_: index < tf.minimum(count, MOST),
+        count, _, arrays, newest = tf.while_loop(
+            lambda index, reached, *_: (index < tf.minimum(most, MOST)) & ~reached,
             more,
-            (0, arrays, newest),
+            (0, False, arrays, newest),
             maximum_iterations=MOST,
             parallel_iterations=1,
         )
-        return {name: array.stack() for name, array in arrays.items()}, newest
+        return count, {name: array.stack() for name, array in arrays.items()}, newest
 
-    def _iteration(self) -> Metrics:
+    def _iteration(self, training: tf.Tensor) -> Metrics:
         """Collect and update once: ``[S]`` or ``[S, n]`` for every metric."""
         before = [value.read_value() for value in self._values]
         sources = list(self._source.named_variables().values())
@@ -165,7 +172,6 @@ class Population:
             )
 
         after, metrics = _each(update, before, trajectory, now)
-        training = step < self._steps
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
         rows = tf.repeat(training, self._rows)

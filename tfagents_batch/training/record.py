@@ -152,6 +152,13 @@ class Record:
         """Are all steps trained, or does a callback say that it is enough?"""
         return self.step >= self._steps or self._hooks.stopped_by is not None
 
+    @property
+    def due(self) -> int:
+        """The step at which a line, an evaluation, a checkpoint that stays or the end
+        is due next."""
+        clocks = (clock.next for clock in self._clocks().values())
+        return min([self._steps, *(step for step in clocks if step is not None)])
+
     def add(
         self,
         metrics: dict[str, Any],

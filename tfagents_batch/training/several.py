@@ -77,7 +77,7 @@ class Several:
                 made.append(kind(settings, spec, None))
         self.algorithm = made[0]
         self.population = Population(
-            made, train_env, self.run_seeds, config.rollout_length, config.steps
+            made, train_env, self.run_seeds, config.rollout_length
         )
         self._source: dict[str, tf.Variable] = {}
         self._evaluator = None
@@ -123,16 +123,20 @@ class Several:
         ]
         should_save = EverySeconds(self.config.checkpoint_every)
         should_save()
-        seconds, count = 0.0, 1
+        seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
             begin = time.perf_counter()
-            found = self.population.iterate(tf.constant(count))
-            metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
+            training = [not each.done and not each.evaluation_due() for each in records]
+            due = tf.constant([each.due for each in records], tf.int64)
+            found = self.population.iterate(
+                tf.constant(most), tf.constant(training), due
+            )
+            count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
             took = time.perf_counter() - begin
-            self._note(records, metrics, newest, count, seconds, took)
+            self._note(records, training, metrics, newest, int(count), seconds, took)
             slowest = min(each.step for each in records)
             if seconds:
-                count = int(np.clip(count * _SECONDS / took, 1, MOST))
+                most = int(np.clip(count * _SECONDS / took, 1, MOST))
             else:  # mostly compiling
                 told = {"event": "compiled", "compile": "full", "reason": _REASON}
                 tell(told, slowest)
@@ -141,9 +145,10 @@ class Several:
             progress(slowest, _mean([each.latest for each in records]))
             if _evaluation_due(records):
                 self._evaluate(interrupts, records)
-            keeping = any(each.keeping_due() for each in records)
-            if interrupts.checkpoint_requested or should_save() or keeping:
-                _save(records)
+            save_all = interrupts.checkpoint_requested or should_save()
+            for each in records:
+                if save_all or (each.keeping_due() and not each.evaluation_due()):
+                    each.checkpoint()
         if not _save(records):
             raise SaveError("the last checkpoint of a seed could not be saved")
         return all(each.done for each in records)
@@ -151,16 +156,18 @@ class Several:
     def _note(
         self,
         records: Sequence[Record],
+        training: Sequence[bool],
         metrics: dict[str, np.ndarray],
         newest: dict[str, np.ndarray],
         count: int,
         start: float,
         took: float,
     ) -> None:
-        """Tell the records of a call's iterations in which their seeds still trained.
+        """Tell the records of a call's iterations.
 
         Args:
           records: of the seeds.
+          training: which of them were trained.
           metrics, newest: as of ``Population.iterate``.
           count: iterations of the call.
           start: seconds trained before it.
@@ -168,9 +175,7 @@ class Several:
         """
         wrong: dict[int, TrainingError] = {}
         for i, record in enumerate(records):
-            for k in range(count):
-                if record.done or i in wrong:
-                    break
+            for k in range(count if training[i] else 0):
                 found = {name: x[k, i] for name, x in metrics.items()}
                 record.step = int(found.pop(STEP))
                 record.seconds = start + took * (k + 1) / count
@@ -182,6 +187,7 @@ class Several:
                     record.add(found, self._counters)
                 except TrainingError as error:
                     wrong[i] = error
+                    break
         if wrong:
             _save([record for i, record in enumerate(records) if i not in wrong])
             i, error = next(iter(wrong.items()))
@@ -214,7 +220,8 @@ class Several:
 
 
 def _evaluation_due(records: Sequence[Record]) -> bool:
-    """All at once: when it is time for the last one that still has something to do."""
+    """All are evaluated at once: when it is time for every one that has something left
+    to do. Those that are due before stand still until then."""
     waiting = [each.evaluation_due() for each in records if not each.rests]
     return bool(waiting) and all(waiting)
 
