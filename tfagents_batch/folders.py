@@ -12,9 +12,19 @@ class NotPrivate(Exception):
 
 
 def cache() -> pathlib.Path:
-    """This package's part of the user's cache."""
+    """This package's part of the user's cache.
+
+    Raises:
+      FileNotFoundError: if there is no place for it.
+    """
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(root).expanduser() / "tfagents_batch"
+    try:
+        return pathlib.Path(root).expanduser() / "tfagents_batch"
+    except RuntimeError:  # as in containers
+        raise FileNotFoundError(
+            "there is no home folder: HOME is not set, and the user has no entry in "
+            "/etc/passwd"
+        ) from None
 
 
 def make_private(folder: pathlib.Path) -> None:

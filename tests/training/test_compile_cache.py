@@ -281,6 +281,20 @@ def test_it_can_be_switched_off(tmp_path, variables, reason, monkeypatch):
     assert reason in compile_cache.enable()
 
 
+def test_without_a_home_folder_it_is_off_and_says_so(monkeypatch, caplog):
+    for name in ("HOME", "XDG_CACHE_HOME", compile_cache.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_entry(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    monkeypatch.setattr(compile_cache, "_cache", None)
+    monkeypatch.setattr(compile_cache, "_has_run", lambda: False)
+    assert "no home folder" in compile_cache.enable()
+    assert "programs are not kept: there is no home folder" in caplog.text
+
+
 def test_it_is_off_where_tensorflow_ran_before(tmp_path, monkeypatch):
     monkeypatch.delenv(compile_cache.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

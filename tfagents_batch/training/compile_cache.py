@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
+import logging
 import os
 import pathlib
 import platform
@@ -35,6 +36,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+_LOG = logging.getLogger("tfagents_batch")
 VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # "off" in the environment: no cache
 MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
 FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
@@ -197,6 +199,8 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
         cache = Cache(root(), key(threads))
     except (_Off, OSError) as error:
         first()
+        if isinstance(error, OSError):  # nobody has chosen that
+            _LOG.warning("compiled programs are not kept: %s", error)
         return str(error)
     added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
     with _environment("TF_XLA_FLAGS", f"{flags} {added}".strip()):

@@ -158,9 +158,23 @@ def test_a_compiler_that_fails_is_told_with_its_message(tmp_path, monkeypatch):
     assert [path.name for path in target.parent.iterdir()] == ["lock"]
 
 
-def test_a_cache_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
+def no_home(monkeypatch, tmp_path):
+    def no_entry(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+
+def a_file(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("cache", [a_file, no_home])
+def test_a_cache_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch, cache):
+    cache(monkeypatch, tmp_path)
     monkeypatch.setenv("CXX", sys.executable)  # found, and never run
     monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
     build._load.cache_clear()
