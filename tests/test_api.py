@@ -1,3 +1,4 @@
+import functools
 import gc
 import json
 import os
@@ -222,6 +223,13 @@ class TestUserCode:
         ({"env": "CartPole-v1", "settings": {"epoch": 3}}, "did you mean 'epochs'"),
         ({"env": "CartPole-v1", "steps": 2.5}, "steps is 2.5"),
         ({"env": "CartPole-v1", "num_envs": 0}, "num_envs is 0; expected at least 1"),
+        ({"env": "CartPole-v1", "num_envs": 10**9}, "num_envs is.*at most 1000000"),
+        ({"env": "CartPole-v1", "threads": 10**6}, "threads is.*at most 1024"),
+        ({"env": "CartPole-v1", "steps": 10**400}, "steps is 1000.*too large"),
+        (
+            {"env": "CartPole-v1", "num_envs": 9999, "envs_per_worker": 1},
+            "num_workers is 9999; expected .* to 1024",
+        ),
         ({}, "no environment"),
         ({"env": "CartPole-v7"}, "'CartPole-v7' does not exist"),
         ({"env": "CartPole-v1", "settings": 3}, "settings"),
@@ -243,6 +251,34 @@ def test_what_cannot_be_used_is_named_and_leaves_no_folder(
     with pytest.raises(UserError, match=message):
         tfb.train(**arguments)
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("config.algorithm", ["ppo"], r"unknown algorithm \['ppo'\]"),
+        ("config.num_envs", -1, "config.json of the run: num_envs is -1"),
+        ("config.num_envs", 10**9, "config.json of the run: num_envs is 1000000000"),
+        ("config.steps", 10**400, "config.json of the run: steps is 1000"),
+        ("config.settings", [], r"config.json of the run: the config is \[\]"),
+        (
+            "config.env_kwargs",
+            functools.reduce(lambda x, _: {"x": x}, range(400), {}),
+            "config.json of the run: .*nested",
+        ),
+        ("config", None, "config.json of the run cannot be read"),
+        ("user_code", [], "config.json of the run cannot be read"),
+    ],
+)
+def test_a_config_that_cannot_be_used_is_one_clear_error(run, place, value, message):
+    path = pathlib.Path(run.logdir) / "config.json"
+    data = json.loads(path.read_text())
+    *parents, name = place.split(".")
+    functools.reduce(dict.get, parents, data)[name] = value
+    path.write_text(json.dumps(data))
+    for use in (tfb.evaluate, tfb.load, lambda folder: tfb.train(resume=folder)):
+        with pytest.raises(UserError, match=message):
+            use(run.logdir)
 
 
 def test_a_logdir_that_is_no_run_is_explained(run, tmp_path):

@@ -148,6 +148,8 @@ REFUSED = {
     "--env_kwargs=[1]": "--env_kwargs=[1]: expected a JSON object",
     "--wrappers={}": "--wrappers={}: expected a JSON list",
     "--wrappers=a,b": "--wrappers=a,b: expected a JSON list (Expecting",
+    f"--wrappers={'[' * 60}{']' * 60}": "it is nested too deep",
+    f"--wrappers={'[' * 9999}": "it is nested too deep",
     "--wrappers=[NaN]": "cannot be written as JSON",
     "--env_kwargs={a: 1}": "expected a JSON object (Expecting",
     '--env_kwargs={"a": NaN}': "cannot be written as JSON",
@@ -289,6 +291,9 @@ def test_numbers_become_schedules():
     assert config.replace(Settings(), {"learning_rate": 1}).learning_rate == Constant(1)
 
 
+LONG = int("9" * 400)  # above every float
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -300,6 +305,10 @@ def test_numbers_become_schedules():
         ({"epochs": True}, "epochs is True; expected a whole number"),
         ({"epochs": 2.5}, "epochs is 2.5; expected a whole number"),
         ({"epochs": None}, "epochs is None; expected a whole number"),
+        ({"epochs": LONG}, "such as 8 or 1e6 (it is too large)"),
+        ({"gamma": LONG}, "expected a number (it is too large)"),
+        ({"learning_rate": LONG}, "expected a finite number"),
+        ({"learning_rate": str(LONG)}, "expected a finite number"),
         ({"gamma": float("nan")}, "gamma is nan; expected a number"),
         ({"normalize": 1}, "normalize is 1; expected true or false"),
         ({"objective": "both"}, "objective is 'both'; expected clip or kl"),
@@ -442,6 +451,7 @@ def test_check_names_what_is_out_of_bounds(values, message):
 def test_check_keeps_what_is_right_as_its_type_says():
     checked = config.check(Bounded(count=2.0, share=1, sizes=[3], rate=2))
     assert checked == Bounded(2, 1.0, (3,), Constant(2.0))
+    assert config.check(Bounded(2**53 + 1)).count == 2**53 + 1  # which no float is
     assert isinstance(checked.count, int) and isinstance(checked.share, float)
     assert config.check(Bounded()) == Bounded()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfagents_batch import algorithms, config, seeds
 from tfagents_batch.configs import PRESETS, REFUSED
-from tfagents_batch.envs import make
+from tfagents_batch.envs import arguments, make
 from tfagents_batch.envs.registry import describe, is_same
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import (
@@ -221,8 +221,8 @@ def train_seeds(
             "train one seed after the other"
         )
     if isinstance(seeds, (int, np.integer)):
-        if seeds < 1:
-            raise UserError(f"seeds is {seeds}; expected at least 1")
+        if not 1 <= seeds <= arguments.MAX_ENVS:
+            raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
     several = Several(resolved, seeds, _object(env))

@@ -68,23 +68,29 @@ def kind(hint: Any) -> Kind:
     raise TypeError(f"a config cannot have a field of type {hint}")
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, levels: int = 50) -> Any:
     """A value as JSON data: tuples as lists, schedules as number or text.
+
+    Args:
+      value: to convert.
+      levels: of nesting at most.
 
     Raises:
       ValueError: naming what JSON cannot hold.
     """
+    if not levels:
+        raise ValueError("it is nested too deep")
     if isinstance(value, schedules.Constant):
         return value.value
     if schedules.is_schedule(value):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        return {name: to_plain(getattr(value, name)) for name in names}
+        return {name: to_plain(getattr(value, name), levels - 1) for name in names}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: to_plain(item, levels - 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
+        return [to_plain(item, levels - 1) for item in value]
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, int)):
         value = int(value) if isinstance(value, numbers.Integral) else float(value)
     if value is None or isinstance(value, (str, bool, int)):
@@ -152,8 +158,11 @@ def _read_int(text: str) -> int:
 
 
 def _check_int(value: Any) -> int:
-    if _check_float(value) != int(value):
+    _check_float(value)  # refuses what is no number
+    if value != int(value):
         raise ValueError
+    if abs(value) >= 2**63:
+        raise ValueError("it is too large")
     return int(value)
 
 
@@ -167,9 +176,12 @@ def _read_float(text: str) -> float:
 
 def _check_float(value: Any) -> float:
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value):
-        raise ValueError
-    return float(value)
+    try:
+        if real and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise ValueError("it is too large") from None
+    raise ValueError
 
 
 def _read_bool(text: str) -> bool:
@@ -194,7 +206,10 @@ def _read_json(text: str) -> Any:
             raise ValueError("a key is given twice")
         return dict(items)
 
-    return json.loads(text, object_pairs_hook=unique)
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _check_object(value: Any) -> dict:

@@ -306,7 +306,11 @@ def _set(schedule: Any, **values: Any) -> None:
 def _finite(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise UserError(f"{name} is {value!r}; expected a number")
-    if not math.isfinite(value):
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        finite = False
+    if not finite:
         raise UserError(f"{name} is {value}; expected a finite number")
     return float(value)
 

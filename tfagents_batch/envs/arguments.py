@@ -13,6 +13,7 @@ from tfagents_batch.envs import layout, waiting
 from tfagents_batch.errors import UserError
 
 MAX_ENVS = 1_000_000  # of a batch; refused before memory is asked for
+MAX_WORKERS = 1024  # processes; each takes some 40 MB, and five descriptors here
 INFO_DTYPES = ("float32", "int32", "bool")
 
 
@@ -35,9 +36,10 @@ def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int
         return max(most // groups, 1) * groups if has_workers() else 0
     if isinstance(num_workers, bool) or not isinstance(num_workers, (int, np.integer)):
         raise UserError(f"num_workers is {num_workers!r}; expected a number or None")
-    if not 0 <= num_workers <= num_envs:
+    most = min(num_envs, MAX_WORKERS)
+    if not 0 <= num_workers <= most:
         raise UserError(
-            f"num_workers is {num_workers}; expected 0 (in process) to {num_envs}, one "
+            f"num_workers is {num_workers}; expected 0 (in process) to {most}, one "
             "per environment at most"
         )
     if num_workers and not has_workers():

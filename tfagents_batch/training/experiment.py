@@ -63,37 +63,48 @@ class Config:
     env_options: dict = option(
         {}, 'JSON object of further options of make_env, such as {"step_seconds": 300}'
     )
-    steps: int = option(1_000_000, "environment steps to train for")
-    seed: int = option(0, "of everything random")
-    num_envs: int = option(8, "environments stepped as one batch")
+    steps: int = option(1_000_000, "environment steps to train for", least=1)
+    seed: int = option(0, "of everything random", least=0, most=2**31 - 1)
+    num_envs: int = option(
+        8, "environments stepped as one batch", least=1, most=arguments.MAX_ENVS
+    )
     num_workers: int | None = option(
-        None, "worker processes; 0 steps in this process, default one a core"
+        None, "worker processes; 0 steps in this process, default one a core", least=0
     )
     envs_per_worker: int | None = option(
-        None, "another way to say num_workers: environments in each process"
+        None, "another way to say num_workers: environments in each process", least=1
     )
     threads: int | None = option(
-        None, "of TensorFlow; default one for small networks, else one a core"
+        None,
+        "of TensorFlow; default one for small networks, else one a core",
+        least=1,
+        most=threads.MOST,
     )
-    rollout_length: int = option(256, "steps of each environment an iteration")
+    rollout_length: int = option(
+        256, "steps of each environment an iteration", least=1, most=1_000_000
+    )
     update_every: int | None = option(
         None,
         "whole episodes an iteration, instead of rollout_length; a multiple of "
         "num_envs",
+        least=1,
+        most=1_000_000,
     )
     eval_every: int | None = option(
-        None, "steps between evaluations; 0 never, default a tenth of the run"
+        None, "steps between evaluations; 0 never, default a tenth of the run", least=0
     )
-    eval_episodes: int = option(10, "episodes an evaluation")
+    eval_episodes: int = option(10, "episodes an evaluation", least=1)
     eval_actions: evaluate.Actions = option(
         "mode", "evaluate the policy's mode, its samples, or both (eval_sample/...)"
     )
     log_every: int | None = option(
-        None, "steps between lines of metrics; default a 200th of the run"
+        None, "steps between lines of metrics; default a 200th of the run", least=0
     )
-    checkpoint_every: float = option(60.0, "seconds between checkpoints")
+    checkpoint_every: float = option(60.0, "seconds between checkpoints", least=0)
     keep_every: int = option(
-        0, "steps between checkpoints that stay; 0: only the newest three and the best"
+        0,
+        "steps between checkpoints that stay; 0: only the newest three and the best",
+        least=0,
     )
     log_info: list = option(
         [], "JSON list of numbers of the environments' infos to log, as episodes end"
@@ -118,7 +129,7 @@ class Config:
         None, "end when the mean return of an evaluation reaches it"
     )
     log_video_every: int = option(
-        0, "steps between films of an episode in TensorBoard; 0 never"
+        0, "steps between films of an episode in TensorBoard; 0 never", least=0
     )
     track: Literal["none", "wandb", "mlflow"] = option(
         "none", "where else the log goes: Weights & Biases or MLflow"
@@ -149,14 +160,8 @@ class Config:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
         arguments.variables(self.env_options.get(VARIABLES))
         metrics.check_info(self.log_info)
-        least = {"steps": 1, "num_envs": 1, "rollout_length": 1, "eval_episodes": 1}
-        least |= {"num_workers": 0, "eval_every": 0, "log_every": 0, "seed": 0}
-        least |= {"checkpoint_every": 0, "envs_per_worker": 1, "threads": 1}
-        least |= {"log_video_every": 0, "update_every": 1, "keep_every": 0}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and not value >= bound:
-                raise UserError(f"{name} is {value}; expected at least {bound}")
+        # Evaluations may pass these as objects that are no JSON.
+        config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
         if self.update_every is not None:
             episodes.rounds(self.update_every, self.num_envs, "update_every")
         if self.num_workers is not None and self.envs_per_worker is not None:
@@ -170,8 +175,6 @@ class Config:
                 f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
                 "nothing is evaluated; leave one of them out"
             )
-        if self.seed >= 2**31:
-            raise UserError(f"seed is {self.seed}; expected less than 2**31")
         self.settings.check()
         return self
 

@@ -20,6 +20,7 @@ from tfagents_batch.envs import waiting
 from tfagents_batch.nn.encoder import is_image
 from tfagents_batch.types import EnvSpec
 
+MOST = 1024  # threads: each takes memory
 LARGE = 1 << 24  # multiply-adds of a layer on a minibatch: below, one thread is best
 _HIDDEN = (64, 64)  # where the settings leave it to the network
 _MINIBATCH = 256  # where an algorithm has no such setting
