@@ -68,14 +68,6 @@ def test_where_selects_by_any_prefix_of_the_axes(condition):
         np.testing.assert_array_equal(x, expected)
 
 
-def test_concat_joins_along_an_axis():
-    values = tensors(TIME, BATCH)
-    for axis in (0, 1):
-        found = nest.concat([values, values], axis)
-        expected = nest.map(lambda x, axis=axis: tf.concat([x, x], axis), values)
-        assert_equal(found, expected)
-
-
 def test_gather_takes_rows_of_every_leaf():
     values = tensors(TIME)
     found = nest.gather(values, tf.constant([2, 0, 2]))
@@ -91,16 +83,6 @@ def test_functions_are_the_same_compiled():
         return nest.gather(nest.where(condition, values, twice), tf.constant([1, 0]))
 
     assert_equal(tf.function(program, jit_compile=True)(values), program(values))
-
-
-def test_a_leaf_without_the_prefix_is_named():
-    values = tensors(TIME, BATCH)
-    nest.assert_prefix(values, (TIME, BATCH), "batch")
-    wrong = {**values, "b": (values["b"][0], Pair(tf.zeros([5]), values["b"][1].y))}
-    with pytest.raises(ValueError, match=r"batch\['b'\]\[1\]\.x has shape \(5,\).*\(3"):
-        nest.assert_prefix(wrong, (TIME, BATCH), "batch")
-    with pytest.raises(ValueError, match=r"^x has shape \(\); expected .* \(3,\)"):
-        nest.assert_prefix(tf.zeros([]), (TIME,), "x")
 
 
 def test_specs_describe_the_values_of_a_space():

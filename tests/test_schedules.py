@@ -15,7 +15,6 @@ from tfagents_batch.schedules import (
     Every,
     EverySeconds,
     Linear,
-    Once,
     Piecewise,
     Ratio,
     Schedule,
@@ -206,11 +205,6 @@ def test_ratio_owes_nothing_and_gives_nothing_twice(ratio, jumps):
         assert done == int(step * ratio)
 
 
-def test_once_is_true_once():
-    clock = Once()
-    assert [clock(), clock(), clock()] == [True, False, False]
-
-
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=20), st.data())
 def test_clocks_go_on_where_their_state_was_saved(jumps, data):
@@ -221,7 +215,6 @@ def test_clocks_go_on_where_their_state_was_saved(jumps, data):
         lambda: Every(25, first=True),
         lambda: Ratio(0.3),
         lambda: _WithoutStep(EverySeconds(25, lambda: now[0])),
-        lambda: _WithoutStep(Once()),
     ]
     for make in kinds:
         whole, first, second = make(), make(), make()

@@ -45,41 +45,9 @@ def where(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
     return map(select, x, y)
 
 
-def concat(nests: Sequence[Nest], axis: int = 0) -> Nest:
-    """Join equal structures along an axis."""
-    return map(lambda *xs: tf.concat(xs, axis), *nests)
-
-
 def gather(nest: Nest, index: tf.Tensor) -> Nest:
     """Rows ``index`` of every leaf's first axis."""
     return map(lambda x: tf.gather(x, index), nest)
-
-
-def assert_prefix(nest: Nest, prefix: Sequence[int], name: str) -> None:
-    """Check statically that every leaf's shape starts with ``prefix``.
-
-    Raises:
-      ValueError: naming the leaf, its shape and the prefix it should have.
-    """
-    prefix = tuple(prefix)
-    for path, leaf in _with_paths(nest):
-        if tuple(leaf.shape[: len(prefix)]) != prefix:
-            raise ValueError(
-                f"{name}{path} has shape {tuple(leaf.shape)}; expected it to start "
-                f"with {prefix}"
-            )
-
-
-def _with_paths(nest: Nest, path: str = "") -> list[tuple[str, tf.Tensor]]:
-    if isinstance(nest, dict):
-        items = [(f"[{key!r}]", nest[key]) for key in sorted(nest)]
-    elif hasattr(nest, "_fields"):
-        items = [(f".{key}", getattr(nest, key)) for key in nest._fields]
-    elif isinstance(nest, (tuple, list)):
-        items = [(f"[{index}]", child) for index, child in enumerate(nest)]
-    else:
-        return [(path, nest)]
-    return [pair for key, child in items for pair in _with_paths(child, path + key)]
 
 
 def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:

@@ -281,23 +281,6 @@ class Ratio:
         self._done = state["done"]
 
 
-class Once:
-    """True at the first call, false ever after."""
-
-    def __init__(self):
-        self._fired = False
-
-    def __call__(self) -> bool:
-        fired, self._fired = self._fired, True
-        return not fired
-
-    def state(self) -> dict[str, bool]:
-        return {"fired": self._fired}
-
-    def restore(self, state: dict[str, bool]) -> None:
-        self._fired = state["fired"]
-
-
 def _set(schedule: Any, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(schedule, name, value)  # frozen, but still being made

@@ -5,8 +5,6 @@ Worker processes and graph-side code agree on shapes and dtypes through this fil
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -161,12 +159,6 @@ def from_json(data: dict) -> gymnasium.Space:
     if kind == "MultiBinary":
         return gs.MultiBinary(data["n"])
     raise ValueError(f"unknown space type {kind!r}")
-
-
-def fingerprint(space: gymnasium.Space) -> str:
-    """Short hash by which spaces are compared across processes."""
-    text = json.dumps(to_json(space), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bounds_to_json(bound: np.ndarray) -> Any:

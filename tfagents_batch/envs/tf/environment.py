@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tfagents_batch.errors import UserError
 
 if TYPE_CHECKING:
     import gymnasium
-    import numpy as np
     import tensorflow as tf
 
     from tfagents_batch.types import Nest
@@ -27,6 +26,8 @@ class TensorEnv(Protocol):
     Attributes:
       observation_space, action_space: of one environment.
       max_episode_steps: truncates longer episodes; optional, None for no limit.
+      render_fps: pictures a second of a film; optional, as is a ``render(state)`` that
+        returns one: uint8 ``[height, width, 3]``, of a state in NumPy arrays.
     """
 
     observation_space: gymnasium.Space
@@ -58,19 +59,6 @@ class TensorEnv(Protocol):
           The state, of the same structure, shapes and dtypes; the observation; the
           reward ``[]``, cast to float32; and bool ``[]``, true in a terminal state.
         """
-
-
-class Drawable(Protocol):
-    """Optional: an environment that can be looked at.
-
-    Attributes:
-      render_fps: pictures a second in a video; optional.
-    """
-
-    render_fps: float
-
-    def render(self, state: Any) -> np.ndarray:
-        """uint8 ``[height, width, 3]`` of a state, given as NumPy arrays."""
 
 
 def at_least(name: str, value: float, least: float, most: float = math.inf) -> None:
