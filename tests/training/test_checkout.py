@@ -99,13 +99,3 @@ def test_what_a_repository_configures_is_not_run(repository):
     git(repository, "config", "core.fsmonitor", str(hook))
     assert checkout.state()["changed"] is False
     assert not ran.exists()
-
-
-def test_filters_of_a_repository_are_not_run(repository):
-    ran = repository / "ran"
-    (repository / ".gitattributes").write_text("* filter=own\n")
-    git(repository, "config", "filter.own.clean", f"touch {ran}; cat")
-    git(repository, "config", "filter.own.required", "true")
-    (repository / "agent.py").write_text("# longer than it was before\n")
-    assert checkout.state()["changed"] is True
-    assert not ran.exists()
