@@ -46,6 +46,11 @@ class Experiment:
     settings: Any = option(None, "has no flag")
 
 
+def through_json(settings):
+    text = json.dumps(config.to_dict(settings))
+    return config.from_dict(type(settings), json.loads(text))
+
+
 def parse(*argv):
     values = flags.FlagValues()
     config.define_flags(values, Experiment)
@@ -112,7 +117,7 @@ def test_environment_arguments_are_json():
 def test_lists_are_json_in_flags_files_and_help():
     run, _ = parse('--wrappers=["a", {"name": "b", "n": [1, 2]}]')
     assert run.wrappers == ["a", {"name": "b", "n": [1, 2]}]
-    assert config.from_json(Experiment, config.to_json(run)) == run
+    assert through_json(run) == run
     assert config.replace(run, {"wrappers": ("a",)}).wrappers == ["a"]
     values = flags.FlagValues()
     config.define_flags(values, run)
@@ -163,8 +168,8 @@ REFUSED = {
     "--noalgorithm.epochs": "unknown flag --noalgorithm.epochs",
     "--xyzzy": "unknown flag --xyzzy; --help lists all flags",
     "--settings=1": "unknown flag --settings",
-    "--flagfile=x": "--flagfile is not supported; write the flags out",
-    "--undefok=xyzzy": "--undefok is not supported; unknown flags",
+    "--flagfile=x": "unknown flag --flagfile",
+    "--undefok=xyzzy": "unknown flag --undefok",
     "train": "stray argument 'train'; flags are written --name=value",
     "-": "stray argument '-'",
     "--": "stray argument '--'",
@@ -358,7 +363,7 @@ CHANGED = Settings(
 
 @pytest.mark.parametrize("settings", [Settings(), CHANGED])
 def test_json_gives_back_the_config(settings):
-    assert config.from_json(Settings, config.to_json(settings)) == settings
+    assert through_json(settings) == settings
 
 
 def test_json_is_plain_readable_and_in_order():
@@ -367,8 +372,6 @@ def test_json_is_plain_readable_and_in_order():
     assert data["learning_rate"] == "linear(0.001, 0, 500)"
     assert data["network"] == {"hidden": [3, 4], "activation": "tanh"}
     assert config.to_dict(Settings())["learning_rate"] == 3e-4
-    text = config.to_json(CHANGED)
-    assert json.loads(text) == data and text.startswith('{\n  "epochs": 10,\n')
 
 
 def test_nested_settings_have_dotted_names():
@@ -382,24 +385,21 @@ def test_nested_settings_have_dotted_names():
 
 
 def test_settings_missing_from_json_have_their_defaults():
-    assert config.from_json(Settings, '{"epochs": 3}') == Settings(epochs=3)
+    assert config.from_dict(Settings, {"epochs": 3}) == Settings(epochs=3)
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "data, message",
     [
-        ("{", "the config is not JSON"),
-        ("[]", "the config is []; expected an object of settings"),
-        ('{"epoch": 3}', "unknown setting 'epoch'; did you mean 'epochs'?"),
-        ('{"network": {"x": 3}}', "unknown setting 'network.x'"),
-        ('{"network": [3]}', "network is [3]; expected an object of settings"),
-        ('{"epochs": "3"}', "epochs is '3'; expected a whole number"),
-        ('{"gamma": NaN}', "gamma is nan; expected a number"),
+        ([], "the config is []; expected an object of settings"),
+        ({"epoch": 3}, "unknown setting 'epoch'; did you mean 'epochs'?"),
+        ({"network": {"x": 3}}, "unknown setting 'network.x'"),
+        ({"network": [3]}, "network is [3]; expected an object of settings"),
     ],
 )
-def test_json_is_read_strictly(text, message):
+def test_json_is_read_strictly(data, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        config.from_json(Settings, text)
+        config.from_dict(Settings, data)
 
 
 def test_unknown_names_the_closest_or_all():
@@ -477,7 +477,7 @@ def test_a_choice_may_have_true_and_false_beside_words(argument, value):
     config.parse_argv([argument], values)
     read = config.replace(Mixed(), config.overrides(values, Mixed))
     assert read.normalize is value or read.normalize == value == "batch"
-    assert config.from_json(Mixed, config.to_json(read)) == config.check(read) == read
+    assert through_json(read) == config.check(read) == read
     assert "--normalize=true\n      how (true or false or batch)" in config.help_text(
         values
     )

@@ -20,7 +20,7 @@ ROOT = Path(tfagents_batch.__file__).parent
 
 KERNEL = {
     *("types", "interfaces", "config", "nest", "schedules", "errors", "spaces"),
-    *("seeds", "fields", "command_line", "suggest", "folders", "importing"),
+    *("seeds", "fields", "suggest", "folders", "importing"),
 }
 # Modules of the package root that put everything together, beside scripts.
 TOP = {"api", "configs", "scripts"}

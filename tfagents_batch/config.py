@@ -27,37 +27,21 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import json
+import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
 
-from tfagents_batch import command_line, fields
-from tfagents_batch.command_line import help_text, parse_argv, peek
+from tfagents_batch import fields
 from tfagents_batch.errors import UserError
-from tfagents_batch.fields import to_plain as to_dict
-from tfagents_batch.suggest import unknown
-
-__all__ = [
-    "check",
-    "define_flags",
-    "flat",
-    "from_dict",
-    "from_json",
-    "help_text",
-    "option",
-    "overrides",
-    "parse_argv",
-    "peek",
-    "replace",
-    "to_dict",
-    "to_json",
-    "unknown",
-]
+from tfagents_batch.suggest import closest, unknown
 
 Config = TypeVar("Config")
+
+_HELP = {"--help", "-h", "-help", "--helpshort", "--helpfull"}
+_WIDTH, _INDENT = 88, " " * 6
 
 
 def option(
@@ -98,6 +82,11 @@ def replace(config: Config, overrides: Mapping[str, Any]) -> Config:
     return _replace(config, overrides, "")
 
 
+def to_dict(config: Any) -> dict[str, Any]:
+    """The settings as JSON data, in the order of the fields."""
+    return fields.to_plain(config)
+
+
 def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
     """The config that ``to_dict`` described; what is missing has its default.
 
@@ -136,11 +125,6 @@ def check(config: Config, path: str = "") -> Config:
     return dataclasses.replace(config, **changes)
 
 
-def to_json(config: Any) -> str:
-    """Readable JSON text, in the order of the fields."""
-    return json.dumps(to_dict(config), indent=2) + "\n"
-
-
 def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return what ``to_dict`` returned by dotted names, as flags have them."""
     found: dict[str, Any] = {}
@@ -150,15 +134,6 @@ def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[prefix + name] = value
     return found
-
-
-def from_json(cls: type[Config], text: str) -> Config:
-    """The config of a JSON text; see ``from_dict``."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"the config is not JSON: {error}") from None
-    return from_dict(cls, data)
 
 
 def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -> None:
@@ -171,7 +146,14 @@ def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -
         ``--algorithm.epochs``. Fields of type Any have no flag.
     """
     for name, hint, help, default in _leaves(config, prefix):
-        command_line.define(flag_values, name, fields.kind(hint), default, help)
+        parser = _Parser(fields.kind(hint))
+        flag = flags.Flag(
+            *(parser, None, name, None, help),  # the default, below: not to be parsed
+            boolean=parser.kind.boolean,
+            allow_using_method_names=True,
+        )
+        flag.default = flag.value = default
+        flag_values[name] = flag
 
 
 def overrides(
@@ -184,6 +166,91 @@ def overrides(
         for name, *_ in _leaves(config, prefix)
         if flag_values[name].present
     }
+
+
+def parse_argv(arguments: Sequence[str], flag_values: flags.FlagValues) -> str | None:
+    """Parse a command line; flags that were given are then ``present``.
+
+    Flags are ``--name=value``, ``--name value``, and ``--name`` or ``--noname`` for
+    a bool. Unlike absl's own parser this refuses stray arguments, flags given twice and
+    flags with one dash.
+
+    Args:
+      arguments: without the program's name.
+      flag_values: with the flags defined.
+
+    Returns:
+      None, or the text to print if help was asked for; nothing is parsed then.
+
+    Raises:
+      UserError: naming the flag, what it got and what it takes.
+    """
+    if _HELP.intersection(arguments):
+        return help_text(flag_values)
+    rest = list(arguments)
+    try:
+        while rest:
+            name, value = _split(rest.pop(0))
+            if name not in flag_values:
+                name, value = _positive(name, value, flag_values), "false"
+            flag = flag_values[name]
+            if flag.present:
+                raise UserError(f"--{name} is given twice")
+            if value is None:
+                value = "true" if flag.boolean else _following(name, rest)
+            flag.parse(value)
+            flag.using_default_value = False
+        flag_values.validate_all_flags()
+    except flags.Error as error:
+        raise UserError(str(error).removeprefix("flag ")) from None
+    flag_values.mark_as_parsed()
+    return None
+
+
+def peek(arguments: Sequence[str], name: str) -> str | None:
+    """The text of one flag, before the others are known; None if it is not given.
+
+    Raises:
+      UserError: if it is given without a value.
+    """
+    for index, argument in enumerate(arguments):
+        if argument.startswith(f"--{name}="):
+            return argument.partition("=")[2]
+        if argument == f"--{name}":
+            return _following(name, list(arguments[index + 1 :]))
+    return None
+
+
+def help_text(flag_values: flags.FlagValues) -> str:
+    """All flags: default, help and accepted values, grouped by dotted prefix."""
+    groups: dict[str, list[str]] = {}
+    for name in flag_values:
+        flag = flag_values[name]
+        expected = flag.parser.syntactic_help or "true or false"  # of absl's own
+        text = textwrap.fill(f"{flag.help} ({expected})", _WIDTH - len(_INDENT))
+        entry = f"  --{name}={fields.to_text(flag.default)}\n"
+        entry += textwrap.indent(text, _INDENT)
+        groups.setdefault(name.rpartition(".")[0], []).append(entry)
+    return "\n\n".join(
+        "\n".join([f"{group or 'general'} flags, with their defaults:", *groups[group]])
+        for group in sorted(groups)
+    )
+
+
+class _Parser(flags.ArgumentParser):
+    """An absl parser of a kind."""
+
+    def __init__(self, kind: fields.Kind):
+        self.kind, self.syntactic_help = kind, kind.expected
+
+    def parse(self, argument: str) -> Any:
+        try:
+            return self.kind.read(argument)
+        except ValueError as error:
+            raise ValueError(self.kind.complaint(error)) from None
+
+    def flag_type(self) -> str:
+        return self.kind.expected
 
 
 def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
@@ -229,3 +296,35 @@ def _checked(kind: fields.Kind, value: Any, name: str) -> Any:
         return kind.check(value)
     except ValueError as error:
         raise UserError(f"{name} is {value!r}; {kind.complaint(error)}") from None
+
+
+def _split(argument: str) -> tuple[str, str | None]:
+    """Name and value of an argument that must be a flag."""
+    name, equals, value = argument.lstrip("-").partition("=")
+    if not argument.startswith("-") or not name:
+        hint = "flags are written --name=value"
+        if argument.lower() in ("true", "false"):
+            hint = f"a switch takes its value as --name={argument}"
+        raise UserError(f"stray argument {argument!r}; {hint}")
+    if not argument.startswith("--"):
+        raise UserError(f"{argument}: flags have two dashes; write -{argument}")
+    return name, value if equals else None
+
+
+def _positive(name: str, value: str | None, known: flags.FlagValues) -> str:
+    """``x`` for ``nox``, where x is a bool; any other name is unknown."""
+    positive = name.removeprefix("no")
+    if positive != name and positive in known and known[positive].boolean:
+        if value is not None:
+            raise UserError(f"--{name} takes no value; write --{positive}={value}")
+        return positive
+    close = closest(name, list(known))
+    hint = f"did you mean --{close}?" if close else "--help lists all flags"
+    raise UserError(f"unknown flag --{name}; {hint}")
+
+
+def _following(name: str, rest: list[str]) -> str:
+    """Take the next argument as the value of ``--name``."""
+    if not rest or rest[0].startswith("--"):
+        raise UserError(f"--{name} needs a value; write --{name}=<value>")
+    return rest.pop(0)

@@ -191,7 +191,7 @@ def _read_bool(text: str) -> bool:
         raise ValueError from None
 
 
-def _instance(of: type) -> Callable[[Any], Any]:
+def _instance(of: type | tuple[type, ...]) -> Callable[[Any], Any]:
     def check(value):
         if not isinstance(value, of):
             raise ValueError
@@ -212,16 +212,11 @@ def _read_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def _check_object(value: Any) -> dict:
-    if not isinstance(value, dict):
-        raise ValueError
-    return to_plain(value)
+def _json(expected: str, of: type | tuple[type, ...]) -> Kind:
+    def check(value):
+        return to_plain(_instance(of)(value))
 
-
-def _check_list(value: Any) -> list:
-    if not isinstance(value, (list, tuple)):
-        raise ValueError
-    return to_plain(value)
+    return Kind(expected, lambda text: check(_read_json(text)), check)
 
 
 _KINDS = {
@@ -229,10 +224,8 @@ _KINDS = {
     int: Kind("a whole number such as 8 or 1e6", _read_int, _check_int),
     float: Kind("a number", _read_float, _check_float),
     str: Kind("text", str, _instance(str)),
-    dict: Kind(
-        "a JSON object", lambda text: _check_object(_read_json(text)), _check_object
-    ),
-    list: Kind("a JSON list", lambda text: _check_list(_read_json(text)), _check_list),
+    dict: _json("a JSON object", dict),
+    list: _json("a JSON list", (list, tuple)),
     schedules.Schedule: Kind(schedules.EXPECTED, schedules.parse, schedules.parse),
 }
 

@@ -1,6 +1,7 @@
 """What every algorithm of the registry keeps to."""
 
 import dataclasses
+import json
 import typing
 
 import keras
@@ -35,7 +36,8 @@ def leaves(settings):
 def test_settings_are_frozen_explained_and_sound_by_default(name):
     settings = REGISTRY[name][1]()
     assert settings.check() == settings
-    assert config.from_json(type(settings), config.to_json(settings)) == settings
+    text = json.dumps(config.to_dict(settings))
+    assert config.from_dict(type(settings), json.loads(text)) == settings
     fields = list(leaves(settings))
     assert fields and all(field.metadata["help"] for field in fields)
     with pytest.raises(dataclasses.FrozenInstanceError):

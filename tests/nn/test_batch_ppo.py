@@ -106,7 +106,7 @@ def test_other_actions_are_refused(builder, action, message):
 @pytest.mark.parametrize("name", ["FEED_FORWARD", "RECURRENT"])
 def test_settings_say_the_same_as_a_builder_and_survive_a_file(name):
     settings = ppo.Config(network=getattr(batch_ppo, name))
-    read = config.from_json(ppo.Config, config.to_json(settings)).check()
+    read = config.from_dict(ppo.Config, config.to_dict(settings)).check()
     assert read.network == settings.network.check()
     agent = ppo.PPO(read, make_spec(box(3), box(1)))
     expected = 42_003 if name == "FEED_FORWARD" else 112_203
