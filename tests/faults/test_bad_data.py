@@ -7,8 +7,8 @@ from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import EnvError
 
 STEP = {
-    "shape": r"observation has shape \[2\]; the space says \[3\]",
-    "dtype": "observation has dtype float64; the space says float32",
+    "shape": r"observation has shape \[2\]; its space says \[3\]",
+    "dtype": "observation has dtype float64; its space says float32",
     "none": "observation is None; expected an array",
     "reward_array": r"reward is an array of shape \(1,\); expected a number",
     "flag_int": "terminated is 0 of type int; expected a bool",

@@ -35,7 +35,21 @@ _OURS = [os.path.join(_HERE, name) for name in ("stepper.py", "worker.py")]
 
 
 class Defect(Exception):
-    """What an environment returned is not what its spaces and Gymnasium's API say."""
+    """What an environment returned is not what its spaces and Gymnasium's API say.
+
+    Attributes:
+      kind: what is wrong: "type", "shape", "dtype", "bounds", "finite", ...
+      field: of what: "reward", "observation['camera']", "step()", ...
+      row: index of the environment in its batch; None if that is not known.
+    """
+
+    def __init__(
+        self, text: str, kind: str = "", field: str = "", row: int | None = None
+    ):
+        super().__init__(text)
+        self.kind = kind
+        self.field = field
+        self.row = row
 
 
 class Failure(NamedTuple):

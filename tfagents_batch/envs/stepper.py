@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import actions, agreement, failures, layout, validation
+from tfagents_batch.envs import (
+    actions,
+    agreement,
+    failures,
+    layout,
+    observations,
+    validation,
+)
 from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.envs.failures import Defect, Failure
 from tfagents_batch.envs.wrappers import layers
@@ -143,7 +150,7 @@ class Stepper:
         space = envs[0].action_space
         self._actions = actions.ActionReader(space, arrays.action)
         space = envs[0].observation_space
-        self._observations = validation.ObservationWriter(space, arrays.observation)
+        self._observations = observations.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
         # Through memoryviews, because single items are cheaper there.
         columns = arrays.reward, arrays.terminated, arrays.truncated

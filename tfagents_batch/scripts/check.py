@@ -17,7 +17,6 @@ def main(argv: Sequence[str]) -> int:
     """
     from tfagents_batch.config import option
     from tfagents_batch.envs.checking.check import check_env
-    from tfagents_batch.envs.checking.findings import full_text
     from tfagents_batch.errors import UserError
 
     @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
         raise_on_defect=False,
     )
     for finding in report.findings:
-        print(full_text(finding) if command.debug else finding)
+        print(finding.full_text() if command.debug else finding)
     print(report.headline(), file=sys.stderr)
     return 0 if report.ok else app.EXIT_DATA
 

@@ -229,6 +229,13 @@ def test_eager_steps_do_not_trace_anew():
             "observation is string; expected float32",
         ),
         (
+            {
+                "observation_space": gymnasium.spaces.Dict({"a": SPACE}),
+                "reset": lambda s, key: (0, {"b": tf.zeros([2])}),
+            },
+            r"reset: observation lacks keys \['a'\]; its space has \['a'\]",
+        ),
+        (
             {"reset": lambda s, key: (tf.zeros([2]), tf.zeros([2]))},
             "step raised",
         ),

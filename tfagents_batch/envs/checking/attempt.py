@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch.envs import failures
-from tfagents_batch.envs.checking.findings import DEFECT, Collector, Place
+from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 
 # As in a worker; Ctrl-C is the user's.
 CATCH = (Exception, SystemExit)
@@ -16,7 +16,7 @@ _OURS = [os.path.join(os.path.dirname(__file__), x) for x in ("attempt.py", "che
 
 
 def attempt(
-    collector: Collector,
+    report: Report,
     place: Place,
     function: Callable,
     *args: Any,
@@ -25,7 +25,7 @@ def attempt(
     """Call a function of an environment.
 
     Args:
-      collector: told of an exception, as a defect.
+      report: gets an exception as a defect.
       place: of the call.
       function: called with the rest.
 
@@ -41,15 +41,9 @@ def attempt(
             frames = frames.tb_next
         traced = failures.describe(error.with_traceback(frames))["traceback_text"]
         action = f", with action {given[0]}" if given else ""
-        collector.add(
-            DEFECT,
-            f"raised {type(error).__name__}",
-            place.call,
-            f"{place.call} raised {words(error)}{action}; expected no exception: see "
-            "its traceback",
-            place,
-            traced,
-        )
+        kind, call = f"raised {type(error).__name__}", place.call
+        text = f"{call} raised {words(error)}{action}; expected no exception: see its "
+        report.add(DEFECT, kind, call, f"{text}traceback", place, traced)
         return False, None
 
 

@@ -1,4 +1,4 @@
-"""``check_env``: what is wrong with an environment, all of it, and how to mend it.
+"""``check_env``: what is wrong with an environment, all of it, and how to fix it.
 
 The environment is played in this process with random actions, three times: once to look
 at everything it returns, once more on the same instance, and once on a second instance
@@ -24,21 +24,16 @@ from tfagents_batch.envs.checking.findings import (
     DEFECT,
     HINT,
     WARNING,
-    Collector,
     Place,
     Report,
-    full_text,
 )
 from tfagents_batch.envs.checking.returned import Outcome, Returned, snapshot
 from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import flatten, leaves, pack
 
 MAX_EXCEPTIONS = 10  # of an environment, before its run is ended
-_FACTS = (
-    *("env", "observation_space", "action_space", "max_episode_steps", "steps"),
-    *("episodes", "longest_episode", "reward", "after_end", "reproducible"),
-)
 
 
 def check_env(
@@ -69,71 +64,69 @@ def check_env(
       UserError: with every defect, where it was seen first and what to do; or for a
         name or argument that cannot be used.
     """
-    _check_integer("steps", steps, least=1)
-    _check_integer("seed", seed, least=0)
+    layers.count("check_env", "steps", steps)
+    layers.count("check_env", "seed", seed, least=0)
     make = registry.constructor(env, env_kwargs)
     mine = not is_environment(env)  # made here, so closed here
-    collector = Collector()
-    facts = {**dict.fromkeys(_FACTS), "env": registry.describe(env)}
+    report = Report(registry.describe(env))
     with contextlib.ExitStack() as stack:
 
         def close_later(env: Any) -> None:
             close = getattr(env, "close", lambda: None)
-            stack.callback(attempt, collector, Place("close()"), close)
+            stack.callback(attempt, report, Place("close()"), close)
 
-        first = _construct(make, collector)
+        first = _construct(make, report)
         if first is not None:
             if mine:
                 close_later(first)
-            events = _play(first, steps, seed, collector, facts)
-            again = bool(events) and replay.same_again(first, events, seed, collector)
-            facts["reproducible"] = again if events else None
+            events = _play(first, steps, seed, report)
+            again = bool(events) and replay.same_again(first, events, seed, report)
+            report.facts["reproducible"] = again if events else None
             if mine and events:
-                second = replay.make_second(make, first, collector)
+                second = replay.make_second(make, first, report)
                 if second is not None:
                     close_later(second)
                 if second is not None and again:
-                    same = replay.same_beside(second, first, events, seed, collector)
-                    facts["reproducible"] = same
-                facts["after_end"] = replay.after_end(first, events, seed, collector)
-    report = Report(*map(collector.of, (DEFECT, WARNING, HINT)), facts)
+                    same = replay.same_beside(second, first, events, seed, report)
+                    report.facts["reproducible"] = same
+                report.facts["after_end"] = replay.after_end(
+                    first, events, seed, report
+                )
     if report.defects and raise_on_defect:
-        lines = map(full_text, report.defects)
+        lines = [finding.full_text() for finding in report.defects]
         raise UserError("\n".join([report.headline(), *lines]))
     return report
 
 
-def _construct(make: Callable[[], Any], collector: Collector) -> Any:
+def _construct(make: Callable[[], Any], report: Report) -> Any:
     """The environment; None if there is none to check."""
     place = Place("constructor")
-    good, env = attempt(collector, place, lambda: adapt(make()))
+    good, env = attempt(report, place, lambda: adapt(make()))
     if not good:
         return None
     try:
         validation.environment(env)
     except Defect as defect:
-        collector.add(DEFECT, "type", "constructor", str(defect), place)
+        report.add_defect(defect, place)
         return None
     return env
 
 
-def _play(
-    env: Any, steps: int, seed: int, collector: Collector, facts: dict[str, Any]
-) -> list[replay.Event]:
+def _play(env: Any, steps: int, seed: int, report: Report) -> list[replay.Event]:
     """Check what the environment declares, step it, and check all that it returns.
 
     Returns:
       what happened up to the first exception; nothing if it cannot be seeded.
     """
-    spaces = declared.Spaces(env, collector)
+    spaces, facts = declared.Spaces(env, report), report.facts
     facts |= spaces.texts
     if spaces.supported:
         facts["max_episode_steps"] = stepper.inspect(env)["max_episode_steps"]
-    declared.hint_at_action_scale(spaces.action_space, collector)
-    takes_seed = declared.check_signatures(env, collector)
+    declared.hint_at_action_scale(spaces.action_space, report)
+    takes_seed = declared.check_signatures(env, report)
     if spaces.action_space is None:
         return []
-    run = _Run(env, spaces, collector, seed if takes_seed else None)
+    run = _Run(env, spaces, report, seed if takes_seed else None)
     spaces.action_space.seed(seed)
     while run.steps < steps and run.exceptions < MAX_EXCEPTIONS and not run.stuck:
         run.step() if run.begun else run.reset()
@@ -142,7 +135,7 @@ def _play(
     if run.rewards:
         facts["reward"] = (min(run.rewards), max(run.rewards))
     if spaces.supported and not run.exceptions and not run.lengths:
-        _never_ends(run.steps, facts["max_episode_steps"], collector)
+        _never_ends(run.steps, facts["max_episode_steps"], report)
     return run.events if takes_seed else []
 
 
@@ -160,7 +153,7 @@ class _Run:
     """
 
     def __init__(
-        self, env: Any, spaces: declared.Spaces, collector: Collector, seed: int | None
+        self, env: Any, spaces: declared.Spaces, report: Report, seed: int | None
     ):
         self.steps = self.exceptions = 0
         self.begun = self.stuck = False
@@ -169,9 +162,9 @@ class _Run:
         self.rewards: list[float] = []
         self._env = env
         self._spaces = spaces
-        self._collector = collector
+        self._report = report
         self._first_seed = {} if seed is None else {"seed": seed}
-        self._returned = Returned(spaces.observation_space, collector)
+        self._returned = Returned(spaces.observation_space, report)
         self._failed = False  # the last reset
         self._episode = -1
         self._length = 0
@@ -182,7 +175,7 @@ class _Run:
         self._episode, self._length = self._episode + 1, 0
         place = Place("reset()", self._episode)
         keywords = self._first_seed if self._episode == 0 else {}
-        good, result = attempt(self._collector, place, self._env.reset, **keywords)
+        good, result = attempt(self._report, place, self._env.reset, **keywords)
         if not good:
             self.stuck = self._failed
             self._failed = True
@@ -201,7 +194,7 @@ class _Run:
         if self._spaces.supported:
             action = _as_sent(self._spaces.action_space, action)
         given = copy.deepcopy(action)
-        good, result = attempt(self._collector, place, self._env.step, given)
+        good, result = attempt(self._report, place, self._env.step, given)
         if not good:
             self.begun = False
             self.exceptions += 1
@@ -217,7 +210,7 @@ class _Run:
         self._note(place, action, digest, outcome)
         self._spaces.look_again(place, thorough=False)
         if snapshot(action) != snapshot(given):
-            self._collector.add(
+            self._report.add(
                 DEFECT,
                 "changed",
                 "action",
@@ -260,25 +253,16 @@ def _as_sent(space: gymnasium.Space, action: Any) -> Any:
     return pack(space, flat)
 
 
-def _never_ends(steps: int, limit: int | None, collector: Collector) -> None:
-    level, text = (
-        WARNING,
-        (
+def _never_ends(steps: int, limit: int | None, report: Report) -> None:
+    text = f"no episode ended in {steps} steps, "
+    if limit is None:
+        level = WARNING
+        text += (
             "and there is no time limit; expected episodes that end: wrap it in "
             "gymnasium.wrappers.TimeLimit(env, max_episode_steps), or register it with "
             "max_episode_steps"
-        ),
-    )
-    if limit is not None:
-        level, text = (
-            HINT,
-            (f"so no end was checked; the time limit is {limit}: pass more steps"),
         )
-    text = f"no episode ended in {steps} steps, {text}"
-    collector.add(level, "never ends", "step()", text, Place())
-
-
-def _check_integer(name: str, value: Any, least: int) -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise UserError(f"{name} is {value!r}; expected an integer, at least {least}")
+    else:
+        level = HINT
+        text += f"so no end was checked; the time limit is {limit}: pass more steps"
+    report.add(level, "never ends", "step()", text, Place())

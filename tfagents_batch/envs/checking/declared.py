@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -13,10 +13,11 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.checking.attempt import short
-from tfagents_batch.envs.checking.findings import DEFECT, HINT, Collector, Place
+from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report
 from tfagents_batch.errors import UserError
 
 _SPACES = ("observation_space", "action_space")
+_RESET = "def reset(self, *, seed=None, options=None)"
 
 
 class Spaces:
@@ -29,9 +30,9 @@ class Spaces:
       texts: of both, by name.
     """
 
-    def __init__(self, env: Any, collector: Collector):
+    def __init__(self, env: Any, report: Report):
         self._env = env
-        self._collector = collector
+        self._report = report
         self._objects = {name: getattr(env, name) for name in _SPACES}
         self._json: dict[str, Any] = {}
         for name, space in self._objects.items():
@@ -39,7 +40,7 @@ class Spaces:
                 self._json[name] = spaces.to_json(space)
             except UserError as error:
                 text = f"{name}: {error}"
-                collector.add(DEFECT, "unsupported", name, text, Place("constructor"))
+                report.add(DEFECT, "unsupported", name, text, Place("constructor"))
         self.texts = {name: short(space) for name, space in self._objects.items()}
         self.supported = len(self._json) == len(_SPACES)
         # Copies, lest they change under us.
@@ -60,7 +61,7 @@ class Spaces:
             except UserError:
                 changed = True
             if changed:
-                self._collector.add(
+                self._report.add(
                     DEFECT,
                     "changed",
                     name,
@@ -71,7 +72,7 @@ class Spaces:
                 )
 
 
-def check_signatures(env: Any, collector: Collector) -> bool:
+def check_signatures(env: Any, report: Report) -> bool:
     """Check what ``reset`` takes, of every wrapper and of the environment.
 
     Returns:
@@ -80,41 +81,29 @@ def check_signatures(env: Any, collector: Collector) -> bool:
     takes_seed = True
     for layer in _layers(env):
         try:
-            parameters = inspect.signature(layer.reset).parameters
+            signature = inspect.signature(layer.reset)
         except (TypeError, ValueError):  # no Python function
             continue
         name = type(layer).__name__
         for keyword in ("seed", "options"):
-            if _accepts(parameters, keyword):
-                continue
-            takes_seed = takes_seed and keyword != "seed"
-            collector.add(
-                DEFECT,
-                f"no {keyword}",
-                "reset()",
-                f"reset() of {name} takes no {keyword}; expected def reset(self, *, "
-                "seed=None, options=None): begin it with super().reset(seed=seed)",
-                Place(),
+            try:
+                signature.bind_partial(**{keyword: None})
+            except TypeError:
+                takes_seed = takes_seed and keyword != "seed"
+                text = f"reset() of {name} takes no {keyword}; expected {_RESET}: begin"
+                text += " it with super().reset(seed=seed)"
+                report.add(DEFECT, f"no {keyword}", "reset()", text, Place())
+        try:
+            signature.bind()
+        except TypeError as error:
+            text = (
+                f"reset() of {name} cannot be called alone: {error}; expected {_RESET}"
             )
-        needed = [
-            key
-            for key, parameter in parameters.items()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-        if needed:
-            collector.add(
-                DEFECT,
-                "required",
-                "reset()",
-                f"reset() of {name} cannot be called without {', '.join(needed)}; "
-                "expected a default: def reset(self, *, seed=None, options=None)",
-                Place(),
-            )
+            report.add(DEFECT, "required", "reset()", text, Place())
     return takes_seed
 
 
-def hint_at_action_scale(space: gymnasium.Space, collector: Collector) -> None:
+def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
     """Name the bounds of continuous actions, where they are not -1 and 1."""
     try:
         leaves = spaces.leaves(space)
@@ -127,25 +116,18 @@ def hint_at_action_scale(space: gymnasium.Space, collector: Collector) -> None:
         if not box.low.size or ((box.low == -1) & (box.high == 1)).all():
             continue
         low, high = box.low.min(), box.high.max()
-        mend = "wrap it in gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)"
+        fix = "wrap it in gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)"
         if not np.isfinite([low, high]).all():
-            mend = "bound it, and scale actions inside the environment"
+            fix = "bound it, and scale actions inside the environment"
         name = "action_space" + "".join(f"[{key!r}]" for key in leaf.path)
-        collector.add(
+        report.add(
             HINT,
             "scale",
             name,
             f"{name} goes from {low} to {high}; policies begin around [-1, 1] and "
-            f"learn best there: {mend}",
+            f"learn best there: {fix}",
             Place(),
         )
-
-
-def _accepts(parameters: Mapping[str, inspect.Parameter], keyword: str) -> bool:
-    found = parameters.get(keyword)
-    if found is not None:
-        return found.kind is not found.POSITIONAL_ONLY
-    return any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _layers(env: Any) -> Iterator[Any]:

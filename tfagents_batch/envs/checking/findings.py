@@ -6,7 +6,9 @@ import dataclasses
 import textwrap
 from typing import Any, NamedTuple
 
-DEFECT, WARNING, HINT = "defect", "warning", "hint"
+from tfagents_batch.envs.failures import Defect
+
+DEFECT, WARNING, HINT = LEVELS = "defect", "warning", "hint"
 _INDENT = " " * 4
 
 
@@ -65,15 +67,20 @@ class Finding:
             line += f"; times seen: {', '.join(each)}"
         return f"{line}]"
 
+    def full_text(self) -> str:
+        """Its line, and the traceback under it."""
+        if not self.traceback_text:
+            return str(self)
+        return f"{self}\n{textwrap.indent(self.traceback_text.rstrip(), _INDENT)}"
 
-@dataclasses.dataclass(frozen=True)
+
 class Report:
     """What ``check_env`` found.
 
+    Args:
+      env: the environment, as text.
+
     Attributes:
-      defects: what breaks the environment API or damages data; mend these.
-      warnings: what works, and is probably not meant.
-      hints: what may make learning easier.
       facts: "env", "observation_space" and "action_space" (as text),
         "max_episode_steps" (None if there is no limit, or none is known), "steps" and
         "episodes" (that ended) of the main run, "longest_episode" and "reward" (lowest
@@ -81,53 +88,54 @@ class Report:
         "reproducible"; None where it is not known.
     """
 
-    defects: tuple[Finding, ...]
-    warnings: tuple[Finding, ...]
-    hints: tuple[Finding, ...]
-    facts: dict[str, Any]
+    def __init__(self, env: str = ""):
+        self._found: dict[tuple[str, str], Finding] = {}
+        self.facts: dict[str, Any] = {"env": env}
+        for name in (
+            *("observation_space", "action_space", "max_episode_steps", "steps"),
+            *("episodes", "longest_episode", "reward", "after_end", "reproducible"),
+        ):
+            self.facts[name] = None
 
     @property
-    def ok(self) -> bool:
-        """Whether there are no defects."""
-        return not self.defects
+    def defects(self) -> tuple[Finding, ...]:
+        """What breaks the environment API or damages data; fix these."""
+        return self._of(DEFECT)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What works, and is probably not meant."""
+        return self._of(WARNING)
+
+    @property
+    def hints(self) -> tuple[Finding, ...]:
+        """What may make learning easier."""
+        return self._of(HINT)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Defects, then warnings, then hints."""
         return self.defects + self.warnings + self.hints
 
+    @property
+    def ok(self) -> bool:
+        """Whether there are no defects."""
+        return not self.defects
+
     def __str__(self) -> str:
         """The facts, and the findings with the tracebacks of exceptions."""
-        lines = [f"{self.headline()}"]
+        lines = [self.headline()]
         lines += [f"  {key}: {value}" for key, value in self.facts.items()]
-        return "\n".join([*lines, *map(full_text, self.findings)])
+        return "\n".join([*lines, *(each.full_text() for each in self.findings)])
 
     def headline(self) -> str:
         """One line: the environment, and how much was found."""
         counts = [
             f"{len(found) or 'no'} {level}{'' if len(found) == 1 else 's'}"
-            for level, found in (
-                (DEFECT, self.defects),
-                (WARNING, self.warnings),
-                (HINT, self.hints),
-            )
+            for level, found in ((level, self._of(level)) for level in LEVELS)
             if found or level == DEFECT
         ]
         return f"environment {self.facts['env']}: {', '.join(counts)}"
-
-
-def full_text(finding: Finding) -> str:
-    """Its line, and the traceback under it."""
-    if not finding.traceback_text:
-        return str(finding)
-    return f"{finding}\n{textwrap.indent(finding.traceback_text.rstrip(), _INDENT)}"
-
-
-class Collector:
-    """Gathers findings: those of one kind and field are one, and counted."""
-
-    def __init__(self):
-        self._found: dict[tuple[str, str], Finding] = {}
 
     def add(
         self,
@@ -148,6 +156,10 @@ class Collector:
         counts = self._found[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
-    def of(self, level: str) -> tuple[Finding, ...]:
+    def add_defect(self, defect: Defect, place: Place) -> None:
+        """Add what breaks a rule of ``validation``."""
+        self.add(DEFECT, defect.kind, defect.field, str(defect), place)
+
+    def _of(self, level: str) -> tuple[Finding, ...]:
         """The findings of a level, in the order in which they were met."""
         return tuple(each for each in self._found.values() if each.level == level)

@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.envs.adapters.adapt import adapt
 from tfagents_batch.envs.checking.attempt import CATCH, attempt, words
-from tfagents_batch.envs.checking.findings import (
-    DEFECT,
-    HINT,
-    WARNING,
-    Collector,
-    Place,
-)
+from tfagents_batch.envs.checking.findings import DEFECT, HINT, WARNING, Place, Report
 from tfagents_batch.envs.checking.returned import Returned, snapshot
 
 BESIDE_STEPS = 100  # of a second instance beside the first
@@ -37,97 +31,88 @@ class Event(NamedTuple):
     ended: bool
 
 
-class Difference(NamedTuple):
-    """The first call that did something else: the fields that differ; none of them
-    if it raised, which is a finding of its own."""
-
-    place: Place
-    fields: list[str]
-
-
 def replay(
-    env: Any,
-    events: Sequence[Event],
-    seed: int,
-    collector: Collector,
-    beside: Any = None,
-) -> Difference | None:
+    envs: Sequence[Any], events: Sequence[Event], seed: int, report: Report
+) -> tuple[Place, list[str]] | None:
     """Do the same again, up to the first difference.
 
     Args:
-      env: reset with the seed, then given the same actions.
+      envs: reset with the seed, then given the same actions, all of them in turn; the
+        last one is compared.
       events: what happened before.
       seed: of the first reset.
-      collector: told what raises.
-      beside: another environment, which does the same in between.
+      report: gets what raises.
+
+    Returns:
+      the first call that did something else and the fields that differ: none of them
+      if it raised. None if there was no such call.
     """
-    envs = [env] if beside is None else [beside, env]
     for index, (place, action, before, _) in enumerate(events):
         seeded = {"seed": seed} if index == 0 else {}
         for each in envs:
             if action is None:
-                good, result = attempt(collector, place, each.reset, **seeded)
+                good, result = attempt(report, place, each.reset, **seeded)
             else:
                 given = copy.deepcopy(action)
-                good, result = attempt(collector, place, each.step, given)
+                good, result = attempt(report, place, each.step, given)
             if not good:
-                return Difference(place, [])
+                return place, []
         after = digest(result)
         fields = [x for x in before | after if before.get(x) != after.get(x)]
         if fields:
-            return Difference(place, fields)
+            return place, fields
     return None
 
 
-def same_again(
-    env: Any, events: Sequence[Event], seed: int, collector: Collector
-) -> bool:
+def same_again(env: Any, events: Sequence[Event], seed: int, report: Report) -> bool:
     """Whether the same instance does the same again."""
-    found = replay(env, events, seed, collector)
-    if found is not None and found.fields:
-        _add(
-            collector,
-            "reset(seed)",
-            "reset with the same seed and given the same actions, it differs",
-            found,
-            "begin reset() with super().reset(seed=seed), and draw every random number "
-            "from self.np_random",
-        )
-    return found is None
+    return _same(
+        replay([env], events, seed, report),
+        report,
+        "reset(seed)",
+        "reset with the same seed and given the same actions, it differs",
+        "begin reset() with super().reset(seed=seed), and draw every random number "
+        "from self.np_random",
+    )
 
 
 def same_beside(
-    second: Any, first: Any, events: Sequence[Event], seed: int, collector: Collector
+    second: Any, first: Any, events: Sequence[Event], seed: int, report: Report
 ) -> bool:
     """Whether a second instance does what the first did, while that goes on too."""
-    begun = events[: BESIDE_STEPS + 1]
-    found = replay(second, begun, seed, collector, beside=first)
-    if found is not None and found.fields:
-        _add(
-            collector,
-            "constructor",
-            "two environments made alike, of the same seed and actions, differ",
-            found,
-            "draw in reset(), from self.np_random, what the constructor draws, and "
-            "keep state in self, not in classes or modules",
-        )
-    return found is None
+    return _same(
+        replay([first, second], events[: BESIDE_STEPS + 1], seed, report),
+        report,
+        "constructor",
+        "two environments made alike, of the same seed and actions, differ",
+        "draw in reset(), from self.np_random, what the constructor draws, and keep "
+        "state in self, not in classes or modules",
+    )
 
 
-def _add(
-    collector: Collector, field: str, what: str, found: Difference, mend: str
-) -> None:
-    text = f"{what} in {', '.join(found.fields)}; expected the same: {mend}"
-    collector.add(WARNING, "not reproducible", field, text, found.place)
+def _same(
+    found: tuple[Place, list[str]] | None,
+    report: Report,
+    field: str,
+    what: str,
+    fix: str,
+) -> bool:
+    if found is None:
+        return True
+    place, fields = found
+    if fields:  # what raised is a finding already
+        text = f"{what} in {', '.join(fields)}; expected the same: {fix}"
+        report.add(WARNING, "not reproducible", field, text, place)
+    return False
 
 
-def make_second(make: Callable[[], Any], first: Any, collector: Collector) -> Any:
+def make_second(make: Callable[[], Any], first: Any, report: Report) -> Any:
     """Another environment beside the first; None if there can be none."""
     place = Place("constructor")
     try:
         env = adapt(make())
     except CATCH as error:
-        collector.add(
+        report.add(
             WARNING,
             "alone",
             "constructor",
@@ -137,8 +122,8 @@ def make_second(make: Callable[[], Any], first: Any, collector: Collector) -> An
             place,
         )
         return None
-    if _innermost(env) is _innermost(first):
-        collector.add(
+    if getattr(env, "unwrapped", env) is getattr(first, "unwrapped", first):
+        report.add(
             DEFECT,
             "shared",
             "constructor",
@@ -151,11 +136,11 @@ def make_second(make: Callable[[], Any], first: Any, collector: Collector) -> An
 
 
 def after_end(
-    env: Any, events: Sequence[Event], seed: int, collector: Collector
+    env: Any, events: Sequence[Event], seed: int, report: Report
 ) -> str | None:
     """What a step does after an episode ended; None if that is not known."""
     index = next((i for i, event in enumerate(events) if event.ended), None)
-    if index is None or replay(env, events[: index + 1], seed, collector) is not None:
+    if index is None or replay([env], events[: index + 1], seed, report) is not None:
         return None
     place = events[index].place._replace(step=events[index].place.step + 1)
     with warnings.catch_warnings():
@@ -164,9 +149,9 @@ def after_end(
             result = env.step(copy.deepcopy(events[index].action))
         except CATCH as error:
             return f"raises {type(error).__name__}"
-    if Returned(None, Collector()).step(result, place).ended:
+    if Returned(None, Report()).step(result, place).ended:
         return "stays ended"
-    collector.add(
+    report.add(
         HINT,
         "goes on",
         "step()",
@@ -176,10 +161,6 @@ def after_end(
         place,
     )
     return "goes on"
-
-
-def _innermost(env: Any) -> Any:
-    return getattr(env, "unwrapped", env)
 
 
 def digest(result: Any) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymnasium
@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
+from tfagents_batch.envs import observation_rules
+from tfagents_batch.envs.failures import Defect
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import Nest
@@ -111,24 +113,15 @@ def _trace(where: str, function: Callable, *inputs: Any) -> Any:
 
 
 def _observation(where: str, env: TensorEnv, observation: Nest) -> Nest:
-    space = env.observation_space
-    try:
-        flat = spaces.flatten(space, observation)
-    except (KeyError, IndexError, TypeError) as error:
-        raise UserError(
-            f"{where}: the observation is not nested as its space {space} is "
-            f"({_said(error)})"
-        ) from error
-    fitted = []
-    for value, leaf in zip(flat, spaces.leaves(space), strict=True):
-        name = f"{where}: observation" + "".join(f"[{key!r}]" for key in leaf.path)
-        tensor = _fit(name, value, tf.as_dtype(leaf.dtype))
-        if tensor.shape != tuple(leaf.shape):
-            raise UserError(
-                f"{name} has shape {tensor.shape.as_list()}; its space says "
-                f"{list(leaf.shape)}"
-            )
-        fitted.append(tensor)
+    space, fitted = env.observation_space, []
+
+    def fit(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
+        fitted.append(_fit(name, value, tf.as_dtype(leaf.dtype)))
+        return observation_rules.shape_defects(leaf, fitted[-1].shape.as_list(), name)
+
+    name = f"{where}: observation"
+    for defect in observation_rules.observation_defects(space, observation, fit, name):
+        raise UserError(str(defect))
     return spaces.pack(space, fitted)
 
 

@@ -1,7 +1,8 @@
-"""Checks of what a vector environment returns, all rows at once.
+"""The rules for what a vector environment returns, all rows at once.
 
-The rules are those of ``validation``, for arrays that have a batch axis. A Defect says
-in its attribute ``row`` which environment it is about; None where that is not known.
+They are those of ``validation`` and ``observation_rules``, for arrays that have a batch
+axis. A Defect says in its attribute ``row`` which environment it is about; None where
+that is not known.
 """
 
 from __future__ import annotations
@@ -14,31 +15,15 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import validation
+from tfagents_batch.envs import observation_rules, validation
 from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.observation_rules import flat as flatten  # noqa: F401
+from tfagents_batch.envs.observations import ObservationWriter
 
 
 def defect(text: str, row: int | None = None) -> Defect:
     """A Defect of one row, or of the whole batch."""
-    error = Defect(text)
-    error.row = row
-    return error
-
-
-def flatten(space: gymnasium.Space, value: Any, name: str) -> list[Any]:
-    """The leaves of a batched observation, in the order of ``spaces.leaves``.
-
-    Raises:
-      Defect: if it is not nested as ``space``, the one of a single environment, is.
-    """
-    try:
-        return spaces.flatten(space, value)
-    except (KeyError, IndexError, TypeError) as error:
-        keys = list(value) if isinstance(value, dict) else type(value).__name__
-        raise defect(
-            f"{name} is not nested as its space ({type(error).__name__}: {error}); got "
-            f"{keys}, expected arrays nested as {space} is"
-        ) from None
+    return Defect(text, row=row)
 
 
 def step_columns(
@@ -62,8 +47,8 @@ def finite_reward(reward: np.ndarray) -> None:
     """Refuse, by a Defect, rewards that float32 cannot hold."""
     if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
         return
-    row = int(np.flatnonzero(~(np.abs(reward) <= validation.FLOAT_MAX))[0])
-    raise defect(f"reward is {reward[row]}; expected a finite float32", row)
+    for row, value in enumerate(reward.tolist()):
+        validation.finite_reward(value, row)
 
 
 def info_column(
@@ -80,8 +65,8 @@ def info_column(
     value = np.asarray(info[name])
     if value.shape != (num_envs,) or not np.can_cast(value.dtype, dtype, "same_kind"):
         raise defect(
-            f"info[{name!r}] is {_text(value)}; expected [{num_envs}] numbers that "
-            f"{dtype} can hold, as declared in info_keys"
+            f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
+            f"numbers that {dtype} can hold, as declared in info_keys"
         )
     there = np.asarray(info.get(f"_{name}", True))
     np.copyto(column, value, "same_kind", where=there)
@@ -94,13 +79,17 @@ class ObservationReader:
     Args:
       space: of one environment.
       arrays: one ``[B, ...]`` per leaf.
+
+    Attributes:
+      not_finite: as of ``ObservationWriter``.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
         self._leaves = [
-            (leaf, _field(leaf), array, _range(leaf.space))
+            (leaf, observation_rules.field(leaf.path), array)
             for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
         ]
+        self.not_finite = ObservationWriter(space, list(arrays)).not_finite
 
     def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
         """Check and copy.
@@ -112,39 +101,23 @@ class ObservationReader:
         Raises:
           Defect: for wrong shapes, dtypes, and integers out of range.
         """
-        for value, (leaf, name, array, range_) in zip(flat, self._leaves, strict=True):
-            count = len(array) if rows is None else len(rows)
-            value = np.asarray(value)
-            _check_array(value, leaf, (count, *leaf.shape), name)
-            if range_ is not None:
-                _check_range(value, leaf, range_, name, rows)
-            target = array if rows is None else array[rows]
-            np.copyto(target, value, "same_kind")
-            if target.dtype.kind in "iu" and value.dtype != target.dtype:
-                lost = target != value
-                if lost.any():
-                    text = f"{name} has values that do not fit {target.dtype}"
-                    raise defect(f"{text}, which holds it", _first(lost, rows))
-            if rows is not None:
-                array[rows] = target
-
-    def not_finite(self) -> dict[int, str]:
-        """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
-        found: dict[int, str] = {}
-        for _, name, array, _ in self._leaves:
-            if array.dtype.kind != "f":
-                continue
-            finite = np.isfinite(array)
-            if not finite.all():
-                wrong = ~finite.reshape(len(array), -1).all(axis=1)
-                for row in np.flatnonzero(wrong):
-                    found.setdefault(int(row), name)
-        return found
+        for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
+            value = np.asarray(given)
+            batch = (len(array) if rows is None else len(rows),)
+            rules = [observation_rules.form_defects, observation_rules.fit_defects]
+            if not isinstance(leaf.space, gs.Box):  # integers that index something
+                rules.insert(1, observation_rules.bounds_defects)
+            for rule in rules:
+                for found in rule(leaf, value, name, batch):
+                    if found.row is not None and rows is not None:
+                        found.row = int(rows[found.row])
+                    raise found
+            array[slice(None) if rows is None else rows] = value
 
     def outside(self) -> dict[str, int]:
         """``{leaf's name: rows outside the bounds of its Box}``, which is no defect."""
         found = {}
-        for leaf, name, array, _ in self._leaves:
+        for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
                 low, high = leaf.space.low, leaf.space.high
                 if array.dtype.kind == "f":  # rounded as the observation was
@@ -162,62 +135,7 @@ def _column(
     array = np.asarray(value)
     if array.shape != (num_envs,) or array.dtype.kind not in kinds:
         raise defect(
-            f"{name} is {_text(array)}; expected {wanted} of shape [{num_envs}]"
+            f"{name} is {validation.kind_of(array)}; expected {wanted} of shape "
+            f"[{num_envs}]"
         )
     return array
-
-
-def _check_array(
-    value: np.ndarray, leaf: spaces.Leaf, shape: tuple[int, ...], name: str
-) -> None:
-    wide = np.dtype(leaf.space.dtype)
-    if value.shape != shape:
-        raise defect(
-            f"{name} has shape {list(value.shape)}; its space says {list(shape)}, with "
-            "one row per environment: correct the environment or its "
-            "single_observation_space"
-        )
-    integers = isinstance(leaf.space, gs.Discrete) and value.dtype.kind in "iu"
-    if not integers and value.dtype not in (wide, np.dtype(leaf.dtype)):
-        raise defect(
-            f"{name} has dtype {value.dtype}; its space says {wide}: correct the "
-            "environment or its single_observation_space"
-        )
-
-
-def _check_range(
-    value: np.ndarray, leaf: spaces.Leaf, range_: tuple, name: str, rows: Any
-) -> None:
-    low, high = range_
-    wrong = (value < low) | (value > high)
-    if wrong.any():
-        index = _first(wrong)
-        raise defect(
-            f"{name} is {value[index].tolist()}; not in {leaf.space}",
-            index if rows is None else int(rows[index]),
-        )
-
-
-def _range(space: gymnasium.Space) -> tuple[Any, Any] | None:
-    """Inclusive bounds of integers that index something; None for others."""
-    if isinstance(space, gs.MultiBinary):
-        return 0, 1
-    if isinstance(space, gs.Discrete):
-        return int(space.start), int(space.start) + int(space.n) - 1
-    if isinstance(space, gs.MultiDiscrete):
-        low = np.asarray(space.start)
-        return low, low + np.asarray(space.nvec) - 1
-    return None
-
-
-def _first(wrong: np.ndarray, rows: np.ndarray | None = None) -> int:
-    index = int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
-    return index if rows is None else int(rows[index])
-
-
-def _field(leaf: spaces.Leaf) -> str:
-    return "observation" + "".join(f"[{key!r}]" for key in leaf.path)
-
-
-def _text(array: np.ndarray) -> str:
-    return f"an array, {array.dtype} {list(array.shape)}"
