@@ -242,12 +242,12 @@ registry.constructor("ALE/Pong-v5")().close()
     assert result.returncode == 0 and result.stdout + result.stderr == ""
 
 
-def test_a_seed_says_all_for_any_number_of_workers(route):
+def test_a_seed_says_all_for_any_number_of_workers():
     kwargs = {"max_episode_steps": 12}
     records = []
     for workers in (1, 2):
         with make_env(
-            "ALE/Breakout-v5", 2, workers, env_kwargs=kwargs, route=route
+            "ALE/Breakout-v5", 2, workers, env_kwargs=kwargs, route="portable"
         ) as env:
             records.append(rollout(env, 30, 3).steps)
             if workers == 2:
@@ -263,15 +263,10 @@ def test_a_seed_says_all_for_any_number_of_workers(route):
 
 
 class TestContract(EnvContract):
-    """In workers, on both routes."""
+    """In workers."""
 
     steps = 20
 
-    @pytest.fixture(autouse=True)
-    def _route(self, route):
-        self.route = route
-        self.compilable = route == "native"
-
     def make_env(self):
         kwargs = {"max_episode_steps": 6}
-        return make_env("ALE/Pong-v5", 2, 2, env_kwargs=kwargs, route=self.route)
+        return make_env("ALE/Pong-v5", 2, 2, env_kwargs=kwargs, route="portable")

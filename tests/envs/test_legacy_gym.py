@@ -351,12 +351,7 @@ def test_what_is_of_gymnasium_is_returned_as_it_is():
 
 
 class TestContract(EnvContract):
-    """In workers, on both routes, from a lambda that imports gym there."""
-
-    @pytest.fixture(autouse=True)
-    def _route(self, route):
-        self.route = route
-        self.compilable = route == "native"
+    """In workers, from a lambda that imports gym there."""
 
     def make_env(self):
         def make():
@@ -364,29 +359,18 @@ class TestContract(EnvContract):
 
             return gym.make("CartPole-v1")
 
-        return make_env(make, 3, 2, route=self.route)
+        return make_env(make, 3, 2, route="portable")
 
 
 class TestOldContract(EnvContract):
     """The same with the older interface."""
 
     @pytest.fixture(autouse=True)
-    def _route(self, route, old_gym):
-        self.route = route
-        self.compilable = route == "native"
+    def _old(self, old_gym):
+        """For every rule."""
 
     def make_env(self):
-        return make_env("gym:Walk-v1", 3, 2, route=self.route)
-
-
-@pytest.mark.any_route
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_the_number_of_workers_changes_nothing(num_workers):
-    records = []
-    for workers in (0, num_workers):
-        with make_env("gym:Pendulum-v1", 2, workers) as env:
-            records.append(rollout(env, 20, 5).steps)
-    np.testing.assert_array_equal(records[0].observation, records[1].observation)
+        return make_env("gym:Walk-v1", 3, 2, route="portable")
 
 
 @pytest.mark.any_route
