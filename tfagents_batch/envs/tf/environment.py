@@ -26,8 +26,8 @@ class TensorEnv(Protocol):
     Attributes:
       observation_space, action_space: of one environment.
       max_episode_steps: truncates longer episodes; optional, None for no limit.
-      render_fps: pictures a second of a film; optional, as is a ``render(state)`` that
-        returns one: uint8 ``[height, width, 3]``, of a state in NumPy arrays.
+      render: optional function of a state, given as NumPy arrays, that returns a
+        picture, uint8 ``[height, width, 3]``; ``render_fps`` is how many make a second.
     """
 
     observation_space: gymnasium.Space
