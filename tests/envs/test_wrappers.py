@@ -8,7 +8,7 @@ import gymnasium
 import gymnasium.spaces as gs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
@@ -625,6 +625,61 @@ def test_the_limit_is_known_outside_whatever_wraps_it(limit, expected):
 def test_names_of_what_a_batch_does_itself_change_nothing(name, arguments):
     env = numbers(1, 2)
     assert getattr(wrappers, name)(env, **arguments) is env
+
+
+# ---- where Gymnasium's wrapper does otherwise, so that ours stays
+
+
+def test_a_time_limit_of_gymnasium_also_truncates_what_terminated():
+    limited = [
+        wrap(numbers(0, 1, 2), 2)
+        for wrap in (wrappers.LimitDuration, gymnasium.wrappers.TimeLimit)
+    ]
+    ends = []
+    for env in limited:
+        env.reset(seed=1)
+        env.step(0)
+        ends.append(env.step(0)[2:4])
+    assert ends == [(True, False), (True, True)]
+
+
+def test_gymnasium_does_not_say_how_much_it_clips():
+    for wrap, told in (
+        (wrappers.ClipAction, True),
+        (gymnasium.wrappers.ClipAction, False),
+    ):
+        env = wrap(Script([[0]] * 3, box(0, 1), box(-2, 3)))
+        env.reset(seed=1)
+        assert ("action_clipped_fraction" in env.step(np.float32([9]))[4]) is told
+
+
+def test_gymnasium_scales_neither_bytes_nor_equal_bounds():
+    scale = functools.partial(
+        gymnasium.wrappers.RescaleObservation,
+        min_obs=np.float32(-1),
+        max_obs=np.float32(1),
+    )
+    with pytest.raises((ValueError, OverflowError)):
+        scale(numbers(1, 2, dtype=np.uint8))
+    space = gs.Box(np.float32([3, 0]), np.float32([3, 4]))
+    with np.errstate(all="ignore"):
+        seen, _ = scale(Script([[3, 1], [3, 4]], space)).reset(seed=1)
+    assert np.isnan(seen[0]) and seen[1] == -0.5
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_gymnasium_scales_floats_as_ours_does_up_to_rounding(data):
+    number = st.floats(-(2.0**10), 2.0**10, width=32)
+    low, high = sorted((data.draw(number), data.draw(number)))
+    assume(high - low >= 1)
+    value = data.draw(st.floats(low, high, width=32))
+    env = Script([[value], [value]], box(low, high))
+    one = np.float32(1)
+    theirs = gymnasium.wrappers.RescaleObservation(env, -one, one)
+    ours = wrappers.RangeNormalize(env)
+    pair = [each.reset(seed=1)[0] for each in (ours, theirs)]
+    np.testing.assert_allclose(*pair, atol=1e-3)
 
 
 # ---- the stack
