@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -26,3 +27,12 @@ def closest(name: str, known: Collection[str]) -> str | None:
     folded = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1)
     return folded[close[0]] if close else None
+
+
+def newest_version(id: str, known: Collection[str]) -> str | None:
+    """The known ``Name-v<number>`` of the name of ``id`` with the highest number."""
+    stem = re.sub(r"-v\d+$", "", id)
+    versions = [
+        other for other in known if re.fullmatch(rf"{re.escape(stem)}-v\d+", other)
+    ]
+    return max(versions, key=lambda x: int(x.rpartition("-v")[2]), default=None)

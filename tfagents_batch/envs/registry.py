@@ -36,7 +36,7 @@ from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest
+from tfagents_batch.suggest import closest, newest_version
 
 RESERVED = {
     "tf/": "environments written in TensorFlow, which are batches: pass one such name, "
@@ -287,38 +287,28 @@ def _find_spec(id: str, name: str) -> EnvSpec:
     """What the registry knows of an id; refused if it cannot be made here."""
     _register_atari(id)
     spec = gymnasium.registry.get(id)
-    newest = _newest_versions()
-    successor = newest.get(_stem(id))
+    newest = newest_version(id, gymnasium.registry)
     if spec is None:
         if id.startswith("ALE/") and not _installed("ale_py"):
             raise UserError(f"environment {name!r} needs ale_py: {_ATARI}")
-        close = closest(id, [each.id for each in newest.values()])
+        close = closest(id, gymnasium.registry)
+        close = close and (newest_version(close, gymnasium.registry) or close)
         hint = f"did you mean {close!r}?" if close else f"expected {SUPPORTED}"
-        if successor is not None:
-            hint = f"the newest version is {successor.id!r}"
+        if newest is not None:
+            hint = f"the newest version is {newest!r}"
         raise UserError(f"environment {name!r} does not exist; {hint}")
     if getattr(spec.entry_point, "__name__", "").startswith("_raise"):
-        hint = f"; use {successor.id!r}" if successor is not spec else ""
+        hint = f"; use {newest!r}" if newest not in (None, id) else ""
         raise UserError(f"environment {name!r} is no longer part of Gymnasium{hint}")
     for start, (module, command) in _NEEDS.items():
         if str(spec.entry_point).startswith(start) and not _installed(module):
             raise UserError(f"environment {name!r} needs {module}: {command}")
-    if successor is not spec:
+    if newest not in (None, id):
         warnings.warn(
-            f"environment {name!r} is out of date; the newest is {successor.id!r}",
+            f"environment {name!r} is out of date; the newest is {newest!r}",
             stacklevel=4,
         )
     return spec
-
-
-def _newest_versions() -> dict[str, EnvSpec]:
-    """The registry's environments by name without version."""
-    specs = sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
-    return {_stem(spec.id): spec for spec in specs}
-
-
-def _stem(id: str) -> str:
-    return re.sub(r"-v\d+$", "", id)
 
 
 def _register_atari(id: str) -> None:

@@ -15,7 +15,6 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
-import re
 import sys
 import types
 import warnings
@@ -29,7 +28,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.adapters.coerce import coercer
 from tfagents_batch.envs.failures import Defect
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest
+from tfagents_batch.suggest import closest, newest_version
 
 EXTRA = 'pip install "tfagents_batch[gym]"'
 # What NumPy dropped and gym 0.26 still uses, and the modules that do.
@@ -234,9 +233,7 @@ def check(name: str, id: str) -> None:
     """
     needs(name)
     registry = _registry(_load())
-    stem = re.sub(r"-v\d+$", "", id)
-    family = [key for key in registry if re.fullmatch(re.escape(stem) + r"-v\d+", key)]
-    newest = max(family, key=lambda key: int(key.rpartition("-v")[2]), default=None)
+    newest = newest_version(id, registry)
     if id not in registry:
         close = closest(id, list(registry))
         hint = f"; did you mean {close!r}?" if close else ""
