@@ -1,4 +1,4 @@
-"""Environments stepped in groups: send and receive."""
+"""Environments stepped in groups: send and receive, on the native route."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import functools
 import time
 
 import gymnasium
+import gymnasium.spaces as gs
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv, SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, UserError
 
-WORKERS = [0, 2, 4]
+WORKERS = [2, 4]
+pytestmark = pytest.mark.parametrize("route", ["native"], indirect=True)
 
 
 def counting(num_envs=4):
@@ -63,11 +65,7 @@ def test_a_group_is_named_by_a_number_in_a_program_without_autograph(make_proces
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_a_program_acts_for_one_group_while_the_other_is_at_work(
-    make_process_env, route, jit
-):
-    if jit and route == "portable":
-        pytest.skip("the portable route is not compiled")
+def test_a_program_acts_for_one_group_while_the_other_is_at_work(make_process_env, jit):
     env = make_process_env(counting(), 2, groups=2)
 
     @tfb.function(jit_compile=jit)
@@ -155,19 +153,15 @@ def test_init_forgets_what_was_not_received(make_process_env, num_workers):
         (lambda env, s: env.send(s, [0] * 4, 1), r"shape \[4\]; expected \[2\]"),
     ],
 )
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_what_cannot_be_sent_or_received_is_told(
-    make_process_env, num_workers, use, message
-):
-    env = make_process_env(counting(), num_workers, groups=2)
+def test_what_cannot_be_sent_or_received_is_told(make_process_env, use, message):
+    env = make_process_env(counting(), 2, groups=2)
     state, _ = env.init(1)
     with pytest.raises(UserError, match=message):
         use(env, state)
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_invalid_action_names_its_environment(make_process_env, num_workers):
-    env = make_process_env(counting(), num_workers, groups=2)
+def test_an_invalid_action_names_its_environment(make_process_env):
+    env = make_process_env(counting(), 2, groups=2)
     state, _ = env.init(1)
     with pytest.raises(EnvError, match="env 3") as caught:
         env.send(state, [0, 7], 1)
@@ -223,16 +217,37 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
     pool.check()
 
 
-@pytest.mark.any_route
 @pytest.mark.parametrize(
     ("groups", "num_workers", "message"),
     [
-        (3, 0, "groups is 3, of 4 environments"),
+        (3, 2, "groups is 3, of 4 environments"),
         (2, 3, "in 3 workers"),
         (0, 0, "groups is 0"),
         ("two", 0, "groups is 'two'"),
     ],
 )
-def test_groups_that_do_not_divide_are_refused(groups, num_workers, message):
+def test_groups_that_do_not_divide_are_refused(route, groups, num_workers, message):
     with pytest.raises(UserError, match=message):
         tfb.make_env("CartPole-v1", 4, num_workers, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "reason"),
+    [(0, "they are stepped in this process"), (2, "route='portable' was asked for")],
+)
+def test_groups_need_the_native_route(route, num_workers, reason):
+    options = {"num_workers": num_workers, "route": "portable"}
+    with pytest.raises(UserError, match=f"groups is 2, but send and .*: {reason}"):
+        tfb.make_env("CartPole-v1", 4, **options, groups=2)
+    with tfb.make_env("CartPole-v1", 4, **options) as env:
+        state, _ = env.init(1)
+        for use in (lambda: env.send(state, [0] * 4, 0), lambda: env.receive(state)):
+            with pytest.raises(UserError, match=f"send and receive need .*: {reason}"):
+                use()
+
+
+def test_groups_are_refused_where_the_spaces_need_the_portable_route(route):
+    space = gs.Dict({f"{i}": gs.Discrete(2) for i in range(130)})
+    envs = [functools.partial(SpaceEnv, space)] * 2
+    with pytest.raises(UserError, match=r"groups is 2, but .* has 130 leaves"):
+        tfb.make_env(envs, num_workers=2, groups=2)

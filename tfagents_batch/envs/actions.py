@@ -65,19 +65,13 @@ class ActionWriter:
             for leaf, x in zip(spaces.leaves(space), arrays, strict=True)
         ]
 
-    def write(
-        self,
-        flat: Sequence[np.ndarray],
-        ignored: np.ndarray,
-        rows: slice = slice(None),
-    ) -> None:
+    def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
         """Check and write.
 
         Args:
-          flat: leaves ``[n, ...]`` in the order of ``spaces.leaves``.
-          ignored: bool ``[n]``, rows whose action has no effect; they are checked
+          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
+          ignored: bool ``[B]``, rows whose action has no effect; they are checked
             but not counted as clipped.
-          rows: where the n rows lie in the arrays.
 
         Raises:
           InvalidAction: for NaN, values out of range, and wrong shapes.
@@ -85,7 +79,7 @@ class ActionWriter:
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
         for write, value in zip(self._write, flat, strict=True):
-            clipped, total = write(value, ignored, rows)
+            clipped, total = write(value, ignored)
             self.clipped += clipped
             self.total += total
 
@@ -139,19 +133,17 @@ class _BoxWriter:
         )
         self._width = int(np.prod(leaf.shape, dtype=np.int64))
 
-    def __call__(
-        self, value: np.ndarray, ignored: np.ndarray, rows: slice
-    ) -> tuple[int, int]:
-        array = self._array[rows]
+    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        array = self._array
         self.check_kind(value, len(array))
         live = len(array) - int(np.count_nonzero(ignored))
         if not self._clips:
             array[...] = value
-            self._check_finite(rows)
+            self._check_finite()
             return 0, live * self._width
         np.clip(value, self._low, self._high, out=array, casting="unsafe")
         if self._is_float:
-            self._check_finite(rows)
+            self._check_finite()
         changed = array != value
         clipped = int(np.count_nonzero(changed[~ignored])) if changed.any() else 0
         return clipped, live * self._width
@@ -173,10 +165,10 @@ class _BoxWriter:
         value = self._array[row].tolist()
         return _invalid(self._name, row, value, "expected finite numbers")
 
-    def _check_finite(self, rows: slice) -> None:
-        finite = np.isfinite(self._array[rows])
+    def _check_finite(self) -> None:
+        finite = np.isfinite(self._array)
         if not finite.all():
-            raise self.refusal((rows.start or 0) + _first_row(~finite))
+            raise self.refusal(_first_row(~finite))
 
 
 class _RangeWriter:
@@ -196,15 +188,13 @@ class _RangeWriter:
             self._low = int(space.start)
             self._high = self._low + int(space.n) - 1
 
-    def __call__(
-        self, value: np.ndarray, ignored: np.ndarray, rows: slice
-    ) -> tuple[int, int]:
-        array = self._array[rows]
+    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        array = self._array
         self.check_kind(value, len(array))
         wrong = (value < self._low) | (value > self._high)
         if wrong.any():
             row = _first_row(wrong)
-            raise self.refusal((rows.start or 0) + row, value[row])
+            raise self.refusal(row, value[row])
         array[...] = value
         return 0, 0
 

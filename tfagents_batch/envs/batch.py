@@ -39,18 +39,6 @@ class Batch(NamedTuple):
         return [*observation, *columns, *info.values()]
 
 
-def join(parts: Sequence[Batch]) -> Batch:
-    """Rows of several batches, one after the other."""
-    columns = zip(*(part[1:5] for part in parts), strict=True)
-    leaves = zip(*(part.observation for part in parts), strict=True)
-    infos = {key: [part.info[key] for part in parts] for key in parts[0].info}
-    return Batch(
-        [np.concatenate(leaf) for leaf in leaves],
-        *(np.concatenate(column) for column in columns),
-        {key: np.concatenate(values) for key, values in infos.items()},
-    )
-
-
 def known(
     row: int,
     seed: int | None,
@@ -101,29 +89,6 @@ def stale(token: int, last: int) -> UserError:
         f"a state of this environment was used twice (call {token}; the last was "
         f"{last}): pass on the state that init or step returned last"
     )
-
-
-def no_group(group: int) -> UserError:
-    """A number that is none of a group, or is given twice."""
-    return UserError(
-        f"group {group} does not exist or was given twice; groups are numbered from 0, "
-        "and make_env(..., groups=n) says how many there are"
-    )
-
-
-def busy_group(group: int) -> UserError:
-    """Actions for environments that are still at work."""
-    return UserError(
-        f"group {group} was sent actions while it is at work: receive what it was sent "
-        "before"
-    )
-
-
-def idle_group(group: int) -> UserError:
-    """A result that nobody asked for; -1 for any group."""
-    if group < 0:
-        return UserError("receive waits for more groups than were sent actions")
-    return UserError(f"group {group} has nothing to receive: send it actions first")
 
 
 def check(engine: Any, crew: Any, close: Callable[[], Any]) -> None:

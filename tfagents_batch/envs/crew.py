@@ -15,7 +15,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfagents_batch.envs import failures, launcher, layout, postmortem, protocol
@@ -90,7 +90,6 @@ class ProcessCrew:
         self._stop = -1
         self._hub: Any = None
         self._nurse: Any = None
-        self._arrived: dict[int, Worker] = {}  # replacements, until their group is free
         self._supervisor: Any = None
 
     def construct(self, seconds: float | None) -> Outcome:
@@ -191,49 +190,10 @@ class ProcessCrew:
           descriptors: one per worker, to be sent along.
           context: what is known of a row, for the failures of dead workers.
         """
-        everyone = range(len(self.workers))
         with self._in_use():
-            self._begin(everyone, code, payloads, limits, descriptors, context)
-            self._wait(lambda: not self._flights)
-            return self._collect(everyone)
-
-    def begin(
-        self,
-        workers: Sequence[int],
-        code: int,
-        limits: Sequence[float | None],
-        context: Context,
-    ) -> None:
-        """Have some workers do something; the rest as in ``command``.
-
-        Args:
-          workers: indices; they have nothing to do yet.
-        """
-        with self._in_use():
-            self._begin(workers, code, None, limits, None, context)
-
-    def finish(
-        self, groups: Sequence[Sequence[int]], count: int
-    ) -> list[tuple[int, Outcome]]:
-        """Wait for some of several groups of workers.
-
-        Args:
-          groups: indices of the workers of each.
-          count: groups to wait for.
-
-        Returns:
-          ``count`` pairs of position in ``groups`` and outcome, those that were ready
-          first; after a stop, the first ones.
-        """
-
-        def ready():
-            busy = self._flights.keys()
-            return [i for i, group in enumerate(groups) if busy.isdisjoint(group)]
-
-        with self._in_use():
-            self._wait(lambda: len(ready()) >= count)
-            found = sorted(range(len(groups)), key=lambda i: i not in ready())
-            return [(i, self._collect(groups[i])) for i in sorted(found[:count])]
+            self._begin(code, payloads, limits, descriptors, context)
+            self._wait()
+            return self._collect()
 
     def idle_crashes(self, context: Context) -> list[Fault]:
         """Workers that ended although nobody told them to."""
@@ -267,15 +227,14 @@ class ProcessCrew:
         from tfagents_batch.envs.native import hub as hubs
 
         patience = time.monotonic() + _FRAME_SECONDS
-        everyone = range(len(self.workers))
         with self._in_use():
             for index, state in enumerate(states):
                 if state in (hubs.FAILED, hubs.DEAD, hubs.LATE):
                     deadline = 0.0 if state == hubs.LATE else patience
                     flight = Flight(code, sequences[index], deadline, context)
                     self._flights[index] = flight
-            self._wait(lambda: not self._flights, heed_stop=False)
-            return self._collect(everyone)
+            self._wait(heed_stop=False)
+            return self._collect()
 
     def listen(self, context: Context) -> list[Fault]:
         """Read what workers said unasked, and look whether they live."""
@@ -323,9 +282,6 @@ class ProcessCrew:
         self.stop()
         if self._nurse is not None:
             self._nurse.close()
-        for worker in self._arrived.values():
-            worker.kill()
-            worker.reap()
         started = [worker for worker in self.workers if worker.pidfd >= 0]
         frame = protocol.pack(protocol.CLOSE, self._sequence + 1)
         for worker in started:
@@ -396,16 +352,15 @@ class ProcessCrew:
                 if self._closed:
                     self._close_descriptors()
 
-    def _begin(self, indices, code, payloads, limits, descriptors, context) -> None:
+    def _begin(self, code, payloads, limits, descriptors, context) -> None:
         if self._nurse is not None:
-            self._welcome(indices)
+            self._welcome()
         if self._stopping:
             return
         self._sequence = sequence = self._sequence + 1
         frame = None
         now = time.monotonic()
-        for position, index in enumerate(indices):
-            worker = self.workers[index]
+        for index, worker in enumerate(self.workers):
             if index in self._gone:
                 result = self._result(worker)
                 result.lost.update(worker.rows)
@@ -419,63 +374,56 @@ class ProcessCrew:
                 words[layout.COMMAND] = code
                 words[layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
             if payloads is not None or frame is None:
-                payload = None if payloads is None else payloads[position]
+                payload = None if payloads is None else payloads[index]
                 first, count = worker.rows.start, len(worker.rows)
                 frame = protocol.pack(
                     code, sequence, payload, first_row=first, row_count=count
                 )
-            limit = limits[position]
+            limit = limits[index]
             deadline = float("inf") if limit is None else now + limit
             self._flights[index] = Flight(code, sequence, deadline, context)
-            descriptor = descriptors[position] if descriptors else None
+            descriptor = descriptors[index] if descriptors else None
             # Otherwise dead, or deaf until its deadline: the wait finds out.
             with contextlib.suppress(OSError):
                 worker.send(frame, descriptor, limit or _SEND_SECONDS)
 
-    def _welcome(self, indices: Iterable[int]) -> None:
-        """Take in replacements of workers that have nothing to do.
-
-        Those of a group that is at work come later: its rows are lost. If there is no
-        worker at all, wait for one.
-        """
-        nurse, everyone = self._nurse, set(range(len(self.workers)))
+    def _welcome(self) -> None:
+        """Take in replacements; if there is no worker at all, wait for one."""
+        nurse = self._nurse
         while True:
-            self._arrived |= {worker.index: worker for worker in nurse.ready()}
-            for index in self._arrived.keys() & set(indices):
-                worker = self._arrived.pop(index)
-                self.workers[index] = worker
-                self._results.pop(index, None)  # that it was lost while idle
-                self._gone.discard(index)
+            for worker in nurse.ready():
+                self.workers[worker.index] = worker
+                self._results.pop(worker.index, None)  # that it was lost while idle
+                self._gone.discard(worker.index)
                 self.register(worker)
-            nobody = self._gone - self._arrived.keys() >= everyone
-            if not nobody or self._stopping or nurse.hopeless:
+            if len(self._gone) < len(self.workers) or self._stopping or nurse.hopeless:
                 return
             poll = select.poll()
             poll.register(self._stop, select.POLLIN)
             poll.register(nurse.news, select.POLLIN)
             poll.poll()
 
-    def _collect(self, indices: Iterable[int]) -> Outcome:
-        """What came of the last command to some workers."""
+    def _collect(self) -> Outcome:
+        """What came of the last command."""
         outcome = Outcome()
-        for index in indices:
-            self._flights.pop(index, None)  # there is one only after a stop
-            found = self._results.pop(index, None)
+        for worker in self.workers:
+            self._flights.pop(worker.index, None)  # there is one only after a stop
+            found = self._results.pop(worker.index, None)
             if found is not None:
                 outcome.add(found)
             if self._stopping:
                 # Once asked to stop, workers leave rows alone and reply all the same.
                 outcome.stopped = True
-                outcome.lost.update(self.workers[index].rows)
+                outcome.lost.update(worker.rows)
         return outcome
 
     def _result(self, worker: Worker) -> Outcome:
         return self._results.setdefault(worker.index, Outcome())
 
-    def _wait(self, done: Callable[[], bool], heed_stop: bool = True) -> None:
+    def _wait(self, heed_stop: bool = True) -> None:
         """The one wait: until all have replied, failed or are late, or a stop."""
         flights = self._flights
-        while not done():
+        while flights:
             if self._stopping and heed_stop:
                 return
             milliseconds = None
@@ -600,7 +548,7 @@ class ProcessCrew:
             self._poll.unregister(descriptor)
 
     def _close_descriptors(self) -> None:
-        for worker in (*self.workers, *self._arrived.values()):
+        for worker in self.workers:
             worker.close()
         self._words = []
         stop, self._stop = self._stop, -1

@@ -5,7 +5,6 @@ Shared by the environments that hold their state outside the graph, behind a tok
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,35 +51,19 @@ class HostCalls:
         """From token and action leaves."""
         return self._call(self._host_step, inputs)
 
-    def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """From token, groups and action leaves; a token."""
-        return self._call(self._host_send, inputs, [tf.int32])
-
-    def receive(self, inputs: Sequence[tf.Tensor], count: int) -> list[tf.Tensor]:
-        """From token and perhaps groups; token, groups and their rows."""
-        dtypes = [tf.int32, tf.int32, *self._dtypes[1:]]
-        function = functools.partial(self._host_receive, count)
-        return self._call(function, inputs, dtypes)
-
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """bool ``[]``"""
         result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [token], tf.bool)
         return tf.ensure_shape(result, [])
 
-    def _call(
-        self,
-        function: Callable,
-        inputs: Sequence,
-        dtypes: Sequence[tf.DType] | None = None,
-    ) -> list[tf.Tensor]:
+    def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
         if in_xla():
             raise UserError(
                 f"this environment cannot be stepped under jit_compile=True: "
                 f"{self._reason}; compile the update only, and step the environment "
                 "in a tf.function without jit_compile"
             )
-        found = tf.numpy_function(function, inputs, dtypes or self._dtypes)
-        return found if isinstance(found, (list, tuple)) else [found]
+        return tf.numpy_function(function, inputs, self._dtypes)
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
         return self._answer(self._pool.reset(int(seed)))
@@ -88,20 +71,6 @@ class HostCalls:
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
         self._in_order(token)  # or the pool fails all rows
         return self._answer(self._pool.step(action))
-
-    def _host_send(
-        self, token: np.ndarray, groups: np.ndarray, *action: np.ndarray
-    ) -> list[np.ndarray]:
-        if self._in_order(token):
-            self._pool.send(groups, action)
-        return [self._next_token()]
-
-    def _host_receive(
-        self, count: int, token: np.ndarray, groups: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        self._in_order(token)
-        found, batch = self._pool.receive(groups, count)
-        return [self._next_token(), found, *batch.flat()]
 
     def _in_order(self, token: np.ndarray) -> bool:
         last = self._last_token()

@@ -19,29 +19,25 @@ _CATCH = (Exception, SystemExit)
 
 
 class LocalCrew:
-    """The in-process counterpart of ``ProcessCrew``: one stepper per group.
+    """The in-process counterpart of ``ProcessCrew``: one stepper.
 
     Attributes:
-      size: how many take commands, one a group.
+      size: how many take commands.
     """
 
+    size = 1
     stale = 0
     workers = ()
 
     def __init__(
-        self,
-        constructors: Sequence[Callable[[], Any]],
-        num_groups: int,
-        healer: Healer | None = None,
+        self, constructors: Sequence[Callable[[], Any]], healer: Healer | None = None
     ):
-        self.size = num_groups
         self._constructors = constructors
         self._healer = healer
         self._envs: list[Any] = []
         self._facts: list[dict] = []
-        self._steppers: list[stepper.Stepper] = []
-        self._results: dict[int, Outcome] = {}
-        self._words: list[Any] = []
+        self._stepper: stepper.Stepper | None = None
+        self._words: Any = None
         self._stopping = False
         self._closed = False
 
@@ -58,29 +54,24 @@ class LocalCrew:
     def attach(
         self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
     ) -> Outcome:
-        arrays = layout.views(plan, memory)
-        seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
-        for group in range(self.size):
-            rows = self._rows(group)
-            part = slice(rows.start, rows.stop)
-            spare = None
-            if self._healer is not None:
-                facts, restarts = self._facts[part], [0] * len(rows)
-                made = self._constructors[part]
-                spare = stepper.Spare(made, facts, restarts, seed)
-            self._words.append(layout.control(memory, group))
-            self._steppers.append(
-                stepper.Stepper(
-                    self._envs[part],
-                    arrays.of(group, rows.start, rows.stop),
-                    self._words[-1],
-                    rows.start,
-                    options["finite_check"],
-                    options["strict"],
-                    _CATCH,
-                    spare,
-                )
-            )
+        count = len(self._envs)
+        spare = None
+        if self._healer is not None:
+            learner = layout.control(memory, plan.num_workers)
+            seed = functools.partial(layout.seed, learner)
+            parts = self._constructors, self._facts, [0] * count
+            spare = stepper.Spare(*parts, seed)
+        self._words = layout.control(memory, 0)
+        self._stepper = stepper.Stepper(
+            self._envs,
+            layout.views(plan, memory).of(0, 0, count),
+            self._words,
+            0,
+            options["finite_check"],
+            options["strict"],
+            _CATCH,
+            spare,
+        )
         return Outcome()
 
     def command(
@@ -91,31 +82,29 @@ class LocalCrew:
         descriptors: Sequence[int] | None = None,
         context: Context = lambda row: {},
     ) -> Outcome:
-        everyone = range(self.size)
-        self._obey(everyone, code, payloads)
-        return self._collect(everyone)
-
-    def begin(
-        self,
-        workers: Sequence[int],
-        code: int,
-        limits: Sequence[float | None],
-        context: Context,
-    ) -> None:
-        self._obey(workers, code, None)
-
-    def finish(
-        self, groups: Sequence[Sequence[int]], count: int
-    ) -> list[tuple[int, Outcome]]:
-        return [(i, self._collect(group)) for i, group in enumerate(groups[:count])]
+        outcome = Outcome()
+        if not self._stopping:
+            try:
+                if code == protocol.STEP:
+                    found = self._stepper.step()
+                else:
+                    found = self._stepper.reset(payloads[0]["seed"])
+            except BaseException:  # Ctrl-C: a row may be half stepped
+                self.stop()
+                raise
+            self._tell(outcome, found)
+        if self._stopping:
+            outcome.stopped = True
+            outcome.lost.update(range(len(self._constructors)))
+        return outcome
 
     def idle_crashes(self, context: Context) -> list[Fault]:
         return []
 
     def stop(self) -> None:
         self._stopping = True
-        for words in self._words:
-            words[layout.STOP] = 1
+        if self._words is not None:
+            self._words[layout.STOP] = 1
 
     @property
     def stopping(self) -> bool:
@@ -126,52 +115,22 @@ class LocalCrew:
             return
         self._closed = True
         self.stop()
-        for each in self._steppers:
-            each.close()
-        if not self._steppers:
+        if self._stepper is not None:
+            self._stepper.close()
+        else:
             for env in self._envs:
                 env.close()
         self._envs = []
 
-    def _rows(self, group: int) -> range:
-        count = len(self._constructors) // self.size
-        return range(group * count, (group + 1) * count)
-
-    def _obey(self, groups: Sequence[int], code: int, payloads: Any) -> None:
-        for group in groups:
-            if self._stopping:
-                return
-            each = self._steppers[group]
-            try:
-                if code == protocol.STEP:
-                    found = each.step()
-                else:
-                    found = each.reset(payloads[group]["seed"])
-            except BaseException:  # Ctrl-C: a row may be half stepped
-                self.stop()
-                raise
-            self._results[group] = self._outcome(group, found)
-
-    def _outcome(self, group: int, found: list) -> Outcome:
-        outcome = Outcome()
-        outcome.lost = {failure.env for failure in found}
+    def _tell(self, outcome: Outcome, found: list) -> None:
+        outcome.lost.update(failure.env for failure in found)
         for failure in found:
             fault = Fault(failure, None)
             if self._healer is None:
                 outcome.faults.append(fault)
             else:
                 self._healer.failed(fault)
-        notes = self._steppers[group].notes
+        notes = self._stepper.notes
         if notes:
-            outcome.replies[group] = {"notes": list(notes)}
+            outcome.replies[0] = {"notes": list(notes)}
             notes.clear()
-        return outcome
-
-    def _collect(self, groups: Sequence[int]) -> Outcome:
-        outcome = Outcome()
-        for group in groups:
-            outcome.add(self._results.pop(group, Outcome()))
-            if self._stopping:
-                outcome.stopped = True
-                outcome.lost.update(self._rows(group))
-        return outcome

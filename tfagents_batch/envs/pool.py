@@ -315,7 +315,7 @@ class Pool:
         if self.num_workers == 0:
             from tfagents_batch.envs.local import LocalCrew
 
-            return LocalCrew(constructors, self.num_groups, self._healer)
+            return LocalCrew(constructors, self._healer)
         from tfagents_batch.envs.crew import ProcessCrew
 
         sizes = self.num_workers, self.num_groups
@@ -338,8 +338,9 @@ class Pool:
             pair = self.observation_space, self.action_space
             self.unsuited = routes.unsuited(*pair, list(self.info))
             if self.unsuited:
+                routes.refuse_groups(self.num_groups, self.unsuited)
                 self._library = None
-        lines = self.num_workers or self.num_groups
+        lines = max(self.num_workers, 1)
         sizes = self.num_envs, lines, self.num_groups
         plan = layout.make_layout(observation, action, self.info, *sizes)
         descriptor, self._memory = _allocate(plan, shared=self.num_workers > 0)

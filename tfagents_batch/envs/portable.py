@@ -1,12 +1,14 @@
-"""The portable engine: Python sends commands over sockets, waits, and copies rows."""
+"""The portable engine: Python sends commands over sockets, waits, and copies rows.
+
+It steps all environments at once; stepping in groups needs the native engine.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,9 +58,6 @@ class Portable:
         self._writer = actions.ActionWriter(action_space, self._arrays.action)
         self._last = [np.zeros_like(array) for array in self._arrays.observation]
         self._num_envs = len(self._arrays.reward)
-        self._num_groups = plan.num_groups
-        self._rows = self._num_envs // plan.num_groups  # of a group
-        self._sent: list[int] = []  # groups at work, the longest under way first
         self._over = np.ones(self._num_envs, bool)
         self._lost = np.zeros(self._num_envs, np.int64)
         self._seed: int | None = None
@@ -69,11 +68,6 @@ class Portable:
         with self._lock:
             if not self._usable():
                 return self._failed()
-            if self._sent:  # results nobody will ask for
-                for group, outcome in self._finish(self._sent, len(self._sent)):
-                    self._collect(group, outcome)
-                if not self._usable():
-                    return self._failed()
             self._seed = seed
             self._learner[layout.SEED_LOW] = seed & 0xFFFFFFFF
             self._learner[layout.SEED_HIGH] = seed >> 32
@@ -83,49 +77,10 @@ class Portable:
 
     def step(self, action: Sequence[np.ndarray]) -> Batch:
         with self._lock:
-            fine = self._started() and self._none_of(range(self._num_groups))
-            if not fine or not self._write(action, slice(None)):
+            if not self._started() or not self._write(action):
                 return self._failed()
             self._steps += 1
             return self._run(protocol.STEP, None)
-
-    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
-        """Have groups do a step; see ``Pool.send``."""
-        with self._lock:
-            chosen = groups.tolist()
-            if not self._started() or not self._known(chosen):
-                return
-            if not self._none_of(chosen):
-                return
-            for position, group in enumerate(chosen):
-                part = slice(position * self._rows, (position + 1) * self._rows)
-                if any(len(x) < part.stop for x in action):
-                    part = slice(None)  # which says what is wrong with it
-                if not self._write([x[part] for x in action], self._slice(group)):
-                    return
-            for group in chosen:
-                self._begin(group)
-                self._sent.append(group)
-
-    def receive(
-        self, groups: np.ndarray | None, count: int
-    ) -> tuple[np.ndarray, Batch]:
-        """Rows of groups; see ``Pool.receive``."""
-        asked = list(range(count)) if groups is None else groups.tolist()
-        with self._lock:
-            fine = self._started()
-            if fine and groups is not None:
-                fine = self._known(asked) and self._all_sent(asked)
-            elif fine and count > len(self._sent):
-                self.fault, fine = batch.idle_group(-1), False
-            if not fine:
-                return np.array(asked, np.int32), self._failed(count * self._rows)
-            self._steps += 1
-            waited = self._sent if groups is None else asked
-            found = self._finish(waited, count)
-            parts = [self._collect(group, outcome) for group, outcome in found]
-            numbers = np.array([group for group, _ in found], np.int32)
-            return numbers, parts[0] if count == 1 else batch.join(parts)
 
     @property
     def ok(self) -> bool:
@@ -194,71 +149,27 @@ class Portable:
             self.fault = UserError(batch.NO_RESET)
         return self._seed is not None
 
-    def _known(self, groups: Sequence[int]) -> bool:
-        for position, group in enumerate(groups):
-            if not 0 <= group < self._num_groups or group in groups[:position]:
-                self.fault = batch.no_group(group)
-                return False
-        return True
-
-    def _none_of(self, groups: Sequence[int]) -> bool:
-        busy = [group for group in groups if group in self._sent]
-        if busy:
-            self.fault = batch.busy_group(busy[0])
-        return not busy
-
-    def _all_sent(self, groups: Sequence[int]) -> bool:
-        idle = [group for group in groups if group not in self._sent]
-        if idle:
-            self.fault = batch.idle_group(idle[0])
-        return not idle
-
-    def _write(self, action: Sequence[np.ndarray], rows: slice) -> bool:
+    def _write(self, action: Sequence[np.ndarray]) -> bool:
         try:
-            self._writer.write(action, self._over[rows], rows)
+            self._writer.write(action, self._over)
         except actions.InvalidAction as error:
             known = {} if error.row is None else self.context(error.row)
             self._record(Fault(batch.invalid_action(error, known), None))
             return False
         return True
 
-    def _slice(self, group: int) -> slice:
-        return slice(group * self._rows, (group + 1) * self._rows)
-
-    def _begin(self, group: int) -> None:
-        size = self._crew.size // self._num_groups
-        workers = range(group * size, (group + 1) * size)
-        limits = self._limits(protocol.STEP)[workers.start : workers.stop]
-        with self._interruptible():
-            self._crew.begin(workers, protocol.STEP, limits, self.context)
-
-    def _finish(self, groups: Sequence[int], count: int) -> list[tuple[int, Outcome]]:
-        size = self._crew.size // self._num_groups
-        workers = [range(group * size, (group + 1) * size) for group in groups]
-        with self._interruptible():
-            found = self._crew.finish(workers, count)
-        numbered = [(groups[position], outcome) for position, outcome in found]
-        done = {group for group, _ in numbered}
-        self._sent = [group for group in self._sent if group not in done]
-        return numbered
-
     def _run(self, code: int, payloads: Any) -> Batch:
-        limits = self._limits(code)
-        with self._interruptible():
-            outcome = self._crew.command(code, payloads, limits, context=self.context)
-        return self._collect(None, outcome)
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
         started = time.monotonic()
+        limits = self._limits(code)
         try:
-            yield
+            outcome = self._crew.command(code, payloads, limits, context=self.context)
         except KeyboardInterrupt as error:
             self.fault = Stopped("interrupted while the environments were stepped")
             self.fault.__cause__ = error
             raise
         finally:
             self._wait_seconds += time.monotonic() - started
+        return self._collect(outcome)
 
     def _limits(self, code: int) -> list[float | None]:
         """Deadlines by worker; a row that restarts has a reset's time."""
@@ -272,55 +183,45 @@ class Portable:
             for worker in self._crew.workers
         ]
 
-    def _collect(self, group: int | None, outcome: Outcome) -> Batch:
-        """Copy the rows of a group out, or all; repair those that were lost."""
+    def _collect(self, outcome: Outcome) -> Batch:
+        """Copy the rows out; repair those that were lost."""
         for note in outcome.notes():
             _LOG.warning("%s", note)
         if outcome.faults:
             self._record(*outcome.faults)
-        rows = slice(None) if group is None else self._slice(group)
         if self.history is not None:  # closed while the step was under way
-            failed = self._failed(None if group is None else self._rows)
+            failed = self._failed()
             self._release()
             return failed
         arrays = self._arrays
         found = Batch(
-            [array[rows].copy() for array in arrays.observation],
-            arrays.reward[rows].copy(),
-            arrays.first[rows].copy(),
-            arrays.terminated[rows].copy(),
-            arrays.truncated[rows].copy(),
-            {name: column[rows].copy() for name, column in arrays.info.items()},
+            [array.copy() for array in arrays.observation],
+            arrays.reward.copy(),
+            arrays.first.copy(),
+            arrays.terminated.copy(),
+            arrays.truncated.copy(),
+            {name: column.copy() for name, column in arrays.info.items()},
         )
-        start = rows.start or 0
-        lost = [row - start for row in sorted(outcome.lost)]
-        self._lost[sorted(outcome.lost)] += 1
-        last = [array[rows] for array in self._last]
-        if lost:
-            self._repair(found, lost, last)
-        np.logical_or(found.terminated, found.truncated, out=self._over[rows])
-        for kept, array in zip(last, found.observation, strict=True):
+        if outcome.lost:
+            self._repair(found, sorted(outcome.lost))
+        self._over = found.terminated | found.truncated
+        for kept, array in zip(self._last, found.observation, strict=True):
             kept[...] = array
         return found
 
-    def _repair(
-        self, found: Batch, rows: Sequence[int], last: Sequence[np.ndarray]
-    ) -> None:
-        for kept, array in zip(last, found.observation, strict=True):
+    def _repair(self, found: Batch, rows: Sequence[int]) -> None:
+        self._lost[rows] += 1
+        for kept, array in zip(self._last, found.observation, strict=True):
             array[rows] = kept[rows]
         found.reward[rows] = 0
         found.first[rows] = found.truncated[rows] = True
         found.terminated[rows] = False
 
-    def _failed(self, count: int | None = None) -> Batch:
-        """All rows failed, or as many; all have their last observations."""
-        everyone = count in (None, self._num_envs)
-        count = self._num_envs if everyone else count
+    def _failed(self) -> Batch:
+        """All rows failed, with their last observations."""
+        count = self._num_envs
         return Batch(
-            [
-                x.copy() if everyone else np.zeros((count, *x.shape[1:]), x.dtype)
-                for x in self._last
-            ],
+            [kept.copy() for kept in self._last],
             np.zeros(count, np.float32),
             np.ones(count, bool),
             np.zeros(count, bool),

@@ -77,6 +77,8 @@ class ProcessEnv:
         sizes = len(constructors), options.get("groups", 1)
         num_workers = arguments.worker_count(num_workers, *sizes)
         library, reason = routes.choose(route, num_workers)
+        groups = arguments.groups(sizes[1], sizes[0], num_workers)
+        routes.refuse_groups(groups, reason)
         pool = Pool(constructors, num_workers, library=library, **options)
         self._pool = pool
         self._reason = reason or pool.unsuited or ""
@@ -153,7 +155,7 @@ class ProcessEnv:
 
         Row r belongs to group ``r // (B / num_groups)``. While one group is at work,
         another one can be received and acted for: double buffering. After ``init``
-        every group is free.
+        every group is free. Needs the native route.
 
         Args:
           state: token of the previous call.
@@ -163,16 +165,15 @@ class ProcessEnv:
         Returns:
           int32 token.
         """
+        self._need_native()
         groups = _groups(groups)
         rows = groups.shape[0] * self._group_rows
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
-        inputs = [state, groups, *flat]
-        if self._native is not None:
-            state = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
-            leaves = zip(flat, self._actions, strict=True)
-            shaped = [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
-            inputs = [state, groups, *shaped]
-        call = self._host.send if self._native is None else self._native.send
+        state = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
+        leaves = zip(flat, self._actions, strict=True)
+        shaped = [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
+        inputs = [state, groups, *shaped]
+        call = self._native.send
         return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
 
     def receive(
@@ -193,7 +194,8 @@ class ProcessEnv:
           int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
           ...]``: their rows, group after group.
         """
-        inputs = [tf.convert_to_tensor(state, tf.int32)]
+        self._need_native()
+        inputs = [host_calls.scalar(tf.convert_to_tensor(state, tf.int32))]
         if groups is not None:
             inputs.append(_groups(groups))
             count = inputs[1].shape[0]
@@ -205,12 +207,8 @@ class ProcessEnv:
         spec = self.spec._replace(num_envs=count * self._group_rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        if self._native is not None:
-            inputs[0] = host_calls.scalar(inputs[0])
-            call, last = self._native.receive, outputs
-        else:
-            call, last = self._host.receive, count
-        found = host_calls.checked(self._pool, outputs, call, inputs, last)
+        call = self._native.receive
+        found = host_calls.checked(self._pool, outputs, call, inputs, outputs)
         return found[0], found[1], host_calls.timestep(spec, found[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
@@ -253,6 +251,13 @@ class ProcessEnv:
         self.close()
         if kind is None and fault is not None:
             raise fault
+
+    def _need_native(self) -> None:
+        if self._native is None:
+            raise UserError(
+                "send and receive need the native route, which cannot be had: "
+                f"{self._reason}; use step"
+            )
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
         return host_calls.run(self._pool, self.spec, self._outputs, call, *inputs)

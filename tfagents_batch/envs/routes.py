@@ -46,6 +46,23 @@ def choose(route: str, num_workers: int) -> tuple[Any, str]:
     return None, reason
 
 
+def refuse_groups(num_groups: int, reason: str) -> None:
+    """Refuse groups without the native engine.
+
+    Args:
+      num_groups: asked for.
+      reason: why there is no native engine; "" if there is one.
+
+    Raises:
+      UserError: for more than one group.
+    """
+    if reason and num_groups > 1:
+        raise UserError(
+            f"groups is {num_groups}, but send and receive need the native route, "
+            f"which cannot be had: {reason}; leave groups out, and use step"
+        )
+
+
 def tell(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
     """One line about the route; a warning where a better one was wanted.
 

@@ -241,10 +241,33 @@ class Native:
         return Batch(out[:count], *out[count : count + 4], info)
 
 
+def _no_group(group: int) -> UserError:
+    """A number that is none of a group, or is given twice."""
+    return UserError(
+        f"group {group} does not exist or was given twice; groups are numbered from 0, "
+        "and make_env(..., groups=n) says how many there are"
+    )
+
+
+def _busy_group(group: int) -> UserError:
+    """Actions for environments that are still at work."""
+    return UserError(
+        f"group {group} was sent actions while it is at work: receive what it was sent "
+        "before"
+    )
+
+
+def _idle_group(group: int) -> UserError:
+    """A result that nobody asked for; -1 for any group."""
+    if group < 0:
+        return UserError("receive waits for more groups than were sent actions")
+    return UserError(f"group {group} has nothing to receive: send it actions first")
+
+
 _ORDER = {
-    hubs.GROUP: batch.no_group,
-    hubs.BUSY: batch.busy_group,
-    hubs.IDLE: batch.idle_group,
+    hubs.GROUP: _no_group,
+    hubs.BUSY: _busy_group,
+    hubs.IDLE: _idle_group,
 }
 
 
