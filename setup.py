@@ -26,7 +26,6 @@ EXTRAS = {
     # and a nightly build of TensorFlow Probability.
     "bench": [
         "ale-py>=0.11",
-        "envpool>=1.2",
         "gymnasium[mujoco]",
         "opencv-python-headless>=4.8",
         "optax",

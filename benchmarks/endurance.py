@@ -134,13 +134,11 @@ def markdown(lines: Sequence[Line]) -> str:
             f"| `{name}` | traces of the update | {traces[0]} | {traces[-1]} | "
             f"| {verdict} |"
         )
-        host = line["machine"]
-        origins.append(
+        what = (
             f"`{name}`: a look every {line['config']['every']:,} steps, "
-            f"{line['own']['workers']} workers; {host['cores']} cores of "
-            f"{host['cpu']}, load {host['load']:.1f}, commit {line['commit']}, "
-            f"{line['date'][:10]}."
+            f"{line['own']['workers']} workers"
         )
+        origins.append(results.origin(line, what))
     return "\n".join([*rows, "", *origins])
 
 

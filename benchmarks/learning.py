@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import sys
 import time
@@ -73,15 +72,14 @@ def main(argv: Sequence[str]) -> int:
         return 0
     with caches.Caches() as folders:
         runner = Runner(flags, folders)
-        failed = duel.each(
-            tasks,
-            lambda name, task: (
-                _look(name, task, runner)
-                if flags.contender
-                else _play(name, task, runner, path)
-            ),
-            command.report,
-        )
+
+        def play(name: str, task: Task) -> bool:
+            if flags.contender:
+                result = runner.run(flags.contender, task)
+                return command.look(name, flags.contender, result)
+            return _play(name, task, runner, path)
+
+        failed = duel.each(tasks, play, command.report)
     if not flags.contender:
         print(tables_learning.markdown(results.read(path)))
     return 1 if failed else 0
@@ -222,16 +220,6 @@ def _checked(name: str, got: Result, before: dict[int, Result] | None):
     if before is not None and fixed != before:
         raise DifferentWork(f"{name} did other work: {fixed}, not {before}")
     return fixed
-
-
-def _look(name: str, task: Task, runner: Runner) -> bool:
-    """Print one contender's result; whether it failed."""
-    result = runner.run(runner.flags.contender, task)
-    if isinstance(result, process.Failure):
-        command.report(str(result))
-        return True
-    print(json.dumps({"row": name, "contender": runner.flags.contender, **result}))
-    return False
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tfagents_batch.scripts import app
 # What Gymnasium needs for its MuJoCo tasks is named in its extra only. JAX comes with
 # SBX; Optax, which SBX brings too, is what our own JAX loop needs beside it.
 PEERS = (
-    *("stable-baselines3", "sbx-rl", "envpool", "optax", "psutil"),
+    *("stable-baselines3", "sbx-rl", "optax", "psutil"),
     *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")

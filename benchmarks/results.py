@@ -55,6 +55,15 @@ def read(path: pathlib.Path) -> list[dict[str, Any]]:
     return found
 
 
+def origin(line: dict[str, Any], what: str) -> str:
+    """Return what was measured, and where and when, as a sentence below a table."""
+    host = line["machine"]
+    return (
+        f"{what}; {host['cores']} cores of {host['cpu']}, load {host['load']:.1f}, "
+        f"commit {line['commit']}, {line['date'][:10]}."
+    )
+
+
 def newest(lines: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Of every row the lines of its last run, rows in order of their first."""
     dates: dict[str, str] = {}

@@ -153,16 +153,6 @@ TRAINING = {
         (*_OTHER_MODES, *settings("ppo_tf_agents")),
         {TF_AGENTS: 5},
     ),
-    "ppo-cartpole-p1-all": Row(
-        "PPO, CartPole-v1, P1",
-        _CARTPOLE_P1,
-        "ppo_ours",
-        (
-            *(*_OTHER_MODES, *_SB3_SETTINGS, *settings("ppo_sbx")),
-            *(*settings("ppo_envpool_sb3"), *settings("ppo_cleanrl")),
-            *settings("ppo_jax"),
-        ),
-    ),
     **{
         f"ppo-tf-cartpole-{regime}": Row(
             f"PPO, CartPole-v1 in the graph, {regime.upper()}",

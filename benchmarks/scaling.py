@@ -110,14 +110,14 @@ def markdown(lines: Sequence[Line]) -> str:
             f"| {acting['env_steps_per_second']:,.0f} "
             f"| {training['learner_rss_mib']:.0f} | {training['workers_rss_mib']:.0f} |"
         )
-        host, config = each["machine"], training["config"]
-        origins.append(
+        config = training["config"]
+        what = (
             f"{config['env']}, {config['rollout_length']} steps an iteration, "
             f"{config['epochs']} epochs of {config['minibatches']} minibatches; "
             f"medians of {len(training['values']['iteration_seconds'])} processes of "
-            f"{config['seconds']:g} s; {host['cores']} cores of {host['cpu']}, load "
-            f"{host['load']:.1f}, commit {each['commit']}, {each['date'][:10]}."
+            f"{config['seconds']:g} s"
         )
+        origins.append(results.origin(each, what))
     return "\n".join([*rows, "", *dict.fromkeys(origins)])
 
 

@@ -146,12 +146,8 @@ def markdown(lines: Sequence[Line]) -> str:
                 f"| {line['title']} | {line['value']:.2f} ({low:.2f} to {high:.2f}) "
                 f"| {phases} | {line['env_steps']:,} | {goal} |"
             )
-            host = line["machine"]
-            origins.append(
-                f"{len(line['values'])} processes each; {host['cores']} cores of "
-                f"{host['cpu']}, load {host['load']:.1f}, commit {line['commit']}, "
-                f"{line['date'][:10]}."
-            )
+            repeats = f"{len(line['values'])} processes each"
+            origins.append(results.origin(line, repeats))
     return "\n".join([*shown, "", *dict.fromkeys(origins)])
 
 

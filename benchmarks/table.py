@@ -143,7 +143,7 @@ def costs(lines: Sequence[Line]) -> str:
                 f"| {_figure(low)} to {_figure(high)} | {goal} |"
             )
         repeats = f"{len(found[0]['values'])} processes each"
-        origins.append(_where(found[0], repeats))
+        origins.append(results.origin(found[0], repeats))
     return "\n".join([*rows, "", *dict.fromkeys(origins)])
 
 
@@ -203,7 +203,7 @@ def _run_of(name: str, found: Sequence[Line]) -> str:
     }
     other = [f"{contender}: {keys}" for contender, keys in differing.items()]
     note = f" \\* does other work ({'; '.join(other)})." if other else ""
-    return f"{name}: {_where(first, what)}{note}"
+    return f"{name}: {results.origin(first, what)}{note}"
 
 
 def _origin(name: str, found: Sequence[Line]) -> str:
@@ -215,15 +215,7 @@ def _origin(name: str, found: Sequence[Line]) -> str:
         f"{ran[0]['unit']}, {ran[0]['pairs']} pairs of {config['seconds']:g} s, "
         f"ours in {ran[0]['subject_own']['workers']} workers"
     )
-    return f"{name}: {_where(ran[0], what)}"
-
-
-def _where(line: Line, what: str) -> str:
-    host = line["machine"]
-    return (
-        f"{what}; {host['cores']} cores of {host['cpu']}, load {host['load']:.1f}, "
-        f"commit {line['commit']}, {line['date'][:10]}."
-    )
+    return f"{name}: {results.origin(ran[0], what)}"
 
 
 def _figure(value: float) -> str:

@@ -90,8 +90,4 @@ def _origin(name: str, found: Sequence[Line]) -> str:
             else:
                 setting = f"{own['workers']} workers"
             parts.append(f"{whose} ({setting}) {', '.join(medians)} s")
-    host, line = found[0]["machine"], found[0]
-    return (
-        f"`{name}`: {'; '.join(parts)}; {host['cores']} cores of {host['cpu']}, "
-        f"load {host['load']:.1f}, commit {line['commit']}, {line['date'][:10]}."
-    )
+    return results.origin(found[0], f"`{name}`: {'; '.join(parts)}")

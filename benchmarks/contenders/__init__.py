@@ -37,9 +37,8 @@ OURS, GYMNASIUM, SB3 = "tfagents_batch", "Gymnasium", "Stable-Baselines3"
 LIMIT = "limit"  # what the environments themselves allow
 ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
-SBX, TF_AGENTS, ENVPOOL = "SBX", "TF-Agents", "EnvPool and Stable-Baselines3"
-BATCH_PPO = "batch-ppo"
-LOOP, JAX = "loop in CleanRL's style", "JAX loop"  # written for these benchmarks
+SBX, TF_AGENTS, BATCH_PPO = "SBX", "TF-Agents", "batch-ppo"
+JAX = "JAX loop"  # written for these benchmarks
 ONE, ALL = "1 thread", "a thread per core"
 
 CORES = machine.cores()
@@ -120,20 +119,6 @@ def _training_peers() -> dict[str, Contender]:
                 SB3, kind, setting, "ppo_sb3", vectorisation=how, **only
             )
         found[f"ppo_sbx{end}"] = peer(SBX, DUMMY, setting, "ppo_sbx", **only)
-        for count in (1, 2):
-            name = "ppo_envpool_sb3" if count == 1 else f"ppo_envpool{count}_sb3"
-            found[name + end] = peer(
-                ENVPOOL,
-                f"{count} environment thread{'s' if count > 1 else ''}",
-                setting,
-                "ppo_envpool_sb3",
-                env_threads=count,
-                **only,
-            )
-        for name, kind in (("ppo_cleanrl", SYNC), ("ppo_cleanrl_async", ASYNC)):
-            found[name + end] = peer(
-                LOOP, kind, setting, "ppo_cleanrl", processes=kind == ASYNC, **only
-            )
         found[f"ppo_jax{end}"] = peer(
             JAX, "in-graph CartPole", setting, "ppo_jax", **only
         )

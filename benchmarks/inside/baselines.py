@@ -21,8 +21,6 @@ class Learning:
       gradient_steps: reads how many the optimizer has taken by now.
       own: what may differ.
       versions: of the contender's own packages.
-      other: entries of ``same`` that this contender cannot have equal.
-      differs: why not, of the same keys.
     """
 
     unit = "env steps"
@@ -35,14 +33,10 @@ class Learning:
         gradient_steps: Callable[[], int],
         own: Mapping[str, Any],
         versions: Mapping[str, str],
-        other: Mapping[str, Any] | None = None,
-        differs: Mapping[str, str] | None = None,
     ):
         from stable_baselines3.common.logger import Logger
 
         self.own, self.versions = dict(own), dict(versions)
-        self.differs = dict(differs or {})
-        self._other = dict(other or {})
         self._work, self._model = work, model
         self._parameters, self._gradient_steps = parameters, gradient_steps
         self._iterations = 0
@@ -56,10 +50,9 @@ class Learning:
         assert self._iterations, "nothing was trained yet"
         steps, rest = divmod(self._gradient_steps(), self._iterations)
         assert rest == 0, "iterations took different numbers of gradient steps"
-        found = self._work.same(
+        return self._work.same(
             self._work.constructor(), self._parameters(), steps, self._samples
         )
-        return found | self._other
 
     @property
     def returns(self) -> float | None:
@@ -107,13 +100,11 @@ def of_torch(
     model: Any,
     own: Mapping[str, Any],
     versions: Mapping[str, str],
-    **more: Any,
 ) -> Learning:
     """``Learning`` of an algorithm whose policy is PyTorch's, with one Adam.
 
     Args:
       work, model, own, versions: as ``Learning`` takes them.
-      **more: what else it takes.
     """
     policy = model.policy
     return Learning(
@@ -123,7 +114,6 @@ def of_torch(
         lambda: int(next(iter(policy.optimizer.state.values()))["step"]),
         own,
         versions,
-        **more,
     )
 
 

@@ -2,7 +2,6 @@ import pytest
 
 from benchmarks import duel
 from benchmarks.contenders import Contender
-from benchmarks.inside import session
 from benchmarks.process import Failure
 from benchmarks.rows import Row
 from benchmarks.stepping import Stepping
@@ -13,6 +12,7 @@ CONTENDERS = {
     "slow": Contender("Peer", "Kind", "slow"),
     "fast": Contender("Peer", "Kind", "fast"),
 }
+FAILURE = Failure("", "ended with status 1", "why")
 
 
 def result(value, **same):
@@ -27,22 +27,22 @@ def result(value, **same):
 
 
 def play(answers, pairs=2):
-    """Play with canned answers; what was run, and what came out."""
+    """Play with canned answers; what ran in which round, and what came out."""
     ran = []
 
     def run(name, number):
-        ran.append(name)
+        ran.append((name, number))
         answer = answers[name]
         return answer.pop(0) if isinstance(answer, list) else answer
 
     return ran, duel.play(ROW, pairs, run, lambda text: None)
 
 
-def test_contenders_alternate():
+def test_contenders_alternate_in_rounds_that_are_numbered_for_their_seeds():
     answers = {name: result(1) for name in ("mine", "slow", "fast")}
     ran, _ = play(answers, 3)
-    assert ran[:6] == ["mine", "slow", "fast", "fast", "slow", "mine"]
-    assert ran[6:] == ran[:3]
+    names = ["mine", "slow", "fast", "fast", "slow", "mine", "mine", "slow", "fast"]
+    assert ran == list(zip(names, [1] * 3 + [2] * 3 + [3] * 3, strict=True))
 
 
 def test_a_line_has_the_median_of_the_pairs_and_both_figures():
@@ -57,54 +57,17 @@ def test_a_line_has_the_median_of_the_pairs_and_both_figures():
     assert (line["subject_value"], line["rival_value"]) == (40, 10)
     assert line["subject_values"] == [20, 40, 90]
     assert (line["peer"], line["setting"], line["goal"]) == ("Peer", "slow", 2.0)
-    assert line["subject_phases"] == {"import": 1.0, "steady": 2.0}
-    assert line["config"]["num_envs"] == 2
     assert line["pairs"] == 3
 
 
 def test_other_work_is_refused_and_the_difference_named():
-    answers = {"mine": result(1), "slow": result(1, wrappers=[]), "fast": result(1)}
-    with pytest.raises(duel.DifferentWork, match=r"slow.*wrappers is \[\], not None"):
-        play(answers)
+    slow = result(1, steps=8, rows=1) | {"differs": {"steps": "it takes fewer"}}
+    mine = result(1, steps=9, rows=2)
+    with pytest.raises(duel.DifferentWork, match="slow did other work: rows is 1"):
+        play({"mine": mine, "slow": slow, "fast": mine})
 
 
-def test_a_rival_that_fails_sits_out_and_is_recorded():
-    failure = Failure("slow", "ended with status 1", "why")
-    answers = {"mine": result(2), "slow": [result(1), failure], "fast": result(1)}
-    ran, played = play(answers, 3)
-    assert ran.count("slow") == 2
-    slow, fast = duel.lines("two", ROW, played, CONTENDERS)
-    assert slow["failed"] == failure._asdict()
-    assert fast["pairs"] == 3
-
-
-def test_nothing_runs_against_a_subject_that_failed():
-    failure = Failure("mine", "did not end within 3 s", "")
-    ran, played = play({"mine": failure})
-    assert ran == ["mine"]
-    for line in duel.lines("two", ROW, played, CONTENDERS):
-        assert line["failed"]["contender"] == "mine"
-
-
-def test_work_is_repeated_for_a_time_or_a_number_of_blocks():
-    assert session.repeat(lambda: 3, 0.0, 4).count == 12
-    measured = session.repeat(lambda: 1, 1e-3)
-    assert measured.count > 0
-    assert measured.rate == pytest.approx(measured.count / measured.seconds)
-
-
-def test_rounds_are_numbered_for_their_seeds():
-    numbers = []
-
-    def run(name, number):
-        numbers.append(number)
-        return result(1)
-
-    duel.play(ROW, 2, run, lambda text: None)
-    assert numbers == [1, 1, 1, 2, 2, 2]
-
-
-def test_what_a_contender_declares_may_differ_and_is_told():
+def test_what_a_contender_declares_may_differ_and_is_recorded():
     slow = result(1, steps=8) | {"differs": {"steps": "it takes fewer"}}
     answers = {"mine": result(1, steps=9), "slow": slow, "fast": result(1, steps=9)}
     _, played = play(answers)
@@ -113,11 +76,20 @@ def test_what_a_contender_declares_may_differ_and_is_told():
     assert other["differs"] == {}
 
 
-def test_what_a_contender_does_not_declare_may_not_differ():
-    slow = result(1, steps=8, rows=1) | {"differs": {"steps": "it takes fewer"}}
-    mine = result(1, steps=9, rows=2)
-    with pytest.raises(duel.DifferentWork, match="slow did other work: rows is 1"):
-        play({"mine": mine, "slow": slow, "fast": mine})
+def test_a_rival_that_fails_sits_out_and_is_recorded():
+    answers = {"mine": result(2), "slow": [result(1), FAILURE], "fast": result(1)}
+    ran, played = play(answers, 3)
+    assert [name for name, _ in ran].count("slow") == 2
+    slow, fast = duel.lines("two", ROW, played, CONTENDERS)
+    assert slow["failed"] == FAILURE._asdict()
+    assert fast["pairs"] == 3
+
+
+def test_nothing_runs_against_a_subject_that_failed():
+    ran, played = play({"mine": FAILURE})
+    assert ran == [("mine", 1)]
+    for line in duel.lines("two", ROW, played, CONTENDERS):
+        assert line["failed"] == FAILURE._asdict()
 
 
 def probe(values, row=ROW, contenders=CONTENDERS):
@@ -133,38 +105,21 @@ def probe(values, row=ROW, contenders=CONTENDERS):
     return ran, duel.probe(row, run, contenders, lambda text: None)
 
 
-def test_of_a_peers_settings_the_fastest_plays():
-    ran, probed = probe({"slow": 1, "fast": 2})
-    # Who has one setting is not looked at; the others are, twice.
-    assert ran == ["slow", "fast", "fast", "slow"]
-    assert probed.row.rivals == ("fast",)
-    assert probed.values == {"slow": 1, "fast": 2}
-
-
-def test_the_better_of_a_settings_probes_counts():
-    _, probed = probe({"slow": [4, 1], "fast": [2, 3]})
-    assert probed.values == {"slow": 4, "fast": 3}
-    assert probed.row.rivals == ("slow",)
-
-
-def test_a_setting_that_fails_once_does_not_play():
-    failure = Failure("fast", "ended with status 1", "why")
-    _, probed = probe({"slow": 1, "fast": [9, failure]})
-    assert probed.row.rivals == ("slow",)
-    assert probed.values == {"slow": 1}
-
-
-def test_a_setting_that_fails_its_probe_does_not_play():
-    failure = Failure("fast", "ended with status 1", "why")
-    _, probed = probe({"slow": 1, "fast": failure})
-    assert probed.row.rivals == ("slow",)
-    assert probed.failures == {"fast": failure}
-
-
-def test_a_peer_whose_settings_all_fail_still_plays_and_is_recorded():
-    failure = Failure("", "ended with status 1", "why")
-    _, probed = probe({"slow": failure, "fast": failure})
-    assert probed.row.rivals == ("slow",)
+@pytest.mark.parametrize(
+    ("values", "rival", "probed"),
+    [
+        ({"slow": [4, 1], "fast": [2, 3]}, "slow", {"slow": 4, "fast": 3}),
+        ({"slow": 1, "fast": [9, FAILURE]}, "slow", {"slow": 1}),
+        ({"slow": FAILURE, "fast": FAILURE}, "slow", {}),  # it fails again, recorded
+    ],
+)
+def test_of_a_peers_settings_the_fastest_in_the_better_of_two_probes_plays(
+    values, rival, probed
+):
+    ran, found = probe(values)
+    # A peer with one setting is not probed; the others are, twice if they run.
+    assert ran == ["slow", "fast", "fast", "slow"][: len(ran)] and "mine" not in ran
+    assert (found.row.rivals, found.values) == ((rival,), probed)
 
 
 @pytest.mark.parametrize("other, kept", [(9, ("other", "fast")), (1, ("fast",))])
@@ -176,29 +131,22 @@ def test_the_subject_plays_and_so_does_its_best_setting(other, kept):
     assert (probed.row.subject, probed.row.rivals) == ("mine", kept)
 
 
-def returned(*values):
-    return [{"returns": value} for value in values]
-
-
-def test_returns_are_at_parity_when_their_intervals_overlap():
-    found = duel.parity(returned(10.0, 12.0, 11.0), returned(11.0, 13.0, 12.0))
-    assert found["parity"] is True
-    assert found["subject_returns"] == [10.0, 12.0, 11.0]
-    assert found["rival_return"]["mean"] == 12
-    far = duel.parity(returned(10.0, 12.0, 11.0), returned(31.0, 33.0, 32.0))
-    assert far["parity"] is False
-
-
-def test_one_round_or_a_run_without_episodes_says_nothing_about_parity():
-    assert duel.parity(returned(1.0), returned(1.0))["parity"] is None
-    found = duel.parity(returned(1.0, 2.0), returned(None, 2.0))
-    assert found["parity"] is None and "rival_return" not in found
-
-
-def test_returns_that_say_nothing_are_kept_and_not_compared():
-    found = duel.parity(returned(1.0, 2.0), returned(1.0, 2.0), compare=False)
-    assert found["subject_returns"] == [1.0, 2.0]
-    assert found["parity"] is None and "subject_return" not in found
+@pytest.mark.parametrize(
+    ("mine", "theirs", "parity"),
+    [
+        ([10.0, 12.0, 11.0], [11.0, 13.0, 12.0], True),
+        ([10.0, 12.0, 11.0], [31.0, 33.0, 32.0], False),
+        ([1.0], [1.0], None),  # one round has no interval
+        ([1.0, 2.0], [None, 2.0], None),  # a run without episodes
+    ],
+)
+def test_returns_are_at_parity_where_their_intervals_overlap(mine, theirs, parity):
+    ran = [[{"returns": value} for value in values] for values in (mine, theirs)]
+    found = duel.parity(*ran)
+    assert found["parity"] is parity
+    assert found["subject_returns"] == mine
+    kept = duel.parity(*ran, compare=False)
+    assert kept["parity"] is None and "subject_return" not in kept
 
 
 def test_work_that_learns_nothing_has_no_returns():

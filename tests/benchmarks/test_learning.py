@@ -3,12 +3,11 @@ import json
 
 import pytest
 
-from benchmarks import curves_plot, learning, results, tables_learning, thresholds
+from benchmarks import curves_plot, learning, results, thresholds
 from benchmarks.contenders import CONTENDERS
 from benchmarks.duel import DifferentWork
 from benchmarks.process import Failure
 from benchmarks.thresholds import OURS, PEER, TASKS
-from tests.benchmarks.learning_lines import RUN, lines
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.errors import UserError
 
@@ -22,6 +21,7 @@ RESULT = {
     "own": {"workers": 2, "vectorisation": "dummy", "threads": 1},
     "versions": {},
 }
+FAILURE = Failure(PEER, "ended with status 1", "")
 
 
 class Runner(learning.Runner):
@@ -52,44 +52,26 @@ def play(tmp_path, answer, **flags):
     return runner.ran, results.read(path), failed
 
 
-def test_rounds_alternate_and_are_the_seeds(tmp_path):
+def test_rounds_alternate_and_each_side_has_its_own_budget(tmp_path):
     ran, found, failed = play(tmp_path, answer, rounds=3)
+    task = TASKS["cartpole-475"]
     assert [name for name, _ in ran] == [OURS, PEER, PEER, OURS, OURS, PEER]
     assert [work.seed for _, work in ran] == [1, 1, 2, 2, 3, 3]
     assert [line["round"] for line in found] == [1, 1, 2, 2, 3, 3]
+    assert {x["contender"]: x["config"]["steps"] for x in found} == task.steps
+    # It knows its deadline, so that it ends as a lower bound.
+    assert {work.deadline for _, work in ran} == {task.deadline}
+    assert not {"cache_home", "launched"} & {*found[0]["config"]}  # of this machine
     assert not failed
-
-
-def test_each_side_has_its_own_budget(tmp_path):
-    ran, found, _ = play(tmp_path, answer, rounds=1)
-    budgets = TASKS["cartpole-475"].steps
-    assert {name: work.steps for name, work in ran} == budgets
-    assert {x["contender"]: x["config"]["steps"] for x in found} == budgets
-
-
-def test_a_run_knows_its_deadline_so_that_it_ends_as_a_lower_bound(tmp_path):
-    ran, _, _ = play(tmp_path, answer, rounds=1)
-    assert {work.deadline for _, work in ran} == {TASKS["cartpole-475"].deadline}
-
-
-def test_nothing_of_this_machine_is_recorded(tmp_path):
-    _, found, _ = play(tmp_path, answer, rounds=1)
-    assert not {"cache_home", "launched"} & {*found[0]["config"]}
 
 
 def test_a_side_that_fails_sits_out_and_the_other_goes_on(tmp_path):
     def fails(name, work):
-        return (
-            Failure(PEER, "ended with status 1", "")
-            if name == PEER
-            else answer(name, work)
-        )
+        return FAILURE if name == PEER else answer(name, work)
 
     ran, found, failed = play(tmp_path, fails, rounds=2)
     assert [name for name, _ in ran] == [OURS, PEER, OURS]
     assert failed and found[1]["failed"]["reason"] == "ended with status 1"
-    text = tables_learning.markdown(found)
-    assert "failed: ended with status 1" in text
 
 
 def test_other_work_is_refused(tmp_path):
@@ -113,14 +95,12 @@ def test_the_peer_gets_the_settings_that_end_its_budget_first():
 
 
 def test_settings_that_do_not_run_are_passed_over_unless_none_does():
-    failure = Failure(PEER, "did not end", "")
-
     def some(name, work):
-        return RESULT if work.settings["vectorisation"] == "dummy" else failure
+        return RESULT if work.settings["vectorisation"] == "dummy" else FAILURE
 
     assert Runner(some).settings(TASKS["cartpole-475"])["vectorisation"] == "dummy"
     with pytest.raises(UserError, match="none of its settings"):
-        Runner(lambda *_: failure).settings(TASKS["cartpole-475"])
+        Runner(lambda *_: FAILURE).settings(TASKS["cartpole-475"])
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.title)
@@ -132,41 +112,11 @@ def test_a_task_names_what_exists(task):
     assert thresholds.Learning(**json.loads(text)) == task.work
 
 
-def test_a_task_of_ours_alone_runs_no_peer_and_has_its_goal_in_seconds(tmp_path):
-    runner, path = Runner(answer, rounds=2), tmp_path / "x.jsonl"
-    learning._play("tf-cartpole-475", TASKS["tf-cartpole-475"], runner, path)
-    assert [name for name, _ in runner.ran] == [OURS, OURS]
-    table = tables_learning.markdown(results.read(path))
-    assert "within 15 s" in table and "Stable" not in table
-
-
 def test_a_misspelled_task_or_contender_is_named():
     with pytest.raises(UserError, match="did you mean 'cartpole-475'"):
         learning.main(["--row=cartpol-475"])
     with pytest.raises(UserError, match="did you mean 'learn_ours'"):
         learning.main(["--contender=learn_our"])
-
-
-def test_the_table_has_every_time_and_the_ratio_of_medians():
-    found = [RUN | x for x in lines([(4, True), (5, True)], [(18, True), (18, True)])]
-    head, _, ours, theirs, _, origin = tables_learning.markdown(found).splitlines()
-    assert head.count("|") == ours.count("|") == theirs.count("|")
-    assert "| 2 of 2 | 4.5 (4.0, 5.0) | 1,500 | 4 (3.6 to 4.5) | 2 |" in ours
-    assert "| Stable-Baselines3 | 2 of 2 | 18.0 (18.0, 18.0) |" in theirs
-    assert "import 1.0" in origin and "2 workers" in origin
-
-
-def test_times_that_are_bounds_are_marked():
-    text = tables_learning.markdown([RUN | x for x in lines([(4, True)], [(9, False)])])
-    assert "at least 2.25" in text
-    assert "0 of 1 | at least 9.0 (> 9.0)" in text
-
-
-def test_the_newest_run_is_shown():
-    old = [RUN | x for x in lines([(40, True)], [(40, True)])]
-    new = RUN | {"date": "2026-02-01T00:00:00+00:00"}
-    found = old + [new | x for x in lines([(4, True)], [(8, True)])]
-    assert "40.0" not in tables_learning.markdown(found)
 
 
 def test_a_run_that_is_over_keeps_its_last_return_in_the_median():
@@ -176,18 +126,3 @@ def test_a_run_that_is_over_keeps_its_last_return_in_the_median():
     assert (seconds[0], seconds[-1]) == (1, 9)
     assert (values[0], values[-1]) == (20, 400)
     assert curves_plot.median([short, short, long])[1][-1] == 500
-
-
-def test_a_picture_is_drawn(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    path, out = tmp_path / "learning.jsonl", tmp_path / "curves.png"
-    results.append(path, RUN, lines([(4, True), (5, False)], [(9, True)]))
-    flags = ["--plot", f"--results={path}", f"--out={out}"]
-    assert learning.main(flags) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out.strip() == str(out)
-
-
-def test_without_results_there_is_no_picture(tmp_path):
-    with pytest.raises(UserError, match=r"run benchmarks\.learning first"):
-        learning.main(["--plot", f"--results={tmp_path / 'none.jsonl'}"])

@@ -1,7 +1,7 @@
-import pathlib
 import sys
 
 import psutil
+import pytest
 
 from benchmarks import process
 
@@ -16,11 +16,19 @@ def test_a_result_is_the_line_on_stdout_whatever_else_is_printed():
     assert run("talks", value=3) == {"value": 3}
 
 
-def test_a_contender_that_fails_is_reported_with_its_stderr():
-    failure = run("fails")
+@pytest.mark.parametrize(
+    ("name", "reason", "stderr"),
+    [
+        ("fails", "ended with status 3", "the last words"),
+        ("mumbles", "printed no single line of JSON", ""),
+        ("nobody", "ended with status 1", "No module named"),
+    ],
+)
+def test_a_contender_without_a_result_is_reported_with_its_stderr(name, reason, stderr):
+    failure = run(name)
     assert isinstance(failure, process.Failure)
-    assert failure.reason == "ended with status 3"
-    assert "the last words" in str(failure)
+    assert failure.reason == reason
+    assert stderr in str(failure)
 
 
 def test_a_contender_that_hangs_is_ended_with_all_its_processes():
@@ -37,48 +45,25 @@ def test_a_contender_that_hangs_is_ended_with_all_its_processes():
     assert not alive
 
 
-def test_a_contender_that_prints_no_result_is_reported():
-    assert run("mumbles").reason == "printed no single line of JSON"
-
-
-def test_a_contender_that_does_not_exist_is_reported():
-    assert "No module named" in run("nobody").stderr
-
-
-def test_options_go_beside_the_work():
-    options = {"threads": 2}
-    result = process.run("opts", {"x": 1}, 60.0, package=PACKAGE, options=options)
-    assert result == {"work": {"x": 1}, "options": options}
-
-
 def test_a_contender_runs_in_its_module_with_its_options_and_interpreter(monkeypatch):
     asked = []
-    monkeypatch.setattr(process, "run", lambda *a, **k: asked.append((a, k)) or {})
-    process.run_contender("ppo_sb3_subproc", {"x": 1}, 9.0, {"peers": "/peer"})
+    failed = process.Failure("ppo_sb3", "ended with status 1", "")
+    monkeypatch.setattr(process, "run", lambda *a, **k: asked.append((a, k)) or failed)
+    found = process.run_contender("ppo_sb3_subproc", {"x": 1}, 9.0, {"peers": "/peer"})
     ((name, work, deadline, python), more) = asked[0]
     assert (name, work, deadline, python) == ("ppo_sb3", {"x": 1}, 9.0, "/peer")
     assert more["options"] == {"vectorisation": "forkserver", "threads": 1}
-
-
-def test_a_failure_has_the_contenders_own_name(monkeypatch):
-    failed = process.Failure("ppo_sb3", "ended with status 1", "")
-    monkeypatch.setattr(process, "run", lambda *a, **k: failed)
-    found = process.run_contender("ppo_sb3_subproc", {}, 9.0)
     assert found.contender == "ppo_sb3_subproc"
 
 
-def test_peers_run_in_the_interpreter_that_is_asked_for(tmp_path):
-    python = str(tmp_path / "python")
-    assert process.python_of("peers", {"peers": python}) == python
-    assert process.python_of("peers", {"tf_agents": python}) != python
-    assert pathlib.Path(process.python_of("peers")).name.startswith("python")
-
-
-def test_an_interpreter_that_is_nowhere_is_none(monkeypatch, tmp_path):
+def test_peers_run_in_the_interpreter_that_is_asked_for_or_installed(
+    monkeypatch, tmp_path
+):
+    wanted = str(tmp_path / "python")
+    assert process.python_of("peers", {"peers": wanted}) == wanted
     monkeypatch.setattr(process, "ROOT", tmp_path)
-    assert process.python_of("ours") == sys.executable
     assert process.python_of("peers") == sys.executable  # may be installed beside ours
-    assert process.python_of("tf_agents") is None
+    assert process.python_of("tf_agents", {"peers": wanted}) is None
     python = tmp_path / "benchmarks" / process.FOLDERS["tf_agents"] / "bin/python"
     python.parent.mkdir(parents=True)
     python.touch()

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 import benchmarks.contenders
-from benchmarks import environments, rows, stepping, throughput
+from benchmarks import environments, learning, rows, stepping, throughput
 from benchmarks.contenders import CONTENDERS
 from tfagents_batch.errors import UserError
 
@@ -17,19 +17,20 @@ def test_every_contender_has_a_file_and_every_file_a_line():
     assert files == {contender.module for contender in CONTENDERS.values()}
 
 
+def test_every_contender_plays():
+    played = rows.contenders(rows.ENVIRONMENTS) + rows.contenders(rows.TRAINING)
+    assert {*CONTENDERS} == {*played, *learning.CONTENDERS}
+
+
 ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
 
 
 @pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
-def test_a_row_names_what_exists(row):
+def test_a_row_names_what_exists_and_its_work_survives_the_command_line(row):
     assert {row.subject, *row.rivals} <= {*CONTENDERS}
     assert row.subject not in row.rivals
     rivals = [CONTENDERS[name] for name in row.rivals]
     assert {*row.goals} <= {x for each in rivals for x in (each.kind, each.peer)}
-
-
-@pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
-def test_work_survives_the_command_line(row):
     text = json.dumps(dataclasses.asdict(row.work))
     assert type(row.work)(**json.loads(text)) == row.work
 
@@ -48,21 +49,6 @@ def test_rows_are_selected_by_name_and_alias_each_once(known):
     alias, several = max(pairs, key=lambda x: len(x[1]))
     assert len(several) > 1
     assert [*rows.select([several[0], alias], known)] == [*several]
-
-
-def test_an_alias_means_rows_of_one_command():
-    for several in rows.ALIASES.values():
-        assert {*several} <= {*rows.ENVIRONMENTS} or {*several} <= {*rows.TRAINING}
-    foreign = next(x for x, each in rows.ALIASES.items() if each[0] in rows.TRAINING)
-    with pytest.raises(UserError, match=f"unknown row '{foreign}'"):
-        rows.select([foreign], rows.ENVIRONMENTS)
-
-
-@pytest.mark.parametrize("regime", rows.REGIMES)
-def test_a_regime_is_whole_minibatches(regime):
-    work = rows.TRAINING[f"ppo-cartpole-{regime}"].work
-    assert work.batch % work.minibatch_size == 0
-    assert work.iterations > 20
 
 
 def test_a_misspelled_row_or_contender_is_named():

@@ -1,21 +1,18 @@
 """Training contenders of ours, and what they have in common with peers'."""
 
-import ast
 import dataclasses
-import pathlib
 import sys
+from contextlib import nullcontext
 
 import pytest
 
-import benchmarks.contenders
-from benchmarks import duel, plots, process, results, rows, throughput
+from benchmarks import duel, process, results, rows, throughput
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
 from benchmarks.process import Failure
 from benchmarks.stepping import Stepping
 from benchmarks.training import Training, last_mean
-from tfagents_batch.errors import UserError
 
 TINY = Training(
     "CartPole-v1",
@@ -29,11 +26,6 @@ TINY = Training(
     seconds=0.0,
     blocks=3,
 )
-FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
-HEAVY = {
-    *("torch", "stable_baselines3", "tensorflow", "tf_agents", "jax", "sbx"),
-    *("agents", "tensorflow_probability"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +33,7 @@ def trained():
     return session.run(lambda: None, ours.Train, TINY)
 
 
-def test_ours_counts_the_transitions_it_trained_on(trained):
+def test_ours_counts_the_transitions_it_trained_on_and_their_returns(trained):
     count = trained["count"]
     assert count["compile"] == 0  # nothing is trained before the warm-up
     assert 0 < count["warm_up"] <= TINY.batch
@@ -49,6 +41,7 @@ def test_ours_counts_the_transitions_it_trained_on(trained):
     assert trained["value"] == pytest.approx(
         count["steady"] / trained["phases"]["steady"]
     )
+    assert 1 <= trained["returns"] <= 500
 
 
 def test_ours_says_what_work_it_did(trained):
@@ -58,10 +51,6 @@ def test_ours_says_what_work_it_did(trained):
     assert same["parameters"] == 2 * (4 * 4 + 4) + (4 * 2 + 2) + (4 + 1)
     assert same["gradient_steps_an_iteration"] == 2 * 64 // 16
     assert same["samples_a_gradient_step"] == 16
-
-
-def test_ours_has_the_return_of_its_last_episodes(trained):
-    assert 1 <= trained["returns"] <= 500
 
 
 def test_ours_refuses_to_have_taken_other_gradient_steps():
@@ -118,19 +107,8 @@ def test_a_run_goes_on_until_enough_is_timed_but_its_returns_do_not():
 def test_a_run_that_takes_longer_than_its_seconds_ends_with_its_steps():
     found = session.run(lambda: None, Counting, TINY)
     assert found["count"]["steady"] == 10 * TINY.blocks
-
-
-def test_blocks_of_environments_alone_replace_seconds():
-    work = Stepping("CartPole-v1", 2, seconds=100.0, blocks=3)
-    assert session.run(lambda: None, Counting, work)["count"]["steady"] == 30
-
-
-def test_ours_declares_another_precision():
-    contender = CONTENDERS["ppo_ours_bfloat16"]
-    frames = rows.TRAINING["ppo-pong-bfloat16"].work
-    config = ours._config(frames, **contender.options)
-    assert config.precision == "mixed_bfloat16"
-    assert ours._config(frames).precision == "float32"
+    alone = Stepping("CartPole-v1", 2, seconds=100.0, blocks=3)
+    assert session.run(lambda: None, Counting, alone)["count"]["steady"] == 30
 
 
 def test_frames_in_bfloat16_are_declared_to_differ():
@@ -146,15 +124,6 @@ def test_frames_in_bfloat16_are_declared_to_differ():
         assert {*contender.differs} == {"precision"}
     finally:
         contender.close()
-
-
-@pytest.mark.parametrize("mode", ["auto", "update", "off"])
-def test_every_compile_mode_of_ours_is_a_contender(mode):
-    name = "ppo_ours" if mode == "auto" else f"ppo_ours_{mode}"
-    assert CONTENDERS[name].options["compile"] == mode
-    row = rows.TRAINING["ppo-cartpole-p1"]
-    assert name in (row.subject, *row.rivals)
-    assert ours._config(TINY, **CONTENDERS[name].options).compile == mode
 
 
 def test_ours_has_the_losses_of_the_peers():
@@ -177,35 +146,6 @@ def test_the_last_fifth_of_the_episodes_counts():
     assert last_mean([0.0] * 8 + [1.0, 3.0]) == 2
     assert last_mean([5.0]) == 5
     assert last_mean([]) is None
-
-
-MODULES = {CONTENDERS[name].module for name in rows.contenders(rows.TRAINING)}
-
-
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_a_contender_is_heavy_only_when_it_loads(name):
-    tree = ast.parse((FOLDER / f"{name}.py").read_text())
-    imports = [x for x in tree.body if isinstance(x, (ast.Import, ast.ImportFrom))]
-    names = [getattr(x, "module", None) or x.names[0].name for x in imports]
-    assert not {each.partition(".")[0] for each in names} & HEAVY
-    assert "Training" in ast.unparse(tree.body[-1])
-
-
-def test_releases_that_an_environment_is_not_made_of_are_no_difference():
-    found = TINY.same(TINY.constructor(), 1, 1, 1)["versions"]
-    assert {*found} == {"python", "gymnasium", "numpy"}
-
-
-def test_frames_are_those_of_our_preprocessing():
-    pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
-    work = rows.TRAINING["ppo-pong"].work
-    env = work.constructor()()
-    try:
-        assert env.observation_space.shape == (84, 84, 4)
-    finally:
-        env.close()
-    assert "ale-py" in work.same(work.constructor(), 1, 1, 1)["versions"]
 
 
 # ---- the command, with canned results
@@ -281,40 +221,28 @@ def test_a_peer_without_interpreter_fails_and_the_others_go_on(
     assert (sbx["goal"], sbx["ratio"]["median"]) == (6, 40)
 
 
-def test_a_row_that_is_lost_is_named_and_the_others_stay(
-    runs, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_row_that_is_lost_is_named_and_those_before_it_stay(
+    runs, tmp_path, monkeypatch, capsys, interrupted
 ):
     run = process.run
 
-    def other_work(module, work, *rest, **named):
-        found = run(module, work, *rest, **named)
-        if work["env"] == "Pendulum-v1" and module == "ppo_sb3":
-            return found | {"same": {}} if isinstance(found, dict) else found
-        return found
-
-    monkeypatch.setattr(process, "run", other_work)
-    flag = "--row=ppo-cartpole-p1,ppo-pendulum-p1,ppo-halfcheetah-p1"
-    lines = play(tmp_path, flag, "--pairs=1")
-    assert {x["row"] for x in lines} == {"ppo-cartpole-p1", "ppo-halfcheetah-p1"}
-    assert "row ppo-pendulum-p1 ends here, incomplete" in capsys.readouterr().err
-
-
-def test_a_row_that_is_interrupted_is_named_and_those_before_it_stay(
-    runs, tmp_path, monkeypatch, capsys
-):
-    run = process.run
-
-    def interrupted(module, work, *rest, **named):
-        if work["env"] == "Pendulum-v1":
+    def lost(module, work, *rest, **named):
+        if work["env"] != "Pendulum-v1" or module != "ppo_sb3":
+            return run(module, work, *rest, **named)
+        if interrupted:
             raise KeyboardInterrupt
-        return run(module, work, *rest, **named)
+        return canned(1.0) | {"same": {}}  # other work
 
-    monkeypatch.setattr(process, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path, "--row=ppo-cartpole-p1,ppo-pendulum-p1", "--pairs=1")
+    monkeypatch.setattr(process, "run", lost)
+    names = ("ppo-cartpole-p1", "ppo-pendulum-p1", "ppo-halfcheetah-p1")
+    ends = pytest.raises(KeyboardInterrupt) if interrupted else nullcontext()
+    with ends:
+        play(tmp_path, f"--row={','.join(names)}", "--pairs=1")
     lines = results.read(tmp_path / "training.jsonl")
-    assert {x["row"] for x in lines} == {"ppo-cartpole-p1"}
-    assert "row ppo-pendulum-p1 ends here" in capsys.readouterr().err
+    kept = {names[0]} if interrupted else {names[0], names[2]}
+    assert {x["row"] for x in lines} == kept
+    assert "row ppo-pendulum-p1 ends here, incomplete" in capsys.readouterr().err
 
 
 def test_runs_of_an_episode_are_not_compared_by_their_returns(runs, tmp_path):
@@ -331,31 +259,3 @@ def test_a_failed_subject_leaves_no_other_mode_behind():
     played = duel.Played({"ppo_ours": []}, {"ppo_ours": failure})
     (line,) = throughput.lines("x", row, duel.Probed(row, {}, {}), played, [1])
     assert line["failed"] == failure._asdict()
-
-
-def test_bars_are_drawn_of_the_newest_results(runs, tmp_path):
-    pytest.importorskip("matplotlib")
-    play(tmp_path, "--row=ppo-cartpole-p1,ppo-pendulum-p1", "--pairs=1")
-    path, out = tmp_path / "training.jsonl", tmp_path / "images/bars.png"
-    assert plots.main([f"--results={path}", f"--out={out}"]) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-    bars = plots.bars(results.read(path))
-    assert len(bars) == 2
-    assert bars["PPO, CartPole-v1, P1 (ppo-cartpole-p1)"] == {
-        "tfagents_batch, compile=auto": (40.0, True),
-        "tfagents_batch, compile=update": (50.0, True),
-        "Stable-Baselines3, DummyVecEnv, a thread per core": (20.0, False),
-    }
-
-
-def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(UserError, match="has no results to draw"):
-        plots.main([f"--results={tmp_path / 'none.jsonl'}"])
-
-
-def test_training_rows_are_of_training_contenders():
-    for row in rows.TRAINING.values():
-        assert all(name.startswith("ppo_") for name in (row.subject, *row.rivals))
-        assert {CONTENDERS[x].interpreter for x in row.rivals} <= {
-            *("ours", "peers", "tf_agents", "batch_ppo")
-        }
