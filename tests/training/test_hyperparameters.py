@@ -1,9 +1,7 @@
 """Runs as TensorBoard's plug-in for hyper-parameters reads their folders."""
 
 import dataclasses
-import pathlib
 
-import pytest
 from tensorboard import context
 from tensorboard.backend.event_processing import data_provider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import (
@@ -17,7 +15,6 @@ from tensorboard.plugins.hparams import (
     list_session_groups,
 )
 
-import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Config
@@ -96,23 +93,3 @@ def test_a_resumed_run_keeps_its_row(tmp_path):
     _, found = rows(tmp_path)
     assert metrics(found["a"]) == {"eval/return_mean": 2}
     assert found["a"].sessions[0].status == api_pb2.STATUS_SUCCESS
-
-
-@pytest.mark.xla
-def test_every_seed_of_several_has_a_row(tmp_path):
-    done = tfb.train_seeds(
-        env="tf/CartPole-v1",
-        seeds=[4, 9],
-        steps=100,
-        num_envs=2,
-        rollout_length=25,
-        eval_every=0,
-        settings={"epochs": 1, "minibatch_size": 50},
-        compile_cache=False,
-        logdir=tmp_path,
-    )
-    differing, found = rows(tmp_path)
-    assert differing == {"seed"}
-    seeds = {name: row.hparams["seed"].number_value for name, row in found.items()}
-    names = [pathlib.Path(run.logdir).name for run in done]
-    assert seeds == dict(zip(names, (4, 9), strict=True))

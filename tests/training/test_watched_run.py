@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 
 import tfagents_batch as tfb
 from tests.training.test_clips import Falling, Shown
+from tests.training.test_hyperparameters import rows
 from tests.training.test_trackers import fake  # noqa: F401
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import checkpoint
@@ -25,7 +26,8 @@ QUICK = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1, "minibatch_size": 50},
+    # Histograms take as long to trace as the rest of an update.
+    "settings": {"epochs": 1, "minibatch_size": 50, "histograms": False},
 }
 
 
@@ -42,7 +44,8 @@ def of_the_seed(run):
 
 
 def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys):
-    broken = QUICK | {"settings": {"learning_rate": 10.0, "epochs": 4}}
+    settings = {"learning_rate": 10.0, "epochs": 4, "histograms": False}
+    broken = QUICK | {"settings": settings}
     run = tfb.train(env="CartPole-v1", logdir=tmp_path, **broken)
     found = events(run, "alarm")
     assert found
@@ -105,9 +108,10 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
     last = read_events(folder)[-1]
     assert (last["event"], last["error"]) == ("failed", "Mine")
     assert checkpoint.newest(folder) == last["step"]
-    if what != "on_iteration":  # the first evaluation was the best one so far
+    if what == "on_iteration":
+        assert tfb.train(resume=folder).finished
+    else:  # the first evaluation was the best one so far
         assert checkpoint.metadata(folder, last["step"])["best"]
-    assert tfb.train(resume=folder).finished
 
 
 def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
@@ -185,18 +189,25 @@ def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_seeds_in_one_program_have_alarms_of_their_own(tmp_path):
+def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(tmp_path):
+    broken = {"learning_rate": 10.0, "epochs": 2, "histograms": False}
     runs = tfb.train_seeds(
         env="tf/CartPole-v1",
-        seeds=2,
+        seeds=[4, 9],
         logdir=tmp_path,
         steps=600,
         num_envs=2,
         rollout_length=50,
         eval_every=0,
         log_every=1,
-        settings={"learning_rate": 10.0, "epochs": 2, "minibatch_size": 50},
+        compile_cache=False,
+        settings={"minibatch_size": 50, **broken},
     )
     assert all(events(run, "alarm") for run in runs)
+    differing, found = rows(tmp_path)
+    assert differing == {"seed"}
+    seeds = {name: row.hparams["seed"].number_value for name, row in found.items()}
+    names = [pathlib.Path(run.logdir).name for run in runs]
+    assert seeds == dict(zip(names, (4, 9), strict=True))
     with pytest.raises(UserError, match="track=wandb is not for several seeds"):
         tfb.train_seeds(env="tf/CartPole-v1", seeds=2, track="wandb", logdir=tmp_path)
