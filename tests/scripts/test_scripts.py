@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from tfagents_batch.scripts import app, train
+
 TRAIN = [sys.executable, "-m", "tfagents_batch.scripts.train"]
 EVALUATE = [sys.executable, "-m", "tfagents_batch.scripts.evaluate"]
 QUICK = [
@@ -111,12 +113,21 @@ def test_samples_are_evaluated_if_asked_for(trained):
         (["--env=CartPole-v1", "--seeds=2"], "seeds"),
     ],
 )
-def test_bad_input_is_one_line_and_status_64(tmp_path, arguments, message):
-    done = run([*TRAIN, *arguments], cwd=tmp_path)
-    assert done.returncode == 64, done.stderr
-    assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
+def test_bad_input_is_one_line_and_status_64(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        status = app.run(train.main, trains=True)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    stdout, stderr = capsys.readouterr()
+    assert status == 64, stderr
+    assert stdout == ""
+    lines = stderr.strip().splitlines()
+    assert len(lines) == 1, stderr
     assert re.search(message, lines[0])
     assert not (tmp_path / "logs").exists()
 
@@ -143,10 +154,13 @@ def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_impor
     assert "too late" not in done.stderr
 
 
-def test_debug_shows_the_traceback(tmp_path):
-    done = run([*TRAIN, "--config=cartpol", "--debug"], cwd=tmp_path)
+@pytest.mark.parametrize("debug", [False, True])
+def test_debug_shows_the_traceback_of_an_error(tmp_path, debug):
+    done = run([*TRAIN, "--config=cartpol", *["--debug"] * debug], cwd=tmp_path)
     assert done.returncode == 64
-    assert "Traceback" in done.stderr
+    assert ("Traceback" in done.stderr) == debug
+    assert len(done.stderr.splitlines()) == 1 or debug
+    assert done.stdout == ""
 
 
 def test_help_lists_every_flag_with_its_default():
