@@ -148,3 +148,15 @@ def make_process_env(route):
     yield make
     for env in envs:
         env.close()
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """Registers the algorithm of ``tests/linear.py`` as "linear"; returns that name."""
+    from tests import linear
+    from tfagents_batch import algorithms
+
+    with pytest.MonkeyPatch.context() as patch:
+        entry = (linear.Linear, linear.Config)
+        patch.setitem(algorithms.REGISTRY, "linear", entry)
+        yield "linear"

@@ -28,14 +28,16 @@ SMALL = {
     "eval_every": 0,
     "log_every": 1,
     "compile": "off",
-    "settings": {"epochs": 1, "minibatch_size": 50},
 }
+# PPO with less to trace.
+BRIEF = {"epochs": 1, "minibatch_size": 50, "histograms": False}
+pytestmark = pytest.mark.usefixtures("linear")
 
 
 @pytest.fixture(scope="module")
-def shared_run(tmp_path_factory):
+def shared_run(linear, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
-    return tfb.train("ppo", env="CartPole-v1", logdir=folder, **SMALL)
+    return tfb.train("linear", env="CartPole-v1", logdir=folder, **SMALL)
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def of_the_seed(run):
 
 
 def test_train_makes_a_run_and_evaluate_plays_it(tmp_path):
-    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+    run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **SMALL)
     folder = pathlib.Path(run.logdir)
     assert folder.parent == tmp_path
     assert run.finished
@@ -84,7 +86,9 @@ def test_nothing_of_a_training_is_left_in_memory(tmp_path):
         return sum(1 for _ in held)
 
     before = graphs()
-    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, eval_episodes=2, **SMALL)
+    run = tfb.train(
+        "linear", env="CartPole-v1", logdir=tmp_path, eval_episodes=2, **SMALL
+    )
     tfb.evaluate(run.logdir, episodes=2)
     del run
     assert graphs() == before
@@ -95,7 +99,9 @@ def test_nothing_of_a_training_is_left_in_memory(tmp_path):
 def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compile):
     def lines(**options):
         return of_the_seed(
-            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options})
+            tfb.train(
+                "linear", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options}
+            )
         )
 
     options = {"num_envs": 4, "eval_every": 200, "eval_episodes": 4}
@@ -123,10 +129,11 @@ def test_a_run_is_resumed_from_its_newest_checkpoint(run):
 def test_a_resumed_run_of_environments_in_tensorflow_is_the_run_itself(tmp_path):
     """Checkpoints hold the environments too, so an interruption leaves no trace."""
     options = {**SMALL, "num_workers": None, "steps": 600}
-    options["settings"] = {**SMALL["settings"], "learning_rate": 1e-3}
     name = "tf/CartPole-v1"
-    whole = tfb.train(env=name, logdir=tmp_path / "whole", **options)
-    half = tfb.train(env=name, logdir=tmp_path / "half", **{**options, "steps": 300})
+    whole = tfb.train("linear", env=name, logdir=tmp_path / "whole", **options)
+    half = tfb.train(
+        "linear", env=name, logdir=tmp_path / "half", **{**options, "steps": 300}
+    )
     again = tfb.train(resume=half.logdir, steps=600)
     assert again.step == whole.step
     assert of_the_seed(again) == of_the_seed(whole)
@@ -142,14 +149,15 @@ def test_a_finished_run_that_is_resumed_ends_at_once(run):
 
 def test_each_run_has_a_folder_of_its_own(tmp_path):
     runs = [
-        tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL) for _ in range(2)
+        tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        for _ in range(2)
     ]
     assert runs[0].logdir != runs[1].logdir
 
 
 def test_the_config_is_plain_text_and_comes_back(tmp_path):
-    options = SMALL | {"settings": {"learning_rate": "linear(1e-3, 0)", "epochs": 1}}
-    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+    options = SMALL | {"settings": {"learning_rate": "linear(1e-3, 0)"}}
+    run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
     data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
     assert data["config"]["env"] == "CartPole-v1"
     assert data["config"]["settings"]["learning_rate"] == "linear(0.001, 0)"
@@ -166,7 +174,10 @@ class TestUserCode:
         options = SMALL | options
         if not callable(options["env"]) and not isinstance(options["env"], str):
             del options["num_workers"]
-        return tfb.train("ppo", logdir=tmp_path, **options)
+        name = "linear"
+        if "network" in options:
+            name, options["settings"] = "ppo", BRIEF
+        return tfb.train(name, logdir=tmp_path, **options)
 
     def test_a_function_that_makes_an_environment_has_to_be_passed_again(
         self, tmp_path
@@ -300,7 +311,7 @@ def test_a_gymnasium_wrapper_is_an_environment_like_any_other(tmp_path):
         env = gymnasium.make("Pendulum-v1")
         return gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
 
-    run = tfb.train("ppo", env=make, logdir=tmp_path, **SMALL)
+    run = tfb.train("linear", env=make, logdir=tmp_path, **SMALL)
     assert run.finished
 
 
@@ -308,7 +319,7 @@ def test_a_config_object_is_a_preset_too(tmp_path):
     from tfagents_batch.training.experiment import Config
 
     config = Config(env="CartPole-v1", settings=ppo.Config(epochs=3, gamma=0.9))
-    run = tfb.train(config=config, logdir=tmp_path, **SMALL)
+    run = tfb.train(config=config, logdir=tmp_path, settings=BRIEF, **SMALL)
     settings = read_config(run)["settings"]
     assert (settings["epochs"], settings["gamma"]) == (1, 0.9)
 
@@ -389,7 +400,7 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
     variables = {"worker_variables": {"TFB_TEST_SECRET": "s3cr3t!"}}
     options = SMALL | {"num_workers": 1, "eval_every": 150, "eval_episodes": 2}
     options |= {"env": FromVariable, "env_options": variables}
-    run = tfb.train(logdir=tmp_path, **options)
+    run = tfb.train("linear", logdir=tmp_path, **options)
     assert run.metrics["episode/return_mean"] == 28  # 1 + 2 + ... + 7
     assert run.metrics["eval/return_mean"] == 28
     with pytest.raises(UserError, match=r"TFB_TEST_SECRET.*not saved"):
@@ -428,7 +439,7 @@ def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
     expected = random.random(), np.random.random()
     random.seed(1)
     np.random.seed(1)
-    tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+    tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **SMALL)
     assert (random.random(), np.random.random()) == expected
 
 
@@ -439,7 +450,7 @@ def test_a_list_of_functions_is_a_batch_and_is_evaluated(tmp_path):
     options = {k: v for k, v in SMALL.items() if k not in ("num_envs", "num_workers")}
     options |= {"eval_every": 200, "eval_episodes": 10}
     envs = [make(5)] * 3
-    run = tfb.train(env=envs, num_workers=0, logdir=tmp_path, **options)
+    run = tfb.train("linear", env=envs, num_workers=0, logdir=tmp_path, **options)
     assert run.metrics["eval/return_mean"] == 15
     assert read_config(run)["num_envs"] == 3
 
@@ -459,7 +470,7 @@ class Levels(CountingEnv):
 def test_evaluate_plays_no_level_that_training_or_its_evaluations_drew(tmp_path):
     options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
     LEVELS.clear()
-    run = tfb.train(env=Levels, logdir=tmp_path, **options)
+    run = tfb.train("linear", env=Levels, logdir=tmp_path, **options)
     trained = set(LEVELS)
     assert len(trained) == len(LEVELS) > 50
     LEVELS.clear()
@@ -470,7 +481,7 @@ def test_evaluate_plays_no_level_that_training_or_its_evaluations_drew(tmp_path)
 
 def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path):
     options = SMALL | {"env_kwargs": {"sutton_barto_reward": True}}
-    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+    run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
     assert tfb.evaluate(run.logdir, 2).mean_return < 0  # -1 at the end
     result = tfb.evaluate(run.logdir, 2, env_kwargs={"sutton_barto_reward": False})
     assert result.mean_return > 5
@@ -483,7 +494,7 @@ def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
     # One worker, so that the run cannot end before there is another one.
     options = {**SMALL, "num_workers": 1, "compile": compile}
     del options["num_envs"]
-    run = tfb.train(env=envs, logdir=tmp_path, on_fault="restart", **options)
+    run = tfb.train("linear", env=envs, logdir=tmp_path, on_fault="restart", **options)
     assert run.finished
     events = {event["event"]: event for event in read_events(run.logdir)}
     failed, restarted = events["env_failed"], events["env_restarted"]
@@ -502,7 +513,7 @@ def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
     del options["num_envs"]
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     with pytest.raises(EnvError, match="SIGKILL"):
-        tfb.train(env=envs, logdir=tmp_path, **options)
+        tfb.train("linear", env=envs, logdir=tmp_path, **options)
     (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert read_events(folder)[-1]["event"] == "failed"
     assert checkpoint.list_steps(folder) == [0]  # the first iteration is void
@@ -513,7 +524,7 @@ class TestResources:
         return [event for event in read_events(run.logdir) if event["event"] == kind]
 
     def test_a_run_tells_what_it_uses_of_the_machine(self, tmp_path, capsys):
-        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **SMALL)
+        run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **SMALL)
         (event,) = self.events(run, "resources")
         assert event["num_workers"] == 0
         assert event["reason"]
@@ -524,7 +535,7 @@ class TestResources:
     def test_environments_a_worker_say_how_many_workers(self, tmp_path):
         options = {k: v for k, v in SMALL.items() if k != "num_workers"}
         options |= {"num_envs": 3, "envs_per_worker": 2}
-        run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+        run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
         (event,) = self.events(run, "resources")
         assert (event["num_workers"], event["envs_per_worker"]) == (2, 2)
         # Another way to say it replaces the first one.
@@ -535,20 +546,20 @@ class TestResources:
     def test_both_ways_to_say_workers_are_refused(self, tmp_path):
         options = SMALL | {"num_workers": 1, "envs_per_worker": 2}
         with pytest.raises(UserError, match="leave one out"):
-            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+            tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
         assert not list(tmp_path.iterdir())
 
     def test_fewer_than_one_thread_are_refused(self, tmp_path):
         options = SMALL | {"threads": 0}
         with pytest.raises(UserError, match="threads is 0; expected at least 1"):
-            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+            tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
 
 
 @pytest.mark.any_route
 class TestOverlap:
     def run(self, folder, **options):
         options = SMALL | {"overlap": True, "num_workers": 1} | options
-        return tfb.train("ppo", env="CartPole-v1", logdir=folder, **options)
+        return tfb.train("linear", env="CartPole-v1", logdir=folder, **options)
 
     def test_equal_seeds_give_equal_lines_for_any_number_of_workers(self, tmp_path):
         lines = [
@@ -576,7 +587,11 @@ class TestPrecision:
             image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
             return SpaceEnv(image, gymnasium.spaces.Discrete(2))
 
-        options = SMALL | {"precision": "mixed_bfloat16", "compile": "auto"}
+        options = SMALL | {
+            "precision": "mixed_bfloat16",
+            "compile": "auto",
+            "settings": BRIEF,
+        }
         run = tfb.train("ppo", env=pixels, logdir=tmp_path, **options)
         assert np.isfinite(run.metrics["loss/total"])
         assert tfb.evaluate(run.logdir, episodes=1, env=pixels).episodes == 1
@@ -595,7 +610,7 @@ class TestPrecision:
 class TestProfile:
     def test_a_profile_is_printed_logged_and_kept(self, tmp_path, capsys):
         run = tfb.train(
-            "ppo", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
+            "linear", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
         )
         report = json.loads(pathlib.Path(run.logdir, "profile.json").read_text())
         event = read_events(run.logdir)[-1]
@@ -612,7 +627,7 @@ class TestProfile:
 
         monkeypatch.setattr("tfagents_batch.training.profile.run", fail)
         run = tfb.train(
-            "ppo", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
+            "linear", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
         )
         assert run.finished
         assert read_events(run.logdir)[-1]["event"] == "profile_failed"

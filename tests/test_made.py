@@ -21,8 +21,8 @@ SMALL = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1, "minibatch_size": 50},
 }
+pytestmark = pytest.mark.usefixtures("linear")
 ENV_FILE = """
     import gymnasium
 
@@ -46,12 +46,12 @@ def counting(length):
 def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
     env = made(kind)
     with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
-        tfb.train(env=env, logdir=tmp_path, **SMALL)
+        tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
     with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
-        tfb.train(env=env, eval_env=env, logdir=tmp_path, **SMALL)
+        tfb.train("linear", env=env, eval_env=env, logdir=tmp_path, **SMALL)
     assert list(tmp_path.iterdir()) == []
     options = SMALL | {"eval_every": 100, "eval_episodes": 4}
-    run = tfb.train(env=env, eval_env=made(kind), logdir=tmp_path, **options)
+    run = tfb.train("linear", env=env, eval_env=made(kind), logdir=tmp_path, **options)
     assert run.metrics["eval/episodes"] == (4 if kind == "environment" else 6)
     played = tfb.evaluate(run.logdir, 2, env=made(kind))
     assert played.episodes == (2 if kind == "environment" else 3)
@@ -61,13 +61,13 @@ def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["environment", "batch"])
 def test_how_many_there_are_of_what_is_made_cannot_be_chosen(kind, tmp_path):
     with pytest.raises(UserError, match="num_envs cannot be chosen"):
-        tfb.train(env=made(kind), num_envs=8, logdir=tmp_path, **SMALL)
+        tfb.train("linear", env=made(kind), num_envs=8, logdir=tmp_path, **SMALL)
 
 
 def test_evaluations_are_played_where_somebody_says(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 100}
     options |= {"eval_episodes": 2, "logdir": tmp_path}
-    run = tfb.train(env=counting(5), eval_env=counting(9), **options)
+    run = tfb.train("linear", env=counting(5), eval_env=counting(9), **options)
     # Of n steps the returns are 1 + 2 + ... + n.
     assert run.metrics["episode/return_mean"] == 15
     assert run.metrics["eval/return_mean"] == 45
@@ -78,9 +78,9 @@ def test_evaluations_are_played_where_somebody_says(tmp_path):
     )
     assert again.metrics["eval/return_mean"] == 28
     with pytest.raises(UserError, match="eval_env has action_space="):
-        tfb.train(env="CartPole-v1", eval_env="Pendulum-v1", **options)
+        tfb.train("linear", env="CartPole-v1", eval_env="Pendulum-v1", **options)
     with pytest.raises(UserError, match="eval_env has observation_space="):
-        tfb.train(env=counting(5), eval_env="CartPole-v1", **options)
+        tfb.train("linear", env=counting(5), eval_env="CartPole-v1", **options)
 
 
 @pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
@@ -99,7 +99,7 @@ def test_settings_of_the_run_are_not_for_what_others_made(kind, tmp_path):
     if kind != "tf":
         options |= {"wrappers": [{"name": "LimitDuration", "max_episode_steps": 5}]}
     env = envs[kind]()
-    run = tfb.train(env="CartPole-v1", eval_env=env, **options)
+    run = tfb.train("linear", env="CartPole-v1", eval_env=env, **options)
     assert run.metrics["eval/return_mean"] > 5  # not -1 at the end, nor 5 steps
     other = envs[kind]()
     again = {} if kind == "tf" else {"wrappers": []}
@@ -112,6 +112,7 @@ def test_environments_of_one_name_have_the_same_arguments(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "logdir": tmp_path}
     options |= {"eval_every": 100, "eval_episodes": 2}
     run = tfb.train(
+        "linear",
         env="CartPole-v1",
         eval_env="CartPole-v1",
         env_kwargs={"sutton_barto_reward": True},
@@ -129,9 +130,9 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
 
     env = Closing()
     with pytest.raises(UserError, match="eval_env="):
-        tfb.train(env=env, logdir=tmp_path, **SMALL)
+        tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
     assert not env.closed
-    run = tfb.train(env=env, eval_env=Closing(), logdir=tmp_path, **SMALL)
+    run = tfb.train("linear", env=env, eval_env=Closing(), logdir=tmp_path, **SMALL)
     assert env.closed
     mine = Closing()
     assert tfb.evaluate(run.logdir, 2, env=mine).episodes == 2
@@ -145,7 +146,7 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
 
 def test_another_environment_for_evaluations_is_remembered_from_a_resume(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 0}
-    run = tfb.train(env=counting(5), logdir=tmp_path, **options)
+    run = tfb.train("linear", env=counting(5), logdir=tmp_path, **options)
     again = {"env": counting(5), "eval_every": 100, "eval_episodes": 2}
     tfb.train(resume=run.logdir, eval_env=counting(9), steps=400, **again)
     with pytest.raises(UserError, match=r"was evaluated on .*eval_env="):
@@ -155,7 +156,7 @@ def test_another_environment_for_evaluations_is_remembered_from_a_resume(tmp_pat
 def test_every_one_of_different_environments_is_evaluated(tmp_path):
     envs = [counting(length) for length in (1, 2, 3, 4)]
     options = SMALL | {"num_workers": 0, "eval_every": 100, "logdir": tmp_path}
-    run = tfb.train(env=envs, eval_episodes=5, **options)
+    run = tfb.train("linear", env=envs, eval_episodes=5, **options)
     assert run.metrics["eval/episodes"] == 8
     assert run.metrics["eval/return_mean"] == (1 + 3 + 6 + 10) / 4
     played = tfb.evaluate(run.logdir, 4, env=envs)
@@ -172,6 +173,7 @@ def moved_run(tmp_path):
     (old / "mine.py").write_text(textwrap.dedent(ENV_FILE))
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 0}
     run = tfb.train(
+        "linear",
         env=f"{old / 'mine.py'}:make",
         env_kwargs={"length": 6},
         logdir=tmp_path / "logs",
@@ -235,11 +237,14 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
         ({"worker_variables": {"A": "\ud800"}}, r"\['A'\] is a str.*expected text"),
     ):
         with pytest.raises(UserError, match=message):
-            tfb.train(env="CartPole-v1", env_options=env_options, **options)
+            tfb.train("linear", env="CartPole-v1", env_options=env_options, **options)
     with pytest.raises(UserError, match="leave out step_seconds"):
-        tfb.train(env="tf/CartPole-v1", env_options={"step_seconds": 9.0}, **options)
+        tfb.train(
+            "linear", env="tf/CartPole-v1", env_options={"step_seconds": 9.0}, **options
+        )
     assert list(tmp_path.iterdir()) == []
     run = tfb.train(
+        "linear",
         env="CartPole-v1",
         env_options={"step_seconds": None, "route": "portable"},
         num_workers=1,

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
 from tfagents_batch.training import clips
 from tfagents_batch.training.clips import Clip, Clips, Filming
 from tfagents_batch.training.experiment import Config, Experiment
@@ -23,7 +24,10 @@ CONFIG = Config(
     eval_every=0,
     compile="off",
     compile_cache=False,
-    settings=ppo.Config(epochs=1, minibatch_size=32),
+    settings=ppo.Config(
+        **{"minibatch_size": 32, "epochs": 1, "histograms": False},
+        network=networks.Config(hidden=(4,)),
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """A new run that begins with what another one has learned."""
 
 import pathlib
+import shutil
 
 import gymnasium
 import numpy as np
@@ -23,6 +24,7 @@ SMALL = {
     "compile_cache": False,
 }
 SETTINGS = {"epochs": 2, "minibatch_size": 50, "learning_rate": 1e-2}
+SETTINGS |= {"histograms": False, "network.hidden": (4,)}  # less to trace
 # Less than the last bit of any weight.
 STILL = SETTINGS | {"learning_rate": 1e-30, "entropy_scale": 0.0}
 
@@ -31,6 +33,15 @@ STILL = SETTINGS | {"learning_rate": 1e-30, "entropy_scale": 0.0}
 def learned(tmp_path_factory):
     logdir = tmp_path_factory.mktemp("logs")
     return tfb.train(env="CartPole-v1", logdir=logdir, settings=SETTINGS, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A run with a checkpoint every 50 steps."""
+    options = SMALL | {"settings": SETTINGS, "keep_every": 50}
+    return tfb.train(
+        env="CartPole-v1", logdir=tmp_path_factory.mktemp("logs"), **options
+    )
 
 
 def values(logdir, which="newest"):
@@ -43,15 +54,13 @@ def values(logdir, which="newest"):
         return {name: np.asarray(x) for name, x in named.items()}
 
 
-def test_it_begins_with_weights_and_statistics_and_counts_its_own_steps(
-    learned, tmp_path
-):
+def test_it_begins_with_weights_and_statistics_and_all_else_anew(learned, tmp_path):
     new = tfb.train(
         env="CartPole-v1",
         logdir=tmp_path,
         init_from=learned.logdir,
         settings=STILL,
-        **SMALL | {"seed": 1},
+        **SMALL | {"seed": 1, "steps": 50},
     )
     before, after = values(learned.logdir), values(new.logdir)
     weights = [name for name in before if name.startswith("network/")]
@@ -60,27 +69,24 @@ def test_it_begins_with_weights_and_statistics_and_counts_its_own_steps(
         np.testing.assert_allclose(after[name], before[name], atol=1e-12, err_msg=name)
     count = next(name for name in before if "observations/" in name and "count" in name)
     assert after[count] > before[count] + new.step  # openings were seen, too
-    assert after["algorithm/step"] == new.step < SMALL["steps"] + 100
+    assert after["algorithm/step"] == new.step < 100
     assert before["algorithm/step"] >= SMALL["steps"]
-    events = read_events(new.logdir)
-    (told,) = [each for each in events if each["event"] == "started_from"]
+    (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
     assert told["checkpoint"] == learned.step
     assert learned.logdir.endswith(told["run"])
-
-
-def test_the_optimizer_begins_anew(learned, tmp_path):
-    options = SMALL | {"steps": 50, "logdir": tmp_path, "init_from": learned.logdir}
-    new = tfb.train(env="CartPole-v1", settings=STILL, **options)
-    before, after = values(learned.logdir), values(new.logdir)
     own = [name for name in before if name.startswith("optimizer/")]
     (count,) = [name for name in own if before[name].dtype.kind == "i"]
     assert before[count] == 12  # three iterations of two epochs of two minibatches
     assert after[count] == 4
+    # Nor is it a run like those that began at random.
+    groups = curves.group([new.logdir, learned.logdir])
+    origins = [group.name.rpartition("init_from=")[2] for group in groups]
+    run = pathlib.Path(learned.logdir).name
+    assert sorted(origins) == sorted([f"{run} at {learned.step}", "None"])
 
 
-def test_one_of_its_checkpoints_can_be_chosen(tmp_path):
-    options = SMALL | {"keep_every": 50, "logdir": tmp_path}
-    run = tfb.train(env="CartPole-v1", settings=SETTINGS, **options)
+def test_one_of_its_checkpoints_can_be_chosen(kept, tmp_path):
+    run, options = kept, SMALL | {"logdir": tmp_path}
     first, *_ = checkpoint.list_steps(run.logdir)
     assert first < run.step
     options |= {"steps": 100, "init_from": run.logdir, "init_checkpoint": first}
@@ -127,19 +133,19 @@ class Stronger(gymnasium.ActionWrapper):
 
 
 def test_other_bounds_of_actions_are_refused(tmp_path):
-    options = SMALL | {"steps": 50, "logdir": tmp_path}
+    options = SMALL | {"steps": 50, "logdir": tmp_path, "settings": SETTINGS}
     run = tfb.train(env="Pendulum-v1", **options)
     with pytest.raises(UserError, match=r"acts in Box\(-2.0.*takes Box\(-4.0"):
         tfb.train(env=Stronger, init_from=run.logdir, **options)
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_told(tmp_path, capsys):
-    options = SMALL | {"keep_every": 50, "logdir": tmp_path}
-    run = tfb.train(env="CartPole-v1", settings=SETTINGS, **options)
-    *_, older, newest = checkpoint.list_steps(run.logdir)
-    (state,) = pathlib.Path(run.logdir).glob(f"checkpoints/*{newest}/state.json")
+def test_a_damaged_checkpoint_is_passed_over_and_told(kept, tmp_path, capsys):
+    run = shutil.copytree(kept.logdir, tmp_path / "damaged")
+    *_, older, newest = checkpoint.list_steps(run)
+    (state,) = run.glob(f"checkpoints/*{newest}/state.json")
     state.write_text("{}")
-    new = tfb.train(env="CartPole-v1", init_from=run.logdir, **options)
+    options = SMALL | {"steps": 50, "settings": SETTINGS, "logdir": tmp_path}
+    new = tfb.train(env="CartPole-v1", init_from=run, **options)
     (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
     assert told["checkpoint"] == older
     assert list(told["damaged"]) == [str(newest)]
@@ -158,18 +164,6 @@ def test_it_is_evaluated_and_resumed_like_any_other(learned, tmp_path):
         np.testing.assert_allclose(after[name], before[name], atol=1e-12)
 
 
-def test_it_is_no_run_like_those_that_began_at_random(learned, tmp_path):
-    options = SMALL | {"settings": SETTINGS, "logdir": tmp_path}
-    for origin in (None, learned.logdir):
-        tfb.train(env="CartPole-v1", init_from=origin, **options)
-    names = sorted(each.name for each in curves.group([tmp_path]))
-    name = pathlib.Path(learned.logdir).name
-    assert names == [
-        f"ppo, init_from={name} at {learned.step}",
-        "ppo, init_from=None",
-    ]
-
-
 def test_it_contradicts_a_resume_and_needs_a_run(learned):
     with pytest.raises(UserError, match="leave one of them out"):
         tfb.train(resume=learned.logdir, init_from=learned.logdir)
@@ -180,8 +174,9 @@ def test_it_contradicts_a_resume_and_needs_a_run(learned):
 
 
 def test_it_is_a_flag(learned, tmp_path, capsys):
-    flags = [f"--{name}={value}" for name, value in SMALL.items()]
-    flags += [f"--init_from={learned.logdir}", f"--logdir={tmp_path}"]
+    flags = [f"--{name}={value}" for name, value in SMALL.items() if name != "steps"]
+    flags += [f"--init_from={learned.logdir}", f"--logdir={tmp_path}", "--steps=50"]
+    flags += ["--algorithm.network.hidden=4", "--algorithm.histograms=false"]
     assert script.main(["--env=CartPole-v1", *flags]) == 0
     assert f"had learned after {learned.step} steps" in capsys.readouterr().err
 

@@ -22,8 +22,8 @@ SMALL = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1},
 }
+pytestmark = pytest.mark.usefixtures("linear")
 
 
 class Said(gymnasium.Wrapper):
@@ -77,6 +77,7 @@ def test_means_are_over_the_episodes_of_an_interval_not_over_iterations():
 def test_infos_of_training_and_of_evaluations_are_logged(options, tmp_path):
     seen = []
     run = tfb.train(
+        "linear",
         env=make,
         log_info=["is_success", "weight", "unheard"],
         eval_every=400,
@@ -111,7 +112,9 @@ def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(code)
     env = f"{tmp_path}/mine.py:Mine"
     options = SMALL | {"num_workers": 0, "steps": 100, "eval_every": 0}
-    run = tfb.train(env=env, log_info=["is_success"], logdir=tmp_path, **options)
+    run = tfb.train(
+        "linear", env=env, log_info=["is_success"], logdir=tmp_path, **options
+    )
     flags = [f"--logdir={run.logdir}", "--episodes=3", f"--env={env}"]
     assert script.main(flags) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])

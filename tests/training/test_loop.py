@@ -4,6 +4,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import (
@@ -19,7 +20,10 @@ from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Interval, Record
 
+pytestmark = pytest.mark.usefixtures("linear")
+
 BASE = Config(
+    algorithm="linear",
     env="counting",
     steps=400,
     num_envs=2,
@@ -29,7 +33,7 @@ BASE = Config(
     eval_episodes=2,
     log_every=100,
     compile="off",
-    settings=ppo.Config(minibatch_size=25, epochs=1),
+    settings=linear.Config(),
 )
 
 
@@ -260,10 +264,11 @@ def test_training_ends_when_no_gradient_is_finite():
             observation, _, *rest = super().step(action)
             return observation, 1e20, *rest
 
-    settings = dataclasses.replace(
-        BASE.settings, normalize_return=False, normalize_advantage=False
+    settings = ppo.Config(
+        **{"minibatch_size": 25, "epochs": 1, "histograms": False},
+        **{"normalize_return": False, "normalize_advantage": False},
     )
-    config = dataclasses.replace(BASE, eval_every=0, settings=settings)
+    config = dataclasses.replace(BASE, algorithm="ppo", settings=settings, eval_every=0)
     records = Records()
     with pytest.raises(TrainingError, match="no gradient was finite in 3 iterations"):
         records.run(config, make=Poisoned)

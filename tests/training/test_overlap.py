@@ -15,7 +15,7 @@ from tfagents_batch.training import program
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.overlap import VERSION
 
-SETTINGS = ppo.Config(minibatch_size=16, epochs=1)
+SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 BASE = Config(
     env="counting",
     steps=400,

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
 from tfagents_batch.training import profile
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.profile import Profile
@@ -19,7 +20,10 @@ CONFIG = Config(
     rollout_length=10,
     eval_every=0,
     compile="off",
-    settings=ppo.Config(minibatch_size=10, epochs=1),
+    settings=ppo.Config(
+        **{"minibatch_size": 10, "epochs": 1, "histograms": False},
+        network=networks.Config(hidden=(4,)),
+    ),
 )
 PARTS = ["environment", "inference", "update", "transfer", "rest"]
 

@@ -12,7 +12,7 @@ from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
 
-SETTINGS = ppo.Config(minibatch_size=16, epochs=1)
+SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 
 
 def named(agent):

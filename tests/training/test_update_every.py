@@ -13,6 +13,7 @@ import tensorflow as tf
 from gymnasium.wrappers import TimeLimit
 
 import tfagents_batch as tfb
+from tests import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv, FaultEnv
 from tfagents_batch.errors import EnvError, UserError
@@ -28,14 +29,14 @@ SMALL = {
     "eval_every": 0,
     "log_every": 1,
     "compile": "off",
-    "settings": {"epochs": 1, "minibatch_size": 50},
 }
+pytestmark = pytest.mark.usefixtures("linear")
 PENDULUM = {"env": "Pendulum-v1", "env_kwargs": {"max_episode_steps": 20}}
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 50}}
 
 
 def train(tmp_path, **options):
-    return tfb.train(logdir=tmp_path, **{**SMALL, **options})
+    return tfb.train("linear", logdir=tmp_path, **{**SMALL, **options})
 
 
 def of_the_seed(run):
@@ -153,9 +154,10 @@ def test_what_cannot_be_is_said_before_there_is_a_run(tmp_path, options, message
 
 def test_what_is_asked_for_counts_before_what_a_preset_says(tmp_path):
     options = {k: v for k, v in SMALL.items() if k != "update_every"}
-    whole = Config(env="CartPole-v1", num_envs=3, update_every=6)
-    fixed = Config(env="CartPole-v1", num_envs=3, rollout_length=10)
-    del options["settings"], options["num_envs"]
+    base = Config("linear", env="CartPole-v1", num_envs=3, settings=linear.Config())
+    whole = dataclasses.replace(base, update_every=6)
+    fixed = dataclasses.replace(base, rollout_length=10)
+    del options["num_envs"]
     run = tfb.train(config=whole, rollout_length=50, logdir=tmp_path, **options)
     assert read_metrics(run.logdir)[0]["env/masked"] < 0.2  # no padding
     assert "env/idle_steps" not in run.metrics

@@ -25,7 +25,7 @@ QUICK = {
     "eval_every": 0,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1},
+    "settings": {"epochs": 1, "histograms": False, "network.hidden": (4,)},
 }
 
 

@@ -26,9 +26,12 @@ QUICK = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    # Histograms take as long to trace as the rest of an update.
-    "settings": {"epochs": 1, "minibatch_size": 50, "histograms": False},
 }
+pytestmark = pytest.mark.usefixtures("linear")
+
+
+def train(env="CartPole-v1", **options):
+    return tfb.train("linear", env=env, **options)
 
 
 def events(run, kind):
@@ -46,7 +49,7 @@ def of_the_seed(run):
 def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys):
     settings = {"learning_rate": 10.0, "epochs": 4, "histograms": False}
     broken = QUICK | {"settings": settings}
-    run = tfb.train(env="CartPole-v1", logdir=tmp_path, **broken)
+    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **broken)
     found = events(run, "alarm")
     assert found
     names = [event["name"] for event in found]
@@ -58,8 +61,7 @@ def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys):
 
 def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
     calls = {"iteration": [], "evaluation": [], "checkpoint": []}
-    run = tfb.train(
-        env="CartPole-v1",
+    run = train(
         logdir=tmp_path,
         on_iteration=calls["iteration"].append,
         on_evaluation=[calls["evaluation"].append],
@@ -82,7 +84,7 @@ def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
 def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
     options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
     callback = {what: lambda told: False}
-    run = tfb.train(env="CartPole-v1", logdir=tmp_path, **callback, **options)
+    run = train(logdir=tmp_path, **callback, **options)
     assert run.finished
     assert run.step < 1000
     assert checkpoint.newest(run.logdir) == run.step
@@ -102,7 +104,7 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
 
     options = QUICK | {"eval_every": 200, "eval_episodes": 2}
     with pytest.raises(Mine, match="of the user"):
-        tfb.train(env="CartPole-v1", logdir=tmp_path, **{what: bad}, **options)
+        train(logdir=tmp_path, **{what: bad}, **options)
     (folder,) = pathlib.Path(tmp_path).iterdir()
     assert checkpoint.newest(folder) is not None
     last = read_events(folder)[-1]
@@ -116,13 +118,13 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
 
 def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
     with pytest.raises(UserError, match="on_evaluation would never be called"):
-        tfb.train(env="CartPole-v1", logdir=tmp_path, on_evaluation=print, **QUICK)
+        train(logdir=tmp_path, on_evaluation=print, **QUICK)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_checkpoints_stay_that_were_asked_for(tmp_path):
     options = QUICK | {"steps": 900, "checkpoint_every": 1e-6}
-    run = tfb.train(env="CartPole-v1", logdir=tmp_path, keep_every=300, **options)
+    run = train(logdir=tmp_path, keep_every=300, **options)
     kept = [
         step
         for step in checkpoint.list_steps(run.logdir)
@@ -138,20 +140,20 @@ def test_checkpoints_stay_that_were_asked_for(tmp_path):
 
 def test_training_ends_at_a_return_that_is_asked_for(tmp_path):
     options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
-    run = tfb.train(env="CartPole-v1", logdir=tmp_path, stop_at_return=5, **options)
+    run = train(logdir=tmp_path, stop_at_return=5, **options)
     assert run.finished
     assert run.step < 1000
     (event,) = events(run, "stopped_by_callback")
     assert event["name"] == "stop_at_return(5)"
     with pytest.raises(UserError, match=r"stop_at_return is 5.*eval_every is 0"):
-        tfb.train(env="CartPole-v1", logdir=tmp_path, stop_at_return=5, **QUICK)
+        train(logdir=tmp_path, stop_at_return=5, **QUICK)
 
 
 @pytest.mark.parametrize("env", [Falling, Shown])
 def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
     options = {k: v for k, v in QUICK.items() if env is Shown or k != "num_workers"}
-    plain = tfb.train(env=env, logdir=tmp_path / "plain", **options)
-    run = tfb.train(env=env, logdir=tmp_path / "film", log_video_every=300, **options)
+    plain = train(env=env, logdir=tmp_path / "plain", **options)
+    run = train(env=env, logdir=tmp_path / "film", log_video_every=300, **options)
     assert of_the_seed(run) == of_the_seed(plain)
     assert len(events(run, "video")) == 2
     accumulator = EventAccumulator(run.logdir, tensor_size_guidance={})
@@ -162,14 +164,20 @@ def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
 def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
     env = tfb.make_env("CartPole-v1", 2, 0)
     with env, pytest.raises(UserError, match="made already, of which no other one"):
-        tfb.train(env=env, logdir=tmp_path, steps=100, eval_every=0, log_video_every=1)
+        train(
+            env=env,
+            logdir=tmp_path,
+            steps=100,
+            eval_every=0,
+            log_video_every=1,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tracker_gets_the_run_and_a_resumed_one_goes_on_there(tmp_path, fake):  # noqa: F811
-    run = tfb.train(env="CartPole-v1", logdir=tmp_path, track="wandb", **QUICK)
+    run = train(logdir=tmp_path, track="wandb", **QUICK)
     calls = fake("wandb")
-    assert calls[0][1]["config"]["settings.epochs"] == 1
+    assert calls[0][1]["config"]["settings.gamma"] == 0.9
     logged = [call[1]["step"] for call in calls if call[0] == "log"]
     assert logged[-1] == run.step
     assert calls[-1][0] == "finish"
@@ -185,7 +193,7 @@ def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="needs mlflow"):
-        tfb.train(env="CartPole-v1", logdir=tmp_path, track="mlflow", **QUICK)
+        train(logdir=tmp_path, track="mlflow", **QUICK)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,7 +209,7 @@ def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(tmp_p
         eval_every=0,
         log_every=1,
         compile_cache=False,
-        settings={"minibatch_size": 50, **broken},
+        settings={"minibatch_size": 50, "network.hidden": (8,), **broken},
     )
     assert all(events(run, "alarm") for run in runs)
     differing, found = rows(tmp_path)

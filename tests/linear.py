@@ -1,0 +1,120 @@
+"""A linear actor-critic, for tests of what surrounds an algorithm.
+
+Tracing PPO takes a second or two, tracing this a tenth of it. It learns, acts by
+chance, has a schedule, an optimizer's state and statistics: what runs, checkpoints,
+logs and evaluations can get wrong. The fixture ``linear`` registers it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import spaces
+from tfagents_batch.config import check, option
+from tfagents_batch.ops import distributions, losses, masked, returns
+from tfagents_batch.schedules import Constant, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of the linear actor-critic."""
+
+    gamma: float = option(0.9, "discount factor per step", least=0, most=1)
+    learning_rate: Schedule = option(Constant(1e-2), "step size", least=0)
+
+    def check(self) -> Config:
+        return check(self)
+
+
+class Linear(tf.Module):
+    """Policy gradient with a value as baseline; one step of momentum per update."""
+
+    compilable = True
+    alarms = ()
+
+    def __init__(self, config, spec, network=None):
+        super().__init__()
+        assert network is None
+        self.config = config.check()
+        self._family = distributions.for_space(spec.action_space)
+        width = sum(
+            math.prod(leaf.space.shape)
+            for leaf in spaces.leaves(spec.observation_space)
+        )
+        start = keras.random.normal([width + 1, self._family.size + 1], stddev=0.1)
+
+        def variable(value, dtype="float32"):
+            return keras.Variable(value, dtype=dtype, trainable=False)
+
+        self.weights = variable(start)
+        self.momentum = variable(np.zeros(start.shape))
+        self.step = variable(0, "int64")
+
+    def initial_state(self, batch):
+        return ()
+
+    def noise(self, shape, seed):
+        return self._family.noise(shape, seed)
+
+    def act(self, timestep, state, noise, explore):
+        policy, _ = self._heads(timestep.observation)
+        action = policy.sample(noise) if explore else policy.mode()
+        return action, {"log_prob": policy.log_prob(action)}, state
+
+    def update(self, trajectory, seed):
+        mask = trajectory.mask
+        rate = self.config.learning_rate(self.step.value)
+        with tf.GradientTape() as tape:
+            tape.watch(self.weights.value)
+            policy, value = self._heads(trajectory.steps.observation, rows=-1)
+            advantage = returns.gae(
+                trajectory.reward,
+                trajectory.discount(self.config.gamma),
+                tf.stop_gradient(value),
+                1.0,
+                mask,
+            )
+            target = advantage + tf.stop_gradient(value[:-1])
+            log_prob = policy.log_prob(trajectory.action)
+            policy_loss = losses.policy_gradient(log_prob, advantage, mask)
+            value_loss = masked.mean(tf.square(target - value[:-1]), mask)
+            total = policy_loss + 1e-3 * value_loss
+        gradient = tape.gradient(total, self.weights.value)
+        self.momentum.assign(0.9 * self.momentum.value + gradient)
+        self.weights.assign_sub(rate * self.momentum.value)
+        self.step.assign_add(tf.reduce_sum(tf.cast(mask, tf.int64)))
+        return {
+            "loss/total": total,
+            "loss/policy": policy_loss,
+            "loss/value": value_loss,
+            "policy/entropy": masked.mean(policy.entropy(), mask),
+            "grad/norm": tf.norm(gradient),
+            "grad/learning_rate": rate,
+            "weights/all": tf.reshape(self.weights.value, [-1]),
+        }
+
+    def named_variables(self):
+        return {
+            "network/weights": self.weights,
+            "optimizer/momentum": self.momentum,
+            "algorithm/step": self.step,
+        }
+
+    def _heads(self, observation, rows=None):
+        """The policy of the first ``rows`` rows, and the value of all."""
+        axes = 1 if rows is None else 2
+        columns = [
+            tf.reshape(
+                tf.cast(x, tf.float32), [*x.shape[:axes], math.prod(x.shape[axes:])]
+            )
+            for x in tf.nest.flatten(observation)
+        ]
+        columns.append(tf.ones_like(columns[0][..., :1]))
+        outputs = tf.tensordot(tf.concat(columns, -1), self.weights.value, 1)
+        std = tf.ones([self._family.size]) if self._family.needs_std else None
+        return self._family.make(outputs[:rows, ..., :-1], std), outputs[..., -1]
