@@ -48,6 +48,11 @@ GRAPH_SIDE = {
     *("build", "op"),
 }
 GRAPH_SIDE_PACKAGE = f"{PACKAGE}.envs.tf"
+# Folders of which other code imports the functions in ``__init__`` only, and the files
+# that do.
+FRONT_DOORS = {
+    "training.compilation": {"scripts.app", "training.evaluate", "training.experiment"},
+}
 
 
 class Import(NamedTuple):
@@ -189,6 +194,20 @@ def test_worker_side_environment_files_reach_no_tensorflow():
                 reached.add(current)
                 todo += direct.get(current, ())
         assert "tensorflow" not in reached, f"{module} imports TensorFlow"
+
+
+@pytest.mark.parametrize("folder", FRONT_DOORS)
+def test_a_folder_is_entered_by_its_front_door_and_where_that_is_written_down(folder):
+    door, found = f"{PACKAGE}.{folder}", set()
+    for module, source in SOURCES.items():
+        if f"{module}.".startswith(f"{door}."):
+            continue
+        entered = {each.module for each in imports(source) if each.module}
+        entered = {name for name in entered if f"{name}.".startswith(f"{door}.")}
+        assert entered <= {door}, f"{module} imports {entered}"
+        if entered:
+            found.add(module.removeprefix(f"{PACKAGE}."))
+    assert found == FRONT_DOORS[folder]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def run(
     Args:
       main: gets the arguments, without the program's name.
       tensorflow: import it first, in silence.
-      trains: its programs may be kept for the next start, see ``training.kept``.
+      trains: its programs may be kept for the next start, see
+        ``training.compilation``.
     """
     argv = sys.argv[1:]
     _open_stderr()
@@ -76,9 +77,9 @@ def run(
 
 def keeping() -> contextlib.AbstractContextManager[None]:
     """Within: programs that are trained may be kept, as no user's code runs here."""
-    from tfagents_batch.training import kept
+    from tfagents_batch.training import compilation
 
-    return kept.allowed()
+    return compilation.allowed()
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:

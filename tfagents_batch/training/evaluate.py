@@ -15,7 +15,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import numbering
+from tfagents_batch.training import compilation
 from tfagents_batch.training.program import Compiled, Plan
 
 CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
@@ -159,8 +159,7 @@ class Evaluator:
         return self._collect(seed, stop)
 
     def _program(self, way: str) -> Callable:
-        number = numbering.SAMPLED if self._explore else numbering.EVALUATION
-        numbering.begin_at(number)
+        compilation.name_evaluation(sampled=self._explore)
 
         @function(envs=[self.env], jit_compile=way == "full", autograph=False)
         def play(seed):

@@ -25,10 +25,10 @@ from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import (
     checkpoint,
+    compilation,
     compile_cache,
     devices,
     evaluate,
-    kept,
     metrics,
     overlap,
     program,
@@ -269,7 +269,7 @@ class Experiment:
             config.device,
             self._actor,
             config.log_info,
-            "" if self._user_code else kept.name(config, self.env),
+            None if self._user_code else compilation.keeper(config, self.env),
         )
 
     def named_variables(self) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Source
 from tfagents_batch.ops import constants
-from tfagents_batch.training import kept
 from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
 Program = Callable[[tf.Tensor], Metrics]
+Keep = Callable[[Program, dict[str, Any], list[Env]], Program]
 
 _LOG = logging.getLogger("tfagents_batch")
 
@@ -42,7 +42,7 @@ def build(
     device: str = "cpu",
     actor: Algorithm | None = None,
     info: Sequence[str] = (),
-    kept_as: str = "",
+    keep: Keep | None = None,
 ) -> Compiled:
     """Join a source and an algorithm.
 
@@ -54,8 +54,8 @@ def build(
       actor: acts in the source, where that is to run beside the update, see
         ``overlap``; None for one after the other.
       info: what to tell of the environments' infos, see ``metrics.told``.
-      kept_as: name under which it is kept for later starts, if it is compiled whole,
-        see ``kept``; "": it is not.
+      keep: what keeps it for later starts, if it is compiled whole, as of
+        ``compilation.keeper``; None: it is not kept.
 
     Returns:
       A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
@@ -86,10 +86,9 @@ def build(
         update = _update(algorithm, way)
         if actor is None:
             joined = _join(source, update, device, way, info)
-            if kept_as and way == "full":
-                variables, envs = _variables(source, algorithm), _envs(source)
-                return kept.Kept(joined, variables, envs, kept_as)
-            return joined
+            if keep is None or way != "full":
+                return joined
+            return keep(joined, _variables(source, algorithm), _envs(source))
         collecting = way == "full"
         where = place(device)
         return Overlapped(source, algorithm, actor, update, where, collecting, info)
@@ -162,10 +161,10 @@ class Compiled:
         return self._program.experimental_get_tracing_count()
 
     def origin(self) -> dict[str, str]:
-        """Where the program comes from, for the run's log, see ``kept``."""
-        if isinstance(self._program, kept.Kept):
-            return self._program.origin()
-        return {"program": "traced"}
+        """Where the program comes from, for the run's log; programs that may have been
+        kept say it."""
+        origin = getattr(self._program, "origin", None)
+        return {"program": "traced"} if origin is None else origin()
 
     def graph(self) -> tf.Graph:
         """Of the program, traced for it if need be; for whoever looks into it."""

@@ -16,6 +16,15 @@ EVALUATION = 200_000
 SAMPLED = 300_000  # the evaluation beside it
 
 
+def name_evaluation(sampled: bool) -> None:
+    """Give the functions of an evaluation, which is traced next, names of their own.
+
+    Args:
+      sampled: whether its actions are; else they are the policy's mode.
+    """
+    begin_at(SAMPLED if sampled else EVALUATION)
+
+
 def begin_at(number: int) -> None:
     """Let the next names have this number or a greater one.
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfagents_batch.envs.function import function
 from tfagents_batch.envs.native import op
 from tfagents_batch.interfaces import Metrics
-from tfagents_batch.training import numbering
+from tfagents_batch.training.compilation import function_names
 
 # What TensorFlow's lowering leaves of another dialect, which XLA does not read back. A
 # copy is its operand, in the shape it has; the attributes are hints.
@@ -139,7 +139,7 @@ def program(
     order = sorted(exported.outputs)
     specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
     assigned = sorted(exported.assigned)
-    numbering.begin_at(numbering.PROGRAM)
+    function_names.begin_at(function_names.PROGRAM)
     specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
 
     @function(envs=envs, jit_compile=True, autograph=False)

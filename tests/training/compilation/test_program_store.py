@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import EnvError
-from tfagents_batch.training import compile_cache, exported, kept
+from tfagents_batch.training import compile_cache
+from tfagents_batch.training.compilation import program_store, stablehlo
+from tfagents_batch.training.compilation.program_store import Kept
+from tfagents_batch.training.compilation.stablehlo import Exported
 from tfagents_batch.training.experiment import Config
-from tfagents_batch.training.exported import Exported
-from tfagents_batch.training.kept import Kept
 from tfagents_batch.types import EnvSpec
 
 CONFIG = Config(env="CartPole-v1", steps=1000)
@@ -38,7 +39,7 @@ def store(monkeypatch):
     entries = {}
     monkeypatch.setattr(compile_cache, "read", entries.get)
     monkeypatch.setattr(compile_cache, "write", entries.__setitem__)
-    with kept.allowed():
+    with program_store.allowed():
         yield entries
 
 
@@ -46,17 +47,17 @@ def store(monkeypatch):
 
 
 def test_a_program_is_kept_only_where_that_is_allowed():
-    assert kept.name(CONFIG, Batch()) == ""
-    with kept.allowed():
-        with kept.allowed():
-            assert kept.name(CONFIG, Batch())
-        assert kept.name(CONFIG, Batch())
-    assert kept.name(CONFIG, Batch()) == ""
+    assert program_store.name(CONFIG, Batch()) == ""
+    with program_store.allowed():
+        with program_store.allowed():
+            assert program_store.name(CONFIG, Batch())
+        assert program_store.name(CONFIG, Batch())
+    assert program_store.name(CONFIG, Batch()) == ""
 
 
 @pytest.mark.parametrize("env", ["mine:Env", "./mine.py:Env", "mine:Id-v1"])
 def test_a_program_is_not_kept_where_a_users_module_was_imported(store, env):
-    assert kept.name(dataclasses.replace(CONFIG, env=env), Batch()) == ""
+    assert program_store.name(dataclasses.replace(CONFIG, env=env), Batch()) == ""
 
 
 OTHERS = {
@@ -76,13 +77,13 @@ OTHERS = {
 @pytest.mark.parametrize("field", OTHERS)
 def test_another_setting_is_another_program(store, field):
     other = dataclasses.replace(CONFIG, **{field: OTHERS[field]})
-    assert kept.name(other, Batch()) != kept.name(CONFIG, Batch())
+    assert program_store.name(other, Batch()) != program_store.name(CONFIG, Batch())
 
 
 def test_every_setting_counts_that_is_not_named_as_none_of_it(store):
     fields = {each.name for each in dataclasses.fields(Config)}
-    assert fields >= kept.ELSEWHERE
-    assert not kept.ELSEWHERE & (OTHERS.keys() - {"settings"})
+    assert fields >= program_store.ELSEWHERE
+    assert not program_store.ELSEWHERE & (OTHERS.keys() - {"settings"})
 
 
 @pytest.mark.parametrize(
@@ -90,14 +91,14 @@ def test_every_setting_counts_that_is_not_named_as_none_of_it(store):
 )
 def test_what_a_program_does_not_see_is_no_part_of_its_name(store, changes):
     other = dataclasses.replace(CONFIG, **changes)
-    assert kept.name(other, Batch()) == kept.name(CONFIG, Batch())
+    assert program_store.name(other, Batch()) == program_store.name(CONFIG, Batch())
 
 
 def test_a_schedule_over_the_whole_run_depends_on_its_steps(store):
     settings = ppo.Config(learning_rate="linear(1e-3, 0)").check()
     falling = dataclasses.replace(CONFIG, settings=settings)
     longer = dataclasses.replace(falling, steps=2000)
-    assert kept.name(falling, Batch()) != kept.name(longer, Batch())
+    assert program_store.name(falling, Batch()) != program_store.name(longer, Batch())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_schedule_over_the_whole_run_depends_on_its_steps(store):
     ],
 )
 def test_other_environments_are_another_program(store, batch):
-    assert kept.name(CONFIG, batch) != kept.name(CONFIG, Batch())
+    assert program_store.name(CONFIG, batch) != program_store.name(CONFIG, Batch())
 
 
 def test_bounds_of_large_spaces_count_to_the_last_number(store):
@@ -119,17 +120,18 @@ def test_bounds_of_large_spaces_count_to_the_last_number(store):
         high[40, 40] = last
         return Batch(observation_space=gymnasium.spaces.Box(-high, high))
 
-    assert kept.name(CONFIG, image(1.0)) != kept.name(CONFIG, image(2.0))
+    one, other = (program_store.name(CONFIG, image(high)) for high in (1.0, 2.0))
+    assert one != other
 
 
 def test_other_source_or_versions_are_another_program(store, monkeypatch):
-    before = kept.name(CONFIG, Batch())
+    before = program_store.name(CONFIG, Batch())
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "_source", lambda: "other")
-        assert kept.name(CONFIG, Batch()) != before
+        patch.setattr(program_store, "_source", lambda: "other")
+        assert program_store.name(CONFIG, Batch()) != before
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium, "__version__", "other")
-        assert kept.name(CONFIG, Batch()) != before
+        assert program_store.name(CONFIG, Batch()) != before
 
 
 def source(folder, monkeypatch):
@@ -137,24 +139,25 @@ def source(folder, monkeypatch):
     (folder / "training").mkdir()
     (folder / ".#lock.py").symlink_to("nowhere")
     (folder / "module.py").write_text("")
-    monkeypatch.setattr(kept, "__file__", str(folder / "training/kept.py"))
+    mine = folder / "training/compilation/program_store.py"
+    monkeypatch.setattr(program_store, "__file__", str(mine))
     os.utime(folder / "module.py", (1000, 1000))
-    return kept._source.__wrapped__()
+    return program_store._source.__wrapped__()
 
 
 def test_source_is_what_stands_in_the_files(tmp_path, monkeypatch):
     before = source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
     os.utime(tmp_path / "module.py", (1000, 1000))
-    assert kept._source.__wrapped__() != before
+    assert program_store._source.__wrapped__() != before
 
 
 def test_source_that_changes_while_it_is_imported_is_nobodys(tmp_path, monkeypatch):
     source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
-    monkeypatch.setattr(kept, "_source", kept._source.__wrapped__)
-    with kept.allowed():
-        assert kept.name(CONFIG, Batch()) == ""
+    monkeypatch.setattr(program_store, "_source", program_store._source.__wrapped__)
+    with program_store.allowed():
+        assert program_store.name(CONFIG, Batch()) == ""
 
 
 # ---- programs
@@ -234,12 +237,12 @@ def test_what_is_not_suited_is_traced_and_not_kept(store):
 
 
 def test_what_xla_does_not_read_is_traced_and_not_kept(store, monkeypatch):
-    export = exported.export
+    export = stablehlo.export
 
     def wrong(*arguments):
         return broken(export(*arguments).to_bytes())
 
-    monkeypatch.setattr(exported, "export", wrong)
+    monkeypatch.setattr(stablehlo, "export", wrong)
     mine = Counted()
     program = mine.kept()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3

@@ -15,7 +15,7 @@ import json
 import logging
 import pathlib
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -27,8 +27,9 @@ from tfagents_batch import config as configs
 from tfagents_batch import importing, schedules, spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env, Metrics
-from tfagents_batch.training import compile_cache, exported
-from tfagents_batch.training.exported import Exported
+from tfagents_batch.training import compile_cache
+from tfagents_batch.training.compilation import stablehlo
+from tfagents_batch.training.compilation.stablehlo import Exported
 
 # Of a run's config, what its program does not depend on; all else, it might. Its steps
 # are in its schedules.
@@ -54,6 +55,23 @@ def allowed() -> Iterator[None]:
         yield
     finally:
         _allowed = before
+
+
+def keeper(config: Any, env: Env) -> Callable[..., Any]:
+    """Return what keeps the program of a run for later starts, if it can be kept.
+
+    Args:
+      config: of the run, a dataclass.
+      env: that its program steps.
+
+    Returns:
+      A function of a compiled program, of all variables that it works on, by name, and
+      of the environments that it steps. It returns what is to run instead.
+    """
+    entry = name(config, env)
+    if not entry:
+        return lambda program, variables, envs: program
+    return lambda program, variables, envs: Kept(program, variables, envs, entry)
 
 
 def name(config: Any, env: Env) -> str:
@@ -136,13 +154,13 @@ class Kept:
         """Run what is kept; else keep it, if it is suited; else what was traced."""
         for text, found in self._texts():
             try:
-                program = exported.program(text, self._variables, self._envs)
+                program = stablehlo.program(text, self._variables, self._envs)
                 metrics = program(seed)
-            except exported.Unsuited as reason:
+            except stablehlo.Unsuited as reason:
                 self._origin["not_kept"] = str(reason)
                 continue
             except tf.errors.OpError as error:
-                if not exported.is_unread(error):
+                if not stablehlo.is_unread(error):
                     raise
                 self._origin["not_kept"] = "XLA does not read its text"
                 _LOG.debug("a program's text is not read: %s", error)
@@ -160,8 +178,8 @@ class Kept:
         if found := self._read():
             yield found, True
         try:
-            yield exported.export(self._traced, self._variables), False
-        except exported.Unsuited as reason:
+            yield stablehlo.export(self._traced, self._variables), False
+        except stablehlo.Unsuited as reason:
             self._origin["not_kept"] = str(reason)
 
     def _read(self) -> Exported | None:
@@ -182,7 +200,7 @@ def _source() -> str:
     Raises:
       _Changed: if one was written since this process has begun.
     """
-    root = pathlib.Path(__file__).parents[1]
+    root = pathlib.Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         if not path.is_file():  # what editors leave

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.training import numbering
+from tfagents_batch.training.compilation import function_names
 
 
 def number():
@@ -18,7 +18,7 @@ def number():
 
 def test_names_go_on_alike_whatever_was_done_before():
     start = number() + 10_000
-    numbering.begin_at(start)
+    function_names.begin_at(start)
     found = number()
     # As many as the function itself takes, however many there were before.
     assert start <= found < start + 100
@@ -26,5 +26,5 @@ def test_names_go_on_alike_whatever_was_done_before():
 
 def test_a_process_that_has_come_further_goes_on():
     before = number()
-    numbering.begin_at(before - 10)
+    function_names.begin_at(before - 10)
     assert before < number() < before + 100

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
-from tfagents_batch.training import exported, program
+from tfagents_batch.training import program
+from tfagents_batch.training.compilation import stablehlo
+from tfagents_batch.training.compilation.stablehlo import Exported, Unsuited
 from tfagents_batch.training.experiment import Config, Experiment
-from tfagents_batch.training.exported import Exported, Unsuited
 
 SMALL = ppo.Config(
     epochs=2, minibatch_size=16, histograms=False, network=networks.Config(hidden=(4,))
@@ -76,9 +77,9 @@ def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
     started, name
 ):
     first, variables = started(name, seed=7)
-    texts = [exported.export(traced(first), variables)]
+    texts = [stablehlo.export(traced(first), variables)]
     second, variables = started(name)
-    texts.append(exported.export(traced(second), variables))
+    texts.append(stablehlo.export(traced(second), variables))
     of_all = [hub(re.sub(r"_\d+", "", each.module), 1) for each in texts]
     assert texts[0]._replace(module=of_all[0]) == texts[1]._replace(module=of_all[1])
 
@@ -86,7 +87,7 @@ def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
     third, others = started(name)
     text = Exported.from_bytes(texts[0].to_bytes())
     module = hub(text.module, getattr(third.env, "hub", None))
-    run = exported.program(text._replace(module=module), others, [third.env])
+    run = stablehlo.program(text._replace(module=module), others, [third.env])
     found = [run(tf.constant(seed)) for seed in (1, 2)]
     for mine, its in zip(found, expected, strict=True):
         assert list(mine) == list(its)
@@ -101,7 +102,7 @@ def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
 
 def test_text_tells_nothing_of_the_machine(started):
     experiment, variables = started("episodes")
-    module = exported.export(traced(experiment), variables).module
+    module = stablehlo.export(traced(experiment), variables).module
     assert "loc(" not in module and ".py" not in module and "/" not in module
 
 
@@ -109,7 +110,7 @@ def test_a_variable_without_a_name_is_not_left_out(started):
     experiment, variables = started("episodes")
     del variables[next(iter(variables))]
     with pytest.raises(Unsuited, match="more than the variables"):
-        exported.export(traced(experiment), variables)
+        stablehlo.export(traced(experiment), variables)
 
 
 def test_what_xla_refuses_is_not_exported():
@@ -118,7 +119,7 @@ def test_what_xla_refuses_is_not_exported():
         return {"x": tf.strings.length(tf.strings.as_string(seed))}
 
     with pytest.raises(Unsuited):
-        exported.export(refused, {})
+        stablehlo.export(refused, {})
 
 
 def test_a_text_that_says_something_unknown_is_not_exported(monkeypatch):
@@ -126,10 +127,10 @@ def test_a_text_that_says_something_unknown_is_not_exported(monkeypatch):
     def known(seed):
         return {"x": seed + 1}
 
-    assert exported.export(known, {}).outputs == [("x", [], "int32")]
-    monkeypatch.setattr(exported, "_REWRITTEN", ())
+    assert stablehlo.export(known, {}).outputs == [("x", [], "int32")]
+    monkeypatch.setattr(stablehlo, "_REWRITTEN", ())
     with pytest.raises(Unsuited, match="not as expected"):
-        exported.export(known, {})
+        stablehlo.export(known, {})
 
 
 DAMAGED = [b"", b"program", zlib.compress(b"{"), zlib.compress(b"[1]"), b"\xff" * 99]
