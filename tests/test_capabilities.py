@@ -21,7 +21,7 @@ from tfagents_batch.envs.testing import SpaceEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Config, Experiment
-from tfagents_batch.training.several import Several
+from tfagents_batch.training.seeds.experiment import Several
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))

@@ -52,6 +52,7 @@ GRAPH_SIDE_PACKAGE = f"{PACKAGE}.envs.tf"
 # that do.
 FRONT_DOORS = {
     "training.compilation": {"scripts.app", "training.evaluate", "training.experiment"},
+    "training.seeds": {"api"},
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
@@ -18,15 +17,12 @@ from tfagents_batch.envs import arguments, make
 from tfagents_batch.envs.registry import describe, is_same
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import (
-    SaveError,
-    TrainingError,
     UserError,
 )
 from tfagents_batch.interfaces import Env
 from tfagents_batch.training import (
     checkout,
     checkpoint,
-    compile_cache,
     hooks,
     inherit,
     running,
@@ -39,9 +35,7 @@ from tfagents_batch.training import (
 from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
 from tfagents_batch.training.agent import Agent, lend
-from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.checkpoint import load as load_checkpoint
-from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import (
     IN_PROCESS,
     VARIABLES,
@@ -52,11 +46,8 @@ from tfagents_batch.training.experiment import (
     suited,
 )
 from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
-from tfagents_batch.training.interrupt import Interrupts
-from tfagents_batch.training.logger import Logger
-from tfagents_batch.training.output import Output, sentence
 from tfagents_batch.training.running import Run
-from tfagents_batch.training.several import Several
+from tfagents_batch.training.seeds import run_seeds
 from tfagents_batch.types import EnvSpec
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -214,65 +205,12 @@ def train_seeds(
                 "the other, by train"
             )
     resolved = resolve(algorithm, env, config, settings, options).check()
-    if resolved.update_every is not None:
-        raise UserError(
-            f"update_every={resolved.update_every} is not for several seeds, whose "
-            "iterations have a fixed length; leave it out, and say rollout_length, or "
-            "train one seed after the other"
-        )
     if isinstance(seeds, (int, np.integer)):
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
-    several = Several(resolved, seeds, _object(env))
-    given = resolved.env if env is None else env
-    with contextlib.ExitStack() as stack:
-        stack.callback(compile_cache.publish)
-        console = stack.enter_context(Console(resolved.steps))
-        interrupts = stack.enter_context(Interrupts(report=console.message))
-        console.message(str(several.resources))
-        console.message(weights.table(weights.by_layer(several.algorithm)))
-        told = _facts(several.algorithm, several.spec)
-        outputs = []
-        for seed in several.run_seeds:
-            mine = dataclasses.replace(resolved, seed=seed)
-            text = stored.to_text(mine, given, None)
-            folder = runs.create(logdir or "logs", name, seed, text, facts=told)
-            stack.enter_context(runs.lock(folder))
-            logger = Logger(folder, None, warn=console.message, settings=mine)
-            stack.enter_context(logger)
-            watch = Alarms(
-                several.algorithm.alarms,
-                resolved.steps,
-                resolved.num_envs,
-                several.spec.max_episode_steps,
-            )
-            none = hooks.Hooks(folder)
-            outputs.append(
-                Output(folder, logger, console, several.variables, watch, none, seed)
-            )
-            logger.event("resources", 0, **several.report())
-
-        def tell(event: dict, step: int) -> None:
-            for output in outputs:
-                output.tell(event, step)
-            console.message(sentence(event))
-
-        try:
-            finished = several.train(interrupts, outputs, console.update, tell)
-        except (TrainingError, SaveError) as error:
-            kind = type(error).__name__
-            for output, step in zip(outputs, several.population.done, strict=True):
-                output.logger.event("failed", int(step), error=kind, text=str(error))
-            raise
-        steps = [int(step) for step in several.population.done]
-        for output, step in zip(outputs, steps, strict=True):
-            output.logger.event("finished" if finished else "stopped", step)
-    return [
-        Run(str(output.folder), step, output.latest, finished)
-        for output, step in zip(outputs, steps, strict=True)
-    ]
+    return run_seeds(resolved, seeds, _object(env), logdir or "logs", name, _facts)
 
 
 def evaluate(

@@ -208,7 +208,10 @@ class Algorithm(Actor, Protocol):
       alarms: limits of its metrics, by which a run is watched.
 
     Optional is ``compile_parts(on: bool)``, called before ``update`` is traced: whether
-    XLA is to compile those parts of it that it makes faster.
+    XLA is to compile those parts of it that it makes faster; and ``several_seeds``
+    (bool, false without it: may several seeds be trained as one program? Then ``act``
+    and ``update`` assign variables outside of loops and branches, or in those of
+    ``ops.carried``).
     """
 
     config: Any

@@ -8,9 +8,10 @@ from gymnasium import spaces as gs
 from tests.algorithms.cases import B, T, collect, make_ppo, named
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR
 from tfagents_batch import nest
-from tfagents_batch.nn import functional, networks
+from tfagents_batch.nn import networks
 from tfagents_batch.ops import chunks, returns
 from tfagents_batch.schedules import Constant
+from tfagents_batch.training.seeds import functional
 
 NETWORKS = {
     "feed_forward": networks.Config(hidden=(8, 8)),

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.nn import functional
 from tfagents_batch.ops import chunks
+from tfagents_batch.training.seeds import functional
 
 
 def total(rows):

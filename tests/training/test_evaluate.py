@@ -12,7 +12,6 @@ from tfagents_batch.envs.testing import CountingEnv, fault_envs
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.evaluate import (
     CHUNK,
-    Evaluation,
     Evaluator,
     batch_size,
     evaluator,
@@ -212,10 +211,3 @@ class TestActions:
             agent = ppo.PPO(ppo.Config(), env.spec)
             play = evaluator(env, agent, 1, "both")
             assert play(0, lambda: next(asked)) is None
-
-    def test_several_seeds_are_split_with_what_was_sampled(self):
-        sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
-        whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
-        first, second = whole.split(2)
-        assert list(first.returns) == [0, 1]
-        assert list(second.sampled.returns) == [12, 13]

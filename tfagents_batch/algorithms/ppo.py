@@ -56,6 +56,8 @@ class PPO(tf.Module):
       UserError: for settings or a network that cannot be used.
     """
 
+    several_seeds = True
+
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
@@ -226,7 +228,7 @@ class PPO(tf.Module):
             batch, mask = batches.minibatch(rows, taken)
             weights = [variable.value for variable in self.optimizer.trained]
             with tf.GradientTape() as tape:
-                tape.watch(weights)  # which may be tensors, see nn.functional
+                tape.watch(weights)  # which may be tensors, see ops.carried
                 loss, metrics = self._loss(batch, mask, entropy_scale)
             metrics |= self.optimizer.apply(tape.gradient(loss, weights))
             if config.kl_stop is not None:

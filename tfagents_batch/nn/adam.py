@@ -21,7 +21,7 @@ class Adam:
     first step, 3 times in the hundredth. With the 1e-5 that PPO uses, small gradients
     then hardly count for hundreds of steps; PyTorch and published results have the one
     above. Nor can Keras' own be done to values instead of variables, see
-    ``nn.functional``.
+    ``ops.carried``.
 
     Args:
       weights: that are trained.

@@ -2,9 +2,9 @@
 
 Usually variables are assigned where they stand, and these are TensorFlow's own loops.
 Where many copies of a computation run at once, each with variables of its own, the
-variables are tensors that go in and come out (``nn.functional``): there, a loop
-carries them, runs for as many rounds as the longest copy may need, and a copy that is
-done keeps what it has. Results are the same.
+variables are tensors that go in and come out (see ``Carry``): there, a loop carries
+them, runs for as many rounds as the longest copy may need, and a copy that is done
+keeps what it has. Results are the same.
 """
 
 from __future__ import annotations

@@ -83,15 +83,6 @@ class Evaluation(NamedTuple):
             found |= self.sampled.metrics("eval_sample")
         return found
 
-    def split(self, parts: int) -> list[Evaluation]:
-        """As many evaluations of equally many environments each, in their order; of
-        one without failed episodes."""
-        returns, lengths = np.split(self.returns, parts), np.split(self.lengths, parts)
-        sampled = [None] * parts if self.sampled is None else self.sampled.split(parts)
-        infos = {name: np.split(x, parts) for name, x in self.infos.items()}
-        each = [{name: x[i] for name, x in infos.items()} for i in range(parts)]
-        return list(map(Evaluation, returns, lengths, sampled, each))
-
 
 def batch_size(episodes: int, most: int) -> int:
     """Largest batch up to ``most`` in which every environment plays as many."""

@@ -26,8 +26,8 @@ from tfagents_batch.training import (
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.population import MOST, STEP, Population
 from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.seeds.population import MOST, STEP, Population
 
 _SECONDS = 0.5  # that a call of the program should take: an interrupt waits for its end
 _REASON = "all seeds are one program"
@@ -248,7 +248,7 @@ def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
     plain = {"overlap": False, "device": "cpu", "compile": "auto"}
     plain |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
     plain |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
-    plain |= {"log_info": []}
+    plain |= {"log_info": [], "update_every": None}
     for name, expected in plain.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):

@@ -18,10 +18,12 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.training import checkpoint, several
+from tfagents_batch.training import checkpoint
 from tfagents_batch.training.console import Console
+from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.logger import read_metrics
+from tfagents_batch.training.seeds import experiment, population
 
 SMALL = {
     "steps": 400,
@@ -157,15 +159,15 @@ def sheets():
     narrow = networks.Config(hidden=(16,))
     settings = ppo.Config(epochs=1, minibatch_size=100, network=narrow)
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings}
-    run = several.Several(Config(env="chance", **options), [3, 8], Chance)
+    run = experiment.Several(Config(env="chance", **options), [3, 8], Chance)
     asked = SimpleNamespace(requested=False, checkpoint_requested=False)
-    population = run.population
-    variables = [*population._values, *population._source.named_variables().values()]
+    together = run.population
+    variables = [*together._values, *together._source.named_variables().values()]
     start = [variable.numpy() for variable in variables]
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for seconds in (1e9, 0.0):
-            patch.setattr(several, "_SECONDS", seconds)
+            patch.setattr(experiment, "_SECONDS", seconds)
             for variable, value in zip(variables, start, strict=True):
                 variable.assign(value)
             calls, outputs = [], [Sheet(), Sheet()]
@@ -242,6 +244,14 @@ def test_a_seed_goes_on_as_if_it_had_never_stopped(tmp_path):
     ]
 
 
+def test_evaluations_are_split_with_what_was_sampled():
+    sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
+    whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
+    first, second = population.split(whole, 2)
+    assert list(first.returns) == [0, 1]
+    assert list(second.sampled.returns) == [12, 13]
+
+
 class Fades:
     """Its reward is no number in episodes that begin high; they never end."""
 
@@ -305,3 +315,11 @@ def test_what_cannot_be_trained_at_once_is_refused(options, message, tmp_path):
     with pytest.raises(UserError, match=message):
         tfb.train_seeds(logdir=tmp_path, **{"env": "tf/CartPole-v1", **options})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_algorithm_that_does_not_say_that_it_can_is_refused():
+    class Other:
+        compilable = True
+
+    with pytest.raises(UserError, match="Other cannot train several seeds in one"):
+        population.Population([Other()], TensorBatch(Chance(), 2), [0], 5)

@@ -20,11 +20,11 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
-from tfagents_batch.nn import functional
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.metrics import EACH, collected
+from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 MOST = 64  # iterations a call
@@ -119,7 +119,7 @@ class Population:
 
     def split(self, evaluation: Evaluation) -> list[Evaluation]:
         """What ``evaluator`` found, seed by seed."""
-        return evaluation.split(self._size)
+        return split(evaluation, self._size)
 
     # ---- the program
 
@@ -199,6 +199,22 @@ class Population:
         return self._values[places.index(True)]
 
 
+def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
+    """As many evaluations of equally many environments each, in their order.
+
+    Args:
+      evaluation: without failed episodes: environments in the graph do not fail.
+      parts: how many.
+    """
+    columns = (evaluation.returns, evaluation.lengths)
+    returns, lengths = (np.split(x, parts) for x in columns)
+    infos = {name: np.split(x, parts) for name, x in evaluation.infos.items()}
+    each = [{name: x[i] for name, x in infos.items()} for i in range(parts)]
+    sampled = evaluation.sampled
+    sampled = [None] * parts if sampled is None else split(sampled, parts)
+    return list(map(Evaluation, returns, lengths, sampled, each))
+
+
 class _Actor:
     """``interfaces.Actor`` of ``S * B`` rows; every seed acts by its own weights."""
 
@@ -272,6 +288,11 @@ def _each(function, *rows: Nest) -> Nest:
 
 
 def _check(algorithm: Algorithm) -> None:
+    if not getattr(algorithm, "several_seeds", False):
+        raise UserError(
+            f"{type(algorithm).__name__} cannot train several seeds in one program; "
+            "train one seed after the other"
+        )
     if not algorithm.compilable:
         raise UserError(
             "several seeds in one program are for networks without convolutions; train "
