@@ -231,14 +231,20 @@ class EverySeconds:
       seconds: 0 means never.
       clock: tells the time in seconds; only differences count. A restored clock goes
         on where it stood; the time in between does not count.
+      first: be true at the first call already.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        first: bool = False,
+    ):
         self.seconds = _finite(seconds, "seconds")
         if self.seconds < 0:
             raise UserError(f"seconds is {seconds}; expected at least 0")
         self._clock = clock
-        self._last = clock()
+        self._last = -math.inf if first else clock()
 
     def __call__(self) -> bool:
         now = self._clock()

@@ -53,8 +53,9 @@ class Loop:
         self._progress = progress
         self._tell = tell
         self._restore = restore
-        self._should_save = EverySeconds(experiment.config.checkpoint_every)
-        self._should_save()
+        seconds = experiment.config.checkpoint_every
+        # After the first iteration, too: the process may be killed before its time.
+        self._should_save = EverySeconds(seconds, first=self._record.saved is None)
 
     @property
     def step(self) -> int:

@@ -121,8 +121,7 @@ class Several:
             Record(self.config, output.write, self._saver(i, output))
             for i, output in enumerate(outputs)
         ]
-        should_save = EverySeconds(self.config.checkpoint_every)
-        should_save()
+        should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
             begin = time.perf_counter()
