@@ -160,19 +160,19 @@ def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
     ]
 
 
-def test_an_evaluation_that_is_better_is_saved_as_best(monkeypatch):
-    returns = iter([1.0, 3.0, 2.0, 4.0])
+def test_an_evaluation_that_is_better_is_saved_as_best_which_nan_never_is(monkeypatch):
+    returns = iter([np.nan, 3.0, 2.0, np.nan, 4.0])
 
     def play(self, seed, stop):
         return Evaluation(np.array([next(returns)]), np.array([5]))
 
     monkeypatch.setattr(Evaluator, "__call__", play)
     records = Records()
-    records.run(dataclasses.replace(BASE, eval_every=100))
+    records.run(dataclasses.replace(BASE, eval_every=60))
     evaluated = [step for step, line in records.lines if "eval/return_mean" in line]
     best = [step for step, _, metadata in records.saved if metadata["best"]]
-    assert len(evaluated) == 4
-    assert best == [evaluated[0], evaluated[1], evaluated[3]]
+    assert len(evaluated) == 5
+    assert best == [evaluated[1], evaluated[4]]
     assert records.saved[-1][1]["best"] == 4
 
 

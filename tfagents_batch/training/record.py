@@ -218,7 +218,7 @@ class Record:
         share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
         told = {"time/eval_seconds": seconds, "time/eval_share": share}
         self.log(result.metrics() | told)
-        best = self.best is None or result.mean_return > self.best
+        best = _is_better(result.mean_return, self.best)
         if best:
             before = self.best, self._best_step
             self.best, self._best_step = result.mean_return, self.step
@@ -273,6 +273,11 @@ class Record:
             "log": self._should_log,
             "keep": self._should_keep,
         }
+
+
+def _is_better(new: float, best: float | None) -> bool:
+    """Is a mean return a new best? NaN never is, and never stays it."""
+    return not math.isnan(new) and (best is None or not new <= best)
 
 
 def system(traces: int) -> dict[str, float]:
