@@ -183,6 +183,34 @@ def test_an_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(monkeyp
     assert records.saved[-1][1]["evaluate"] == {"last": 0}
 
 
+@pytest.mark.parametrize("best_before", [None, 5.0])
+def test_a_last_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(
+    monkeypatch, best_before
+):
+    def play(self, seed, stop):
+        return None if stop() else Evaluation(np.array([3.0]), np.array([5]))
+
+    monkeypatch.setattr(Evaluator, "__call__", play)
+    config = dataclasses.replace(BASE, steps=40, keep_every=40)
+    first = Records()
+    first.run(config, stop_after=1)
+    assert not first.finished
+    step, state, _ = first.saved[-1]
+    second = Records()
+    second.run(config, state | {"best": best_before})
+    assert second.finished
+    assert second.progress == []
+    ((evaluated, line),) = second.lines
+    assert (evaluated, line["eval/return_mean"]) == (step, 3.0)
+    ((saved, state, marks),) = second.saved
+    assert saved == step
+    assert marks == {"best": best_before is None, "keep": True}
+    third = Records()
+    third.run(config, state)
+    assert third.finished
+    assert third.lines == third.saved == []
+
+
 def test_a_resumed_loop_goes_on_with_step_and_clocks():
     first = Records()
     first.run(dataclasses.replace(BASE, steps=200))

@@ -71,8 +71,8 @@ class Loop:
         """Train.
 
         Returns:
-          True when the steps are done or a callback said so, False when a stop was
-          asked for.
+          True when the steps are done or a callback said so, and the last evaluation
+          is over; False when a stop was asked for before.
 
         Raises:
           EnvError: after a checkpoint; the iteration in which it happened is void.
@@ -80,7 +80,6 @@ class Loop:
           SaveError: if the last checkpoint could not be written.
           Exception: what a callback raised, after a checkpoint.
         """
-        record = self._record
         try:
             self.experiment.start(self.step)
             self._restore()
@@ -89,40 +88,44 @@ class Loop:
             pass
         except (EnvError, UserError):
             self._tell_events()
-            record.checkpoint()
+            self._record.checkpoint()
             raise
         except BaseException as error:
             if error is self._hooks.raised:
-                record.checkpoint()
+                self._record.checkpoint()
             raise
-        if not record.checkpoint():
+        if not self._record.checkpoint():
             raise SaveError(
                 f"the last checkpoint, of step {self.step}, could not be saved; the "
-                f"newest one is of step {record.saved}"
+                f"newest one is of step {self._record.saved}"
             )
-        return record.done
+        return self._record.rests
 
     def _train(self) -> None:
-        record, compiling = self._record, True
-        while not record.done and not self._interrupts.requested:
-            began = record.seconds
-            metrics = self._iterate()
-            self._tell_events()
-            if compiling:
-                compiling = False
-                record.compiled(record.seconds - began)
-                program = self.experiment.iterate
-                told = {"compile": program.way, "reason": program.reason}
-                told |= program.origin()
-                self._tell({"event": "compiled", **told}, self.step)
-                compile_cache.publish()  # now, for the process may be killed later
-            record.add(metrics, self._counters)
-            self._progress(self.step, self.latest)
+        record, compiled = self._record, False
+        while not record.rests and not self._interrupts.requested:
+            if not record.done:  # else there is an evaluation to be made up for
+                began = record.seconds
+                metrics = self._iterate()
+                self._tell_events()
+                if not compiled:
+                    compiled = True
+                    self._tell_compiled(record.seconds - began)
+                record.add(metrics, self._counters)
+                self._progress(self.step, self.latest)
             if record.evaluation_due():
                 self._evaluate()
             asked = self._interrupts.checkpoint_requested
             if asked or self._should_save() or record.keeping_due():
                 record.checkpoint()
+
+    def _tell_compiled(self, seconds: float) -> None:
+        """Log how the program of the first iteration came about, and keep it."""
+        self._record.compiled(seconds)
+        program = self.experiment.iterate
+        told = {"compile": program.way, "reason": program.reason} | program.origin()
+        self._tell({"event": "compiled", **told}, self.step)
+        compile_cache.publish()  # now, for the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
         config, experiment = self.experiment.config, self.experiment

@@ -138,9 +138,9 @@ class Record:
         for name, clock in self._clocks().items():
             if name in state:
                 clock.restore(state[name])
-        self._evaluated: int | None = None
+        self._evaluated: int | None = state.get("evaluated")
         self._best_step: int | None = None
-        self._keep_step: int | None = None
+        self._keep_step: int | None = state.get("keep", {}).get("last")
         self._keep = False  # whether the next checkpoint is to stay
         self._interval = Interval()
         self._once: dict[str, Any] = {}  # what only the next line says
@@ -218,12 +218,14 @@ class Record:
         share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
         told = {"time/eval_seconds": seconds, "time/eval_share": share}
         self.log(result.metrics() | told)
+        before = self.best, self._best_step
         best = _is_better(result.mean_return, self.best)
         if best:
-            before = self.best, self._best_step
             self.best, self._best_step = result.mean_return, self.step
-            if not self.checkpoint(again=True):
-                self.best, self._best_step = before
+        # What is saved already does not know yet that it is evaluated.
+        stale = best or self.saved == self.step
+        if stale and not self.checkpoint(again=True):
+            self.best, self._best_step = before
         self._hooks.evaluation(self.step, result, best)
 
     def keeping_due(self) -> bool:
@@ -245,6 +247,7 @@ class Record:
         state |= {
             "step": self.step,
             "best": self.best,
+            "evaluated": self._evaluated,
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
         }

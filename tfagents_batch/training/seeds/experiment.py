@@ -150,7 +150,7 @@ class Several:
                     each.checkpoint()
         if not _save(records):
             raise SaveError("the last checkpoint of a seed could not be saved")
-        return all(each.done for each in records)
+        return all(each.rests for each in records)
 
     def _note(
         self,
