@@ -140,13 +140,18 @@ def test_zero_means_no_evaluation():
     assert not any("eval/return_mean" in line for _, line in records.lines)
 
 
-def test_a_stop_is_seen_between_iterations_and_saves():
+def test_a_stop_is_seen_between_iterations_and_leaves_a_line_and_a_checkpoint():
     records = Records()
-    loop = records.run(stop_after=3)
+    config = dataclasses.replace(BASE, eval_every=0, log_every=1000)
+    loop = records.run(config, stop_after=3)
     assert not records.finished
     assert len(records.progress) == 3
     # The first iteration is saved, too: the process might have been killed.
     assert [step for step, *_ in records.saved] == [records.progress[0], loop.step]
+    ((step, line),) = records.lines
+    assert step == loop.step
+    assert line["episode/count"] >= 20  # of the three iterations
+    assert records.saved[-1][1]["log"] == {"last": 0}  # the next one comes in its time
 
 
 def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
@@ -249,6 +254,7 @@ def test_a_fault_saves_what_was_trained_before_and_raises():
     with pytest.raises(EnvError, match="simulator gone"):
         records.run(config, make=Breaks)
     assert records.saved[-1][0] == records.progress[-1]
+    assert records.lines[-1][0] == records.progress[-1]
 
 
 def test_a_stop_that_is_seen_after_the_update_keeps_step_and_weights_together(
@@ -303,6 +309,7 @@ def test_training_ends_when_no_gradient_is_finite():
     with pytest.raises(TrainingError, match="no gradient was finite in 3 iterations"):
         records.run(config, make=Poisoned)
     assert len(records.progress) == 2
+    assert records.lines[-1][1]["grad/skipped"] == 1
 
 
 def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):

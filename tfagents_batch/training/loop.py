@@ -10,7 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.errors import EnvError, SaveError, Stopped, UserError
+from tfagents_batch.errors import (
+    EnvError,
+    SaveError,
+    Stopped,
+    TrainingError,
+    UserError,
+)
 from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import compile_cache
 from tfagents_batch.training.experiment import Experiment
@@ -88,13 +94,16 @@ class Loop:
             pass
         except (EnvError, UserError):
             self._tell_events()
-            self._record.checkpoint()
+            self._end()
+            raise
+        except TrainingError:
+            self._record.flush(self._counters)
             raise
         except BaseException as error:
             if error is self._hooks.raised:
-                self._record.checkpoint()
+                self._end()
             raise
-        if not self._record.checkpoint():
+        if not self._end():
             raise SaveError(
                 f"the last checkpoint, of step {self.step}, could not be saved; the "
                 f"newest one is of step {self._record.saved}"
@@ -118,6 +127,13 @@ class Loop:
             asked = self._interrupts.checkpoint_requested
             if asked or self._should_save() or record.keeping_due():
                 record.checkpoint()
+
+    def _end(self) -> bool:
+        """Write a checkpoint and the last line; false if there is no checkpoint."""
+        try:
+            return self._record.checkpoint()
+        finally:
+            self._record.flush(self._counters)
 
     def _tell_compiled(self, seconds: float) -> None:
         """Log how the program of the first iteration came about, and keep it."""

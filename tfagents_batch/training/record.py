@@ -173,20 +173,31 @@ class Record:
         Raises:
           TrainingError: when no gradient was finite for some iterations.
         """
-        self._check_finite(metrics)
         self._interval.add(metrics)
+        self._check_finite(metrics)
         if self._hooks.watches_iterations:
             one = Interval()
             one.add(metrics)
             self._hooks.iteration(self.step, one.summary())
         if self._should_log(self.step) or self.done:
-            (step, seconds), self._since = self._since, (self.step, self.seconds)
-            line = self._interval.summary() | more() | self._once
-            if self.seconds > seconds:
-                speed = (self.step - step) / (self.seconds - seconds)
-                line["time/env_steps_per_second"] = speed
-            self._interval, self._once = Interval(), {}
-            self.log(line)
+            self.flush(more)
+
+    def flush(self, more: Callable[[], dict[str, Any]]) -> None:
+        """Write a line of the iterations since the last one, if there were any.
+
+        Args:
+          more: as of ``add``.
+        """
+        line = self._interval.summary()
+        if not line:
+            return
+        line |= more() | self._once
+        (step, seconds), self._since = self._since, (self.step, self.seconds)
+        if self.seconds > seconds:
+            speed = (self.step - step) / (self.seconds - seconds)
+            line["time/env_steps_per_second"] = speed
+        self._interval, self._once = Interval(), {}
+        self.log(line)
 
     def compiled(self, seconds: float) -> None:
         """The first iteration took so long, mostly compiling, so it has no speed."""

@@ -148,7 +148,10 @@ class Several:
             for each in records:
                 if save_all or (each.keeping_due() and not each.evaluation_due()):
                     each.checkpoint()
-        if not _save(records):
+        saved = _save(records)
+        for record in records:
+            record.flush(self._counters)
+        if not saved:
             raise SaveError("the last checkpoint of a seed could not be saved")
         return all(each.rests for each in records)
 
