@@ -12,7 +12,8 @@ from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 # As in a worker; Ctrl-C is the user's.
 CATCH = (Exception, SystemExit)
 # Frames of these files only lead to the environment's.
-_OURS = [os.path.join(os.path.dirname(__file__), x) for x in ("attempt.py", "check.py")]
+_HERE = os.path.dirname(__file__)
+_OURS = [os.path.join(_HERE, name) for name in ("attempt.py", "check.py", "play.py")]
 
 
 def attempt(

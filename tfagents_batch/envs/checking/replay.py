@@ -4,70 +4,30 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tfagents_batch.envs.adapters.adapt import adapt
-from tfagents_batch.envs.checking.attempt import CATCH, attempt, words
+from tfagents_batch.envs.checking.attempt import CATCH, words
 from tfagents_batch.envs.checking.findings import DEFECT, HINT, WARNING, Place, Report
-from tfagents_batch.envs.checking.returned import Returned, snapshot
+from tfagents_batch.envs.checking.play import Call, has_ended, parts
 
 BESIDE_STEPS = 100  # of a second instance beside the first
+# A function of an environment that plays what was played before.
+Play = Callable[[Any], Iterator[Call]]
 
 
-class Event(NamedTuple):
-    """A call that returned.
-
-    Attributes:
-      place: of the call; the first one is a reset with the seed.
-      action: None for a reset.
-      digest: of what it returned, see ``digest``.
-      ended: whether it ended the episode.
-    """
-
-    place: Place
-    action: Any
-    digest: dict[str, int]
-    ended: bool
-
-
-def replay(
-    envs: Sequence[Any], events: Sequence[Event], seed: int, report: Report
-) -> tuple[Place, list[str]] | None:
-    """Do the same again, up to the first difference.
+def same_again(env: Any, before: Sequence[Call], again: Play, report: Report) -> bool:
+    """Whether the same instance does the same again.
 
     Args:
-      envs: reset with the seed, then given the same actions, all of them in turn; the
-        last one is compared.
-      events: what happened before.
-      seed: of the first reset.
-      report: gets what raises.
-
-    Returns:
-      the first call that did something else and the fields that differ: none of them
-      if it raised. None if there was no such call.
+      env: the instance.
+      before: what happened before.
+      again: plays it again.
+      report: gets the first difference.
     """
-    for index, (place, action, before, _) in enumerate(events):
-        seeded = {"seed": seed} if index == 0 else {}
-        for each in envs:
-            if action is None:
-                good, result = attempt(report, place, each.reset, **seeded)
-            else:
-                given = copy.deepcopy(action)
-                good, result = attempt(report, place, each.step, given)
-            if not good:
-                return place, []
-        after = digest(result)
-        fields = [x for x in before | after if before.get(x) != after.get(x)]
-        if fields:
-            return place, fields
-    return None
-
-
-def same_again(env: Any, events: Sequence[Event], seed: int, report: Report) -> bool:
-    """Whether the same instance does the same again."""
     return _same(
-        replay([env], events, seed, report),
+        _difference(before, again(env)),
         report,
         "reset(seed)",
         "reset with the same seed and given the same actions, it differs",
@@ -77,17 +37,40 @@ def same_again(env: Any, events: Sequence[Event], seed: int, report: Report) -> 
 
 
 def same_beside(
-    second: Any, first: Any, events: Sequence[Event], seed: int, report: Report
+    second: Any, first: Any, before: Sequence[Call], again: Play, report: Report
 ) -> bool:
     """Whether a second instance does what the first did, while that goes on too."""
+    before = before[: BESIDE_STEPS + 1]
     return _same(
-        replay([first, second], events[: BESIDE_STEPS + 1], seed, report),
+        _difference(before, again(first), again(second)),
         report,
         "constructor",
         "two environments made alike, of the same seed and actions, differ",
         "draw in reset(), from self.np_random, what the constructor draws, and keep "
         "state in self, not in classes or modules",
     )
+
+
+def _difference(
+    before: Sequence[Call], *plays: Iterator[Call]
+) -> tuple[Place, list[str]] | None:
+    """The first call that did something else, and the fields that differ.
+
+    Args:
+      before: what happened before.
+      plays: of environments that take turns; the last one is compared.
+
+    Returns:
+      no fields if the call raised; None if there was no such call.
+    """
+    for old, *new in zip(before, *plays, strict=False):
+        if any(call.raised for call in new):
+            return old.place, []
+        found = new[-1].digest
+        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
+        if names:
+            return old.place, names
+    return None
 
 
 def _same(
@@ -136,20 +119,20 @@ def make_second(make: Callable[[], Any], first: Any, report: Report) -> Any:
 
 
 def after_end(
-    env: Any, events: Sequence[Event], seed: int, report: Report
+    env: Any, before: Sequence[Call], again: Play, report: Report
 ) -> str | None:
     """What a step does after an episode ended; None if that is not known."""
-    index = next((i for i, event in enumerate(events) if event.ended), None)
-    if index is None or replay([env], events[: index + 1], seed, report) is not None:
+    index = next((i for i, call in enumerate(before) if call.ended), None)
+    if index is None or _difference(before[: index + 1], again(env)) is not None:
         return None
-    place = events[index].place._replace(step=events[index].place.step + 1)
+    last = before[index]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # to warn is right
         try:
-            result = env.step(copy.deepcopy(events[index].action))
+            result = env.step(copy.deepcopy(last.action))
         except CATCH as error:
             return f"raises {type(error).__name__}"
-    if Returned(None, Report()).step(result, place).ended:
+    if has_ended(parts(result)):
         return "stays ended"
     report.add(
         HINT,
@@ -158,16 +141,6 @@ def after_end(
         "step() after the end of an episode goes on as if nothing had ended; here "
         "reset() always comes first, but if the environment restarts by itself, its "
         "last observation is lost: leave restarting to the caller",
-        place,
+        last.place._replace(step=last.place.step + 1),
     )
     return "goes on"
-
-
-def digest(result: Any) -> dict[str, int]:
-    """Hashes of what was returned by field, without info, which may hold the time."""
-    names = {2: ("observation",), 4: ("observation", "reward", "done")}
-    names[5] = ("observation", "reward", "terminated", "truncated")
-    known = names.get(len(result), ()) if isinstance(result, tuple) else ()
-    parts = zip(known, result, strict=False) if known else [("observation", result)]
-    flat = [snapshot(part, name) for name, part in parts]
-    return {name: hash(content) for each in flat for name, content in each.items()}

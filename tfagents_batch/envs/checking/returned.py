@@ -7,8 +7,8 @@ and earlier observations are kept to see whether they change.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,23 +16,10 @@ from gymnasium import spaces as gs
 
 from tfagents_batch.envs import observation_rules, validation
 from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
+from tfagents_batch.envs.checking.play import parts, snapshot
 from tfagents_batch.envs.failures import Defect
 
 KEPT = 16  # observations that are looked at again
-
-
-class Outcome(NamedTuple):
-    """What could be read of a result.
-
-    Attributes:
-      observation: None if there was none.
-      reward: None if it is no number.
-      ended: whether the episode is over.
-    """
-
-    observation: Any
-    reward: float | None = None
-    ended: bool = False
 
 
 class Returned:
@@ -48,36 +35,27 @@ class Returned:
         self._report = report
         self._kept: collections.deque = collections.deque(maxlen=KEPT)
 
-    def reset(self, result: Any, place: Place) -> Outcome:
+    def reset(self, result: Any, place: Place) -> None:
         """Check what ``reset`` returned."""
         self._check(place, validation.reset_result, result)
-        observation = result  # the legacy API returned it alone
-        if isinstance(result, tuple):
-            if len(result) == 2:
-                observation = result[0]
-            elif not isinstance(self._space, gs.Tuple):
-                return Outcome(None)
-        self._observe(observation, place)
-        return Outcome(observation)
+        pair = isinstance(result, tuple) and len(result) == 2
+        if pair or not isinstance(result, tuple) or isinstance(self._space, gs.Tuple):
+            # The legacy API returned the observation alone.
+            self._observe(result[0] if pair else result, place)
 
-    def step(self, result: Any, place: Place) -> Outcome:
-        """Check what ``step`` returned."""
+    def step(self, result: Any, place: Place) -> float | None:
+        """Check what ``step`` returned; the reward, if it is a number."""
         self._check(place, validation.step_result, result)
-        flags = {}
-        if isinstance(result, tuple) and len(result) == 4:
-            observation, reward, terminated, info = result
-            truncated = False
-        elif isinstance(result, (tuple, list)) and len(result) == 5:
-            observation, reward, terminated, truncated, info = result
-            flags = {"terminated": terminated, "truncated": truncated}
-        else:
-            return Outcome(None)
-        for name, flag in flags.items():
-            self._check(place, validation.flag, name, flag)
-        number = self._reward(reward, place)
-        self._check(place, validation.info, info)
-        self._observe(observation, place)
-        return Outcome(observation, number, _true(terminated) or _true(truncated))
+        read = parts(result)
+        if "reward" not in read:
+            return None
+        for name in ("terminated", "truncated"):
+            if name in read:
+                self._check(place, validation.flag, name, read[name])
+        number = self._reward(read["reward"], place)
+        self._check(place, validation.info, read["info"])
+        self._observe(read["observation"], place)
+        return number
 
     def look_again(self, place: Place) -> None:
         """Find observations that changed since they were returned."""
@@ -120,32 +98,3 @@ class Returned:
             rule(*args)
         except Defect as defect:
             self._report.add_defect(defect, place)
-
-
-def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:
-    """The content of a nested value by field, comparable and free of references.
-
-    Objects that are neither numbers nor arrays count by their type.
-    """
-    if isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, (tuple, list)):
-        items = enumerate(value)
-    elif isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
-        return {name: (value.dtype.str, value.shape, value.tobytes())}
-    elif isinstance(value, (bool, int, float, str)):
-        return {name: repr(value)}
-    else:
-        return {name: type(value).__name__}
-    parts: dict[str, Any] = {}
-    for key, child in items:
-        parts |= snapshot(child, f"{name}[{key!r}]")
-    return parts
-
-
-def _true(flag: Any) -> bool:
-    """What a flag of any type means."""
-    try:
-        return bool(np.any(flag))
-    except (TypeError, ValueError):
-        return False
