@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -118,12 +120,47 @@ def test_an_interrupted_step_ends_the_pool(make_pool):
         pool.check()
 
 
-def test_workers_ignore_ctrl_c(make_pool):
+def test_workers_leave_signals_to_the_learner(make_pool):
     pool = make_pool(fault_envs(None, 4), 2)
     pool.reset(1)
     for step in range(1, 6):
         for pid in pool.pids:
-            os.kill(pid, signal.SIGINT)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(pid, number)
         batch = pool.step([np.zeros(4, np.int32)])
         assert batch.observation[0][:, 2].tolist() == [step] * 4
     pool.check()
+
+
+def test_processes_that_an_environment_starts_can_be_terminated(make_pool):
+    class Simulator:
+        """An environment with a forked process and a program, which both sleep."""
+
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self):
+            self.forked = os.fork()
+            while not self.forked:
+                signal.pause()
+            self.program = subprocess.Popen(["sleep", "600"])
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2), {}
+
+        def step(self, action):
+            """Terminates the processes; observes how they have ended."""
+            os.kill(self.forked, signal.SIGTERM)
+            _, status = os.waitpid(self.forked, 0)
+            self.program.terminate()
+            ends = [os.waitstatus_to_exitcode(status), self.program.wait()]
+            return np.array(ends, np.float64), 0.0, True, False, {}
+
+        def close(self):
+            pass
+
+    pool = make_pool([Simulator], 1)
+    pool.reset(1)
+    batch = pool.step([np.zeros(1, np.int32)])
+    pool.check()
+    assert batch.observation[0].tolist() == [[-signal.SIGTERM] * 2]

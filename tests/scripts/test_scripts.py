@@ -1,5 +1,6 @@
 """The scripts as a shell runs them: what they print, and their exit status."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from tfagents_batch.scripts import app, train
@@ -184,38 +186,105 @@ def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
     assert "testing.py" in done.stderr  # where it was raised
 
 
-@pytest.mark.any_route
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
-    command = [*TRAIN, *QUICK, "--steps=1e9", "--log_every=100", "--logdir=logs"]
+@contextlib.contextmanager
+def training(folder, flags=QUICK):
+    """A process that trains for ever; its first iteration is over."""
+    command = [*TRAIN, *flags, "--steps=1e9", "--logdir=logs"]
     process = subprocess.Popen(
         command,
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        # The first line of progress says that iterations are under way.
-        while "/s  " not in (line := process.stderr.readline()):
-            assert line, "it ended before its first line of progress"
-        os.kill(process.pid, number)
-        stdout, stderr = process.communicate(timeout=60)
+        # A checkpoint follows the first iteration.
+        deadline = time.monotonic() + 120
+        while not list(folder.glob("logs/*/checkpoints/step-*[0-9]")):
+            assert process.poll() is None and time.monotonic() < deadline
+            select.select([], [], [], 0.05)
+        yield process
     finally:
         process.kill()
-        process.communicate()
+        with contextlib.suppress(ValueError):  # a test has closed the pipes
+            process.communicate()
+
+
+def newest_step(folder):
+    """Step of the newest checkpoint; the last event is that the run was stopped."""
+    (log,) = folder.glob("logs/*/metrics.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[-1]["event"] == "stopped"
+    saved = sorted(path.name for path in (log.parent / "checkpoints").iterdir())
+    return int(saved[-1].removeprefix("step-"))
+
+
+@pytest.mark.any_route
+def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
+    with training(tmp_path) as process:
+        os.kill(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-    folder = tmp_path / stdout.strip()
-    saved = sorted(path.name for path in (folder / "checkpoints").iterdir())
-    assert saved
-    step = int(saved[-1].removeprefix("step-"))
-    resume = [*TRAIN, f"--resume={folder}", f"--steps={step + 100}"]
-    done = run(resume)
+    step = newest_step(tmp_path)
+    done = run([*TRAIN, f"--resume={tmp_path / stdout.strip()}", f"--steps={step + 9}"])
     assert done.returncode == 0, done.stderr
-    newest = sorted(path.name for path in (folder / "checkpoints").iterdir())[-1]
-    assert int(newest.removeprefix("step-")) >= step + 100
+
+
+@pytest.mark.any_route
+def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from tfagents_batch.envs.testing import FaultEnv\n"
+        "def make():\n    return FaultEnv('hang', episode=9)\n"
+    )
+    flags = ["--env=./mine.py:make", "--num_envs=1", *QUICK[2:]]
+    with training(tmp_path, flags) as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        for each in (*children, process):
+            os.kill(each.pid, signal.SIGTERM)
+        # Kubernetes kills after 30 s; this machine may be busy.
+        _, stderr = process.communicate(timeout=25)
+    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert "Traceback" not in stderr
+    assert newest_step(tmp_path) > 0
+
+
+def test_a_closed_terminal_saves(tmp_path):
+    with training(tmp_path) as process:
+        process.stdout.close()
+        process.stderr.close()
+        os.kill(process.pid, signal.SIGHUP)
+        assert process.wait(timeout=60) == 128 + signal.SIGHUP
+    assert newest_step(tmp_path) > 0
+
+
+# What a script ends with that needs no TensorFlow.
+SCRIPT = """
+import os, signal, sys
+from tfagents_batch.scripts import app
+
+def main(argv):
+    {}
+
+sys.exit(app.run(main, tensorflow=False))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", 143, "interrupted"),
+        ("os.kill(os.getpid(), signal.SIGHUP)", 129, "interrupted"),
+        ("os.kill(os.getpid(), signal.SIGINT)", 130, "interrupted"),
+    ],
+)
+def test_the_end_of_a_script_is_one_line_and_its_status(body, status, message):
+    done = run([sys.executable, "-c", SCRIPT.format(body)])
+    assert done.returncode == status, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert message in line
 
 
 @pytest.mark.any_route

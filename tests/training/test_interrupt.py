@@ -10,7 +10,8 @@ import pytest
 
 from tfagents_batch.training.interrupt import Interrupts
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (*STOPS, signal.SIGUSR1)
 SECONDS = 20  # until a test gives up waiting
 
 
@@ -33,7 +34,7 @@ class Lines:
             ), self.texts
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", STOPS)
 def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
     lines = Lines()
     with Interrupts(report=lines) as interrupts:
@@ -44,6 +45,17 @@ def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
         assert interrupts.signal == number
         assert not interrupts.checkpoint_requested
     assert interrupts.requested
+
+
+def test_sighup_that_is_ignored_stays_so_as_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts(report=Lines()) as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert not interrupts.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_sigusr1_requests_one_checkpoint_and_no_stop():
@@ -63,6 +75,7 @@ def test_sigusr1_requests_one_checkpoint_and_no_stop():
     [
         (signal.SIGINT, {"grace_seconds": 0.05}),
         (signal.SIGTERM, {"term_grace_seconds": 0.05}),
+        (signal.SIGHUP, {"term_grace_seconds": 0.05}),
         (None, {"grace_seconds": 0.05}),
     ],
 )

@@ -27,6 +27,7 @@ from typing import Any
 
 _LOOK_EVERY = 64  # commands, between looks at the memory in use
 _PR_SET_PDEATHSIG = 1
+_STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> None:
@@ -57,13 +58,30 @@ def main(arguments: list[str]) -> None:
 
 
 def _protect(parent: int) -> None:
-    """Die with the learner, leave Ctrl-C to it, and write no core files."""
+    """Die with the learner, leave signals to it, and write no core files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal to all processes is meant for the learner, which saves and ends its
+    # workers. Not ignored, as the programs that an environment starts would inherit it.
+    for number in _STOPS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave_to_learner)
+    os.register_at_fork(after_in_child=_forked)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def _leave_to_learner(number: int, frame: Any) -> None:
+    """Do nothing about a signal."""
+
+
+def _forked() -> None:
+    """Let signals end a process that an environment has forked."""
+    for number in _STOPS:
+        if signal.getsignal(number) is _leave_to_learner:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _serve(channel: socket.socket) -> None:

@@ -21,6 +21,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.importing import hidden, uncollected
+from tfagents_batch.training import interrupt
 
 Command = TypeVar("Command")
 
@@ -60,7 +61,9 @@ def run(
     argv = sys.argv[1:]
     _open_stderr()
     with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, _interrupt)  # while nothing is there to save
+        for number in interrupt.stop_signals():  # while nothing is there to save
+            if number != signal.SIGINT:
+                signal.signal(number, _interrupt)
     try:
         if tensorflow:
             import_tensorflow()
@@ -69,8 +72,8 @@ def run(
     except tuple(_EXITS) as error:
         if "--debug" in argv:
             traceback.print_exception(error)
-        status = next(code for kind, code in _EXITS.items() if isinstance(error, kind))
-        text = "interrupted" if status == EXIT_INTERRUPTED else f"error: {error}"
+        status = _status(error)
+        text = "interrupted" if status > 128 else f"error: {error}"
         print(text, file=sys.stderr)
         return status
 
@@ -102,8 +105,18 @@ def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
     return config.replace(command(), config.overrides(values, command))
 
 
+class _Interrupted(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, its number as the argument."""
+
+
 def _interrupt(number, frame) -> None:
-    raise KeyboardInterrupt
+    raise _Interrupted(number)
+
+
+def _status(error: BaseException) -> int:
+    if isinstance(error, _Interrupted):
+        return interrupt.exit_status(error.args[0])
+    return next(status for kind, status in _EXITS.items() if isinstance(error, kind))
 
 
 def _open_stderr() -> None:

@@ -13,7 +13,8 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags and train; prints the run's folder as the last line.
 
     Returns:
-      Exit status: 0 when all steps are done, 130 when a signal ended the run early.
+      Exit status: 0 when all steps are done, 128 and a signal's number when it ended
+      the run early.
     """
     # Here, because TensorFlow takes seconds and reads the environment when imported.
     from absl import flags
@@ -76,8 +77,7 @@ def main(argv: Sequence[str]) -> int:
         profile=command.profile,
         **options,
     )
-    print(run.logdir)
-    return 0 if run.finished else app.EXIT_INTERRUPTED
+    return _report([run])
 
 
 def _train_seeds(command, options: dict, changed: dict) -> int:
@@ -96,9 +96,17 @@ def _train_seeds(command, options: dict, changed: dict) -> int:
         logdir=command.logdir,
         **options,
     )
+    return _report(done)
+
+
+def _report(done: list) -> int:
+    """Print the folders of runs; the exit status."""
+    from tfagents_batch.training.interrupt import exit_status
+
     for run in done:
         print(run.logdir)
-    return 0 if all(run.finished for run in done) else app.EXIT_INTERRUPTED
+    stopped = [run for run in done if not run.finished]
+    return exit_status(stopped[0].signal) if stopped else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 while a compiled program runs.
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 while a compiled program runs.
 
 Python runs a signal handler only when the running ``tf.function`` returns, seconds
 later, and its default handler then raises in the middle of TensorFlow's error
@@ -19,7 +19,10 @@ import threading
 import time
 from collections.abc import Callable
 
-EXIT_STATUS = 130  # of a process stopped by SIGINT or SIGTERM
+GRACE_SECONDS = 10.0  # after Ctrl-C
+# After SIGTERM and SIGHUP: ``docker stop`` kills ten seconds later, and saving a
+# checkpoint and ending worker processes takes some of them.
+TERM_GRACE_SECONDS = 4.0
 _HOOK_SECONDS = 0.5  # for the hooks of a hard exit
 _CLOSE, _REQUEST = 0, 255  # bytes that no signal has
 
@@ -31,7 +34,7 @@ class Interrupts:
             while not interrupts.requested:
                 iterate()
 
-    The first SIGINT or SIGTERM sets ``requested`` and is acknowledged within moments.
+    The first of ``stop_signals`` sets ``requested`` and is acknowledged within moments.
     If the context is still open after the grace time, ``stop`` is called, which should
     end the running iteration. A SIGINT after that first signal ends the process with
     status 130 within a second; in an interactive session it calls ``stop`` at once
@@ -44,11 +47,11 @@ class Interrupts:
         more than once perhaps.
       kill: ends child processes without waiting, before a hard exit.
       grace_seconds: from SIGINT (or ``request``) to ``stop``.
-      term_grace_seconds: from SIGTERM to ``stop``.
+      term_grace_seconds: from SIGTERM or SIGHUP to ``stop``.
       report: takes a line of text, in another thread; stderr if None.
 
     Attributes:
-      signal: number of the first signal, None if there was none.
+      signal: number of the first signal to stop; None if there was none.
     """
 
     def __init__(
@@ -56,15 +59,15 @@ class Interrupts:
         stop: Callable[[], None] | None = None,
         *,
         kill: Callable[[], None] | None = None,
-        grace_seconds: float = 10.0,
-        term_grace_seconds: float = 30.0,
+        grace_seconds: float = GRACE_SECONDS,
+        term_grace_seconds: float = TERM_GRACE_SECONDS,
         report: Callable[[str], None] | None = None,
     ):
         self.signal: int | None = None
         self._stop = stop or (lambda: None)
         self._kill = kill or (lambda: None)
-        self._grace = {signal.SIGTERM: term_grace_seconds}
-        self._default_grace = grace_seconds
+        self._grace = grace_seconds
+        self._term_grace = term_grace_seconds
         self._report = report or _report
         self._requested = False
         self._checkpoint_requested = False
@@ -113,7 +116,7 @@ class Interrupts:
         self._writer = None
 
     def _install(self) -> None:
-        numbers = {signal.SIGINT: self._note_stop, signal.SIGTERM: self._note_stop}
+        numbers = dict.fromkeys(stop_signals(), self._note_stop)
         if hasattr(signal, "SIGUSR1"):
             numbers[signal.SIGUSR1] = self._note_checkpoint
         self._previous_fd = signal.set_wakeup_fd(
@@ -131,6 +134,7 @@ class Interrupts:
 
     def _note_stop(self, number: int, frame) -> None:
         self._requested = True
+        self.signal = self.signal or number
 
     def _note_checkpoint(self, number: int, frame) -> None:
         self._checkpoint_requested = True
@@ -164,12 +168,12 @@ class Interrupts:
                     return
 
     def _handle(self, number: int) -> None:
-        if number in (signal.SIGINT, signal.SIGTERM, _REQUEST):
+        if number in (*stop_signals(), _REQUEST):
             self._requested = True
             if not self._acknowledged:
                 self._acknowledged = True
-                self.signal = None if number == _REQUEST else number
-                grace = self._grace.get(number, self._default_grace)
+                hurried = number not in (signal.SIGINT, _REQUEST)
+                grace = self._term_grace if hurried else self._grace
                 self._deadline = time.monotonic() + grace
                 self._say(
                     "stopping after this iteration; press Ctrl-C again to stop at once"
@@ -195,10 +199,28 @@ class Interrupts:
         thread.join(_HOOK_SECONDS)
         show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a bar hides it
         _report(f"{show_cursor}stopped")
-        os._exit(EXIT_STATUS)
+        os._exit(exit_status(signal.SIGINT))
 
     def _say(self, text: str) -> None:
         _call(lambda: self._report(text))
+
+
+def stop_signals() -> list[int]:
+    """Signals that ask a process to stop.
+
+    SIGHUP, which says that the terminal was closed, is none where it is ignored, as
+    ``nohup`` has it.
+    """
+    found = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        found.append(hangup)
+    return found
+
+
+def exit_status(number: int | None) -> int:
+    """Exit status of a process that a signal has stopped; None for a request."""
+    return 128 + (number or signal.SIGINT)
 
 
 def _is_interactive() -> bool:

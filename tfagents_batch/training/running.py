@@ -37,12 +37,14 @@ class Run(NamedTuple):
       step: environment steps trained.
       metrics: the newest value of every scalar metric.
       finished: false if a signal ended it early.
+      signal: number of that signal; None if there was none.
     """
 
     logdir: str
     step: int
     metrics: dict[str, float]
     finished: bool
+    signal: int | None = None
 
 
 def run(
@@ -174,7 +176,8 @@ def run(
         logger.event("finished" if finished else "stopped", step=loop.step)
         if profiled and finished:
             _profile(experiment, folder, console, logger)
-    return Run(str(folder), loop.step, loop.latest, finished)
+    signal = None if finished else interrupts.signal
+    return Run(str(folder), loop.step, loop.latest, finished, signal)
 
 
 def _profile(

@@ -84,10 +84,11 @@ def run_seeds(
             for output, step in zip(outputs, several.population.done, strict=True):
                 output.logger.event("failed", int(step), error=kind, text=str(error))
             raise
+        stopped_by = None if finished else interrupts.signal
         steps = [int(step) for step in several.population.done]
         for output, step in zip(outputs, steps, strict=True):
             output.logger.event("finished" if finished else "stopped", step)
     return [
-        Run(str(output.folder), step, output.latest, finished)
+        Run(str(output.folder), step, output.latest, finished, stopped_by)
         for output, step in zip(outputs, steps, strict=True)
     ]
