@@ -118,6 +118,7 @@ def library():
 @pytest.fixture
 def make_pool(route, request):
     """Makes pools and closes them."""
+    from tests.stepped import Stepped
     from tfagents_batch.envs.pool import Pool
 
     pools = []
@@ -125,7 +126,7 @@ def make_pool(route, request):
     def make(constructors, num_workers=None, **options):
         if route == "native":
             options["library"] = request.getfixturevalue("library")
-        pools.append(Pool(constructors, num_workers, **options))
+        pools.append(Stepped(Pool(constructors, num_workers, **options)))
         return pools[-1]
 
     yield make

@@ -182,39 +182,35 @@ def test_a_fault_in_one_group_leaves_the_other_alone(make_process_env, mode):
     assert whole.observation[:, 2].numpy().tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("eager", [True, False])
 def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
-    make_pool, tmp_path, eager
+    make_process_env, tmp_path
 ):
     options = {"step": 2, "length": 10**6, "mark": str(tmp_path / "mark")}
-    pool = make_pool(fault_envs("kill", 4, **options), 2, groups=2, on_fault="restart")
-    action = [np.zeros(2, np.int32)]
-    pool.reset(1)
+    envs = fault_envs("kill", 4, **options)
+    env = make_process_env(envs, 2, groups=2, on_fault="restart")
+    state, _ = env.init(1)
     events, lost, back = [], False, None
     deadline = time.monotonic() + 30
-    pool.send([0], action)
+    state = env.send(state, [0, 0], 0)
     while back is None and time.monotonic() < deadline:
-        pool.send([1], action)  # dies with this, the third time
+        state = env.send(state, [0, 0], 1)  # dies with this, the third time
         for _ in range(3):  # and is replaced in the course of these
             began = time.monotonic()
-            _, other = pool.receive([0])
-            assert not (other.first & other.truncated).any()
-            pool.send([0], action)
-            if eager:
-                pool.check()
-        _, batch = pool.receive([1])
+            state, _, other = env.receive(state, 0)
+            assert other.valid.numpy().all()
+            state = env.send(state, [0, 0], 0)
+        state, _, step = env.receive(state, 1)
         assert time.monotonic() - began < 10  # the deadline is a minute
-        bad = (batch.first & batch.truncated).tolist()
-        events += pool.events()
-        if any(bad):
-            assert bad == [True, True]
+        valid = step.valid.numpy().tolist()
+        events += env.events()
+        if not all(valid):
+            assert valid == [False, False]
             lost = True
         elif lost:
-            back = batch
-    assert back.first.tolist() == [True, True]  # never a row of the predecessor
-    assert back.observation[0][:, 2].tolist() == [0, 0]
+            back = step
+    assert back.first.numpy().all()  # never a row of the predecessor
+    assert back.observation[:, 2].numpy().tolist() == [0, 0]
     assert [event["event"] for event in events] == ["env_failed", "env_restarted"]
-    pool.check()
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def rollout(pool, steps=60, seed=3):
 
 @pytest.fixture(scope="module")
 def expected():
-    with_pool = Pool([cartpole] * 5, 0)
+    from tests.stepped import Stepped  # workers import this module, not TensorFlow
+
+    with_pool = Stepped(Pool([cartpole] * 5, 0))
     result = rollout(with_pool)
     with_pool.close()
     return result

@@ -27,8 +27,8 @@ UNGUARDED = """
 
     scale = 3.0
     pool = Pool([Mine, lambda: Mine(length=7), Mine, lambda: Mine()], 2)
-    pool.reset(1)
-    print(pool.step([np.zeros(4, np.int32)]).reward.tolist())
+    pool.engine.reset(1)
+    print(pool.engine.step([np.zeros(4, np.int32)]).reward.tolist())
     pool.check()
 """
 
@@ -40,13 +40,13 @@ FORKING = """
     from tfagents_batch.envs.testing import CountingEnv
 
     pool = Pool([CountingEnv] * 2, 2)
-    pool.reset(1)
+    pool.engine.reset(1)
     for _ in range(2):
         child = os.fork()
         if child == 0:
             sys.exit(0)  # runs the child's exit handlers
         os.waitpid(child, 0)
-    print(pool.step([np.zeros(2, np.int32)]).observation[0].tolist())
+    print(pool.engine.step([np.zeros(2, np.int32)]).observation[0].tolist())
     pool.check()
     pool.close()
     if os.fork() == 0:

@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.stepped import Stepped
 from tfagents_batch.envs.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv, fault_envs
 from tfagents_batch.errors import EnvError
@@ -28,11 +29,13 @@ def come_and_go(count, library):
     modes = [None, None, None, "exc", "kill"]
     before = held()
     for index in range(count):
-        pool = Pool(
-            fault_envs(modes[index % len(modes)], step=0),
-            1,
-            library=library,
-            on_fault="restart" if index % 2 else "raise",
+        pool = Stepped(
+            Pool(
+                fault_envs(modes[index % len(modes)], step=0),
+                1,
+                library=library,
+                on_fault="restart" if index % 2 else "raise",
+            )
         )
         pool.reset(1)
         pool.step([np.zeros(2, np.int32)])
@@ -63,7 +66,7 @@ def test_a_thousand_pools_leave_nothing(soak_library):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_million_steps_leave_memory_level(soak_library):
-    pool = Pool([CountingEnv] * 8, 2, library=soak_library)
+    pool = Stepped(Pool([CountingEnv] * 8, 2, library=soak_library))
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
     pool.reset(1)
     action = [np.zeros(8, np.int32)]

@@ -13,23 +13,30 @@ import time
 import psutil
 import pytest
 
-START = """
+PORTABLE = """
     import numpy as np
     from tfagents_batch.envs.pool import Pool
     from tfagents_batch.envs.testing import fault_envs
-    library = None
-    if {native}:
-        from tfagents_batch.envs.native import build
-        library = build.library()
-    pool = Pool(fault_envs({mode!r}, step=5), 2, library=library)
-    pool.reset(1)
+    pool = Pool(fault_envs({mode!r}, step=5), 2)
+    pool.engine.reset(1)
     print(*pool.pids, flush=True)
-    action = [np.zeros(2, np.int32)]
+    def step():
+        pool.engine.step([np.zeros(2, np.int32)])
+"""
+NATIVE = """
+    from tfagents_batch.envs.process_env import ProcessEnv
+    from tfagents_batch.envs.testing import fault_envs
+    env = ProcessEnv(fault_envs({mode!r}, step=5), 2, route="native")
+    state, _ = env.init(1)
+    print(*env._pool.pids, flush=True)
+    def step():
+        global state
+        state, _ = env.step(state, [0, 0])
 """
 IDLE = "input()"
 STEPPING = """
     while True:
-        pool.step(action)
+        step()
 """
 RUNNING_GRAPH = """
     import tensorflow as tf
@@ -49,9 +56,8 @@ RUNNING_GRAPH = """
 @contextlib.contextmanager
 def learner(body, mode=None, route="portable"):
     """A process that runs ``body``, and the workers it has started."""
-    script = textwrap.dedent(
-        START.format(mode=mode, native=route == "native")
-    ) + textwrap.dedent(body)
+    start = NATIVE if route == "native" else PORTABLE
+    script = textwrap.dedent(start.format(mode=mode)) + textwrap.dedent(body)
     with subprocess.Popen(
         [sys.executable, "-c", script],
         stdin=subprocess.PIPE,

@@ -16,32 +16,25 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tfagents_batch import spaces
 from tfagents_batch.envs import interrupts
 from tfagents_batch.envs.batch import SEED_MASK, Batch, stale
+from tfagents_batch.envs.portable import Portable
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class HostCalls:
-    """The calls of a pool as ``tf.numpy_function``s; they cannot be compiled.
+    """The calls of an engine as ``tf.numpy_function``s; they cannot be compiled.
 
     Args:
-      pool: with ``reset``, ``step``, ``fail`` and ``ok``, as ``envs.pool.Pool`` has.
+      engine: ``Portable``.
       outputs: specs of the token and of an environment's outputs.
       reason: why this is not another route, for the error of compiled programs.
-      token: says the pool's own token, where it counts its calls.
     """
 
-    def __init__(
-        self,
-        pool: Any,
-        outputs: Sequence[tf.TensorSpec],
-        reason: str,
-        token: Callable[[], int] | None = None,
-    ):
-        self._pool = pool
+    def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):
+        self._engine = engine
         self._dtypes = [spec.dtype for spec in outputs]
         self._reason = reason
         self._token = 0
-        self._pools_token = token
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
         """From an integer seed."""
@@ -53,8 +46,8 @@ class HostCalls:
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """bool ``[]``"""
-        result = tf.numpy_function(lambda _: np.bool_(self._pool.ok), [token], tf.bool)
-        return tf.ensure_shape(result, [])
+        ok = tf.numpy_function(lambda _: np.bool_(self._engine.ok), [token], tf.bool)
+        return tf.ensure_shape(ok, [])
 
     def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
         if in_xla():
@@ -66,27 +59,16 @@ class HostCalls:
         return tf.numpy_function(function, inputs, self._dtypes)
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
-        return self._answer(self._pool.reset(int(seed)))
+        return self._answer(self._engine.reset(int(seed) & SEED_MASK))
 
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
-        self._in_order(token)  # or the pool fails all rows
-        return self._answer(self._pool.step(action))
-
-    def _in_order(self, token: np.ndarray) -> bool:
-        last = self._last_token()
-        if int(token) != last:
-            self._pool.fail(stale(int(token), last))
-        return int(token) == last
-
-    def _last_token(self) -> int:
-        return self._token if self._pools_token is None else self._pools_token()
-
-    def _next_token(self) -> np.int32:
-        self._token = (self._token + 1) % 2**31
-        return np.int32(self._last_token())
+        if int(token) != self._token:
+            self._engine.fail(stale(int(token), self._token))
+        return self._answer(self._engine.step(action))  # all rows failed, if so
 
     def _answer(self, batch: Batch) -> list[np.ndarray]:
-        return [self._next_token(), *batch.flat()]
+        self._token = (self._token + 1) % 2**31
+        return [np.int32(self._token), *batch.flat()]
 
 
 def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
@@ -158,6 +140,11 @@ def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
             f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
         )
     return scalar(seed)
+
+
+def token(state: Any) -> tf.Tensor:
+    """The state of an environment that keeps its own, int32 ``[]``."""
+    return scalar(tf.convert_to_tensor(state, tf.int32))
 
 
 def scalar(x: tf.Tensor) -> tf.Tensor:

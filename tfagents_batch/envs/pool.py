@@ -30,7 +30,6 @@ from tfagents_batch.envs import (
     stepper,
     waiting,
 )
-from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.outcome import Outcome
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.envs.stragglers import Stragglers
@@ -79,6 +78,7 @@ class Pool:
       observation_space, action_space: of one environment.
       info: ``{column: dtype}``.
       max_episode_steps: the environments' common time limit, None if unknown.
+      engine: ``Native``, or ``Portable`` which steps them.
       handle: number of the native hub, None without one.
       unsuited: why the library was not used, None if it was or there is none.
 
@@ -167,57 +167,14 @@ class Pool:
             raise
         live.POOLS.add(self)
 
-    def reset(self, seed: int) -> Batch:
-        """Start every environment; row i depends on ``(seed, i)`` only."""
-        return self._engine.reset(int(seed) & batch.SEED_MASK)
-
-    def step(self, action: Sequence[np.ndarray]) -> Batch:
-        """Step every row; a row that was last ignores its action and restarts.
-
-        Args:
-          action: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
-        """
-        return self._engine.step(action)
-
-    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
-        """Have some groups of environments do a step, without waiting for it.
-
-        Args:
-          groups: int32 ``[k]``, numbers of groups that have nothing to do.
-          action: as of ``step``, of ``k * B / groups`` rows, group after group.
-        """
-        self._engine.send(np.asarray(groups, np.int32), action)
-
-    def receive(
-        self, groups: np.ndarray | None = None, count: int = 1
-    ) -> tuple[np.ndarray, Batch]:
-        """Wait for groups that were sent actions.
-
-        Args:
-          groups: int32 ``[k]``; None for whichever are ready first.
-          count: then, how many.
-
-        Returns:
-          int32 ``[k]``, groups, and their ``k * B / groups`` rows, in that order.
-        """
-        if groups is not None:
-            groups = np.asarray(groups, np.int32)
-            count = len(groups)
-        return self._engine.receive(groups, count)
-
     @property
     def ok(self) -> bool:
         """False after a fault, a stop or ``close``."""
-        return self._engine.ok
+        return self.engine.ok
 
     @property
     def handle(self) -> int | None:
-        return getattr(self._engine, "handle", None)
-
-    @property
-    def token(self) -> int:
-        """Of the native hub: what its last call gave."""
-        return self._engine.token
+        return getattr(self.engine, "handle", None)
 
     def check(self) -> None:
         """Raise what went wrong, once; the workers are closed then.
@@ -226,15 +183,11 @@ class Pool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        batch.check(self._engine, self._crew, self.close)
+        batch.check(self.engine, self._crew, self.close)
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        return batch.take_fault(self._engine)
-
-    def fail(self, error: Exception) -> Batch:
-        """Record a fault found by the caller; rows of which none is valid."""
-        return self._engine.fail(error)
+        return batch.take_fault(self.engine)
 
     def stop(self) -> None:
         """Make a step that is under way, and all later ones, return at once.
@@ -246,11 +199,11 @@ class Pool:
     def close(self) -> None:
         """End workers and free memory, within two seconds; idempotent, any thread."""
         live.POOLS.discard(self)  # what it still has to say, its own user asks for
-        self._engine.end("pool is closed")
+        self.engine.end("pool is closed")
         self._finalizer()
         self._count()
         self._words, self._memory, self._timing = [], None, None
-        self._engine.release()
+        self.engine.release()
 
     @property
     def pids(self) -> list[int]:
@@ -260,7 +213,7 @@ class Pool:
     def metrics(self) -> dict[str, float]:
         """Counters since the last call."""
         now = {
-            **self._engine.counters(),
+            **self.engine.counters(),
             **self._count(),
             "stale": self._crew.stale,
             "restarts": self._healer.count if self._healer else 0,
@@ -288,7 +241,7 @@ class Pool:
         """
         if self._healer is None:
             return []
-        found, lost = self._healer.events(), self._engine.lost()
+        found, lost = self._healer.events(), self.engine.lost()
         for event in found:
             if event["event"] != healing.RESTARTED:
                 continue
@@ -361,12 +314,12 @@ class Pool:
                 crew, healer = self._crew, self._healer
                 nurse = Nurse(crew, healer, plan, descriptor, facts, seconds, options)
                 crew.heal(nurse)
-            self._engine = self._make_engine(plan, descriptor)
+            self.engine = self._make_engine(plan, descriptor)
             if self._healer is not None:
-                self._healer.give_up = self._engine.give_up
+                self._healer.give_up = self.engine.give_up
             if nurse is not None:
-                nurse.know(self._engine.context)
-                tell = self._engine.give_up
+                nurse.know(self.engine.context)
+                tell = self.engine.give_up
                 self._healer.give_up = functools.partial(nurse.give_up, tell)
         finally:
             if descriptor >= 0:
@@ -377,9 +330,9 @@ class Pool:
         self._timing = layout.views(plan, self._memory).timing
 
     def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
-        common = (self._memory, plan, self.action_space, self.info)
+        common = (self._memory, plan, self.action_space)
         if self._library is None:
-            return Portable(self._crew, *common, self._seconds)
+            return Portable(self._crew, *common, self.info, self._seconds)
         from tfagents_batch.envs.native.engine import Native
         from tfagents_batch.envs.native.hub import Hub
 

@@ -92,12 +92,11 @@ class Portable:
             for fault in self._crew.idle_crashes(self.context)[:1]:
                 self._record(fault)
 
-    def fail(self, error: Exception) -> Batch:
-        """Record a fault found by the caller; rows of which none is valid."""
+    def fail(self, error: Exception) -> None:
+        """Record a fault found by the caller."""
         with self._lock:
             if self._usable():
                 self.fault = error
-            return self._failed()
 
     def give_up(self, error: Exception) -> None:
         """Fail all later calls: what failed is not replaced any more."""

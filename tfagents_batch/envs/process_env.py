@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,14 +99,14 @@ class ProcessEnv:
         self._actions = spaces.leaves(pool.action_space)
         self._group_rows = pool.num_envs // pool.num_groups
         self._outputs = host_calls.outputs(self.spec)
-        self._native = self.hub = None
-        if self.compilable:
+        self.hub = pool.handle
+        self._calls: Any
+        if self.hub is not None:
             count = len(spaces.leaves(pool.observation_space))
-            self.hub = pool.handle
-            self._native = op.Calls(self.hub, self._outputs, count)
-        token = (lambda: pool.token) if self.compilable else None
-        reason = f"it is on the portable route, because {self._reason}"
-        self._host = host_calls.HostCalls(pool, self._outputs, reason, token)
+            self._calls = op.Calls(self.hub, self._outputs, count)
+        else:
+            why = f"it is on the portable route, because {self._reason}"
+            self._calls = host_calls.HostCalls(pool.engine, self._outputs, why)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment. Row i depends on ``(seed, i)`` only.
@@ -116,10 +117,7 @@ class ProcessEnv:
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
         """
-        seed = host_calls.seed_tensor(seed)
-        if self._native is not None:
-            return self._run(self._native.init, tf.cast(seed, tf.int64))
-        return self._run(self._host.init, seed)
+        return self._run(self._calls.init, host_calls.seed_tensor(seed))
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row that was last ignores its action and restarts.
@@ -135,18 +133,10 @@ class ProcessEnv:
         Raises:
           UserError: if an action has the wrong structure, shape or dtype.
         """
-        inputs = [state, *host_calls.flat_actions(self.spec, action)]
-        if self._native is not None:
-            inputs[0] = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
-            if host_calls.in_xla():  # where shapes are known when it is compiled
-                inputs[1:] = [
-                    tf.ensure_shape(x, [self.spec.num_envs, *leaf.shape])
-                    for x, leaf in zip(inputs[1:], self._actions, strict=True)
-                ]
-            if all(x.shape.is_fully_defined() for x in inputs):
-                return self._run(self._native.step, inputs)
-        # A shape that is unknown until the graph runs is checked by Python.
-        return self._run(self._host.step, inputs)
+        flat = host_calls.flat_actions(self.spec, action)
+        if self.hub is not None:
+            flat = self._shaped(flat, self.spec.num_envs)
+        return self._run(self._calls.step, [host_calls.token(state), *flat])
 
     def send(
         self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
@@ -169,11 +159,8 @@ class ProcessEnv:
         groups = _groups(groups)
         rows = groups.shape[0] * self._group_rows
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
-        state = host_calls.scalar(tf.convert_to_tensor(state, tf.int32))
-        leaves = zip(flat, self._actions, strict=True)
-        shaped = [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
-        inputs = [state, groups, *shaped]
-        call = self._native.send
+        inputs = [host_calls.token(state), groups, *self._shaped(flat, rows)]
+        call = self._calls.send
         return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
 
     def receive(
@@ -195,7 +182,7 @@ class ProcessEnv:
           ...]``: their rows, group after group.
         """
         self._need_native()
-        inputs = [host_calls.scalar(tf.convert_to_tensor(state, tf.int32))]
+        inputs = [host_calls.token(state)]
         if groups is not None:
             inputs.append(_groups(groups))
             count = inputs[1].shape[0]
@@ -207,16 +194,13 @@ class ProcessEnv:
         spec = self.spec._replace(num_envs=count * self._group_rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        call = self._native.receive
+        call = self._calls.receive
         found = host_calls.checked(self._pool, outputs, call, inputs, outputs)
         return found[0], found[1], host_calls.timestep(spec, found[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """bool ``[]``: false after a stop or a fault: the iteration is void."""
-        if self._native is None:
-            return self._host.ok(state)
-        state = tf.convert_to_tensor(state, tf.int32)
-        return self._native.ok(host_calls.scalar(state))
+        return self._calls.ok(host_calls.token(state))
 
     def check(self) -> None:
         """Raise what went wrong since the last check; the workers are closed then.
@@ -252,8 +236,17 @@ class ProcessEnv:
         if kind is None and fault is not None:
             raise fault
 
+    def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
+        """Leaves of an action, with the shapes that the native calls need to know."""
+        known = all(x.shape.is_fully_defined() for x in flat)
+        if not known and not host_calls.in_xla():  # where they are known in the end
+            check = functools.partial(self._pool.engine.fitting, rows)
+            flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
+        leaves = zip(flat, self._actions, strict=True)
+        return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
+
     def _need_native(self) -> None:
-        if self._native is None:
+        if self.hub is None:
             raise UserError(
                 "send and receive need the native route, which cannot be had: "
                 f"{self._reason}; use step"

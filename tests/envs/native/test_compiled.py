@@ -377,7 +377,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(native):
 
 def test_a_collected_environment_gives_failed_rows(library):
     env = ProcessEnv(fault_envs(None), 1, route="native")
-    calls = env._native
+    calls = env._calls
     state, _ = env.init(1)
     env.close()
     del env

@@ -6,12 +6,13 @@ import threading
 import time
 
 import gymnasium
-import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import actions, layout, protocol
 from tfagents_batch.envs.futex import Doorbell
+from tfagents_batch.types import EnvSpec
 
 pytestmark = pytest.mark.xla
 PATIENCE_SECONDS = 20
@@ -26,7 +27,9 @@ def memory():
 
 
 def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
+    from tfagents_batch.envs import host_calls
     from tfagents_batch.envs.native.hub import Hub
+    from tfagents_batch.envs.native.op import Calls
 
     space, plan, descriptor, mapped = memory()
     writer = actions.ActionWriter(space, layout.views(plan, mapped).action)
@@ -34,12 +37,13 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     hub = Hub(library, plan, descriptor, writer, [0, 1], seconds, 0, 0)
     os.close(descriptor)
     bell = Doorbell(mapped, 0, 1, 0, 0, 0)
-    out = [np.zeros(1, np.int32), np.zeros(1, np.float32), *np.zeros((3, 1), bool)]
-    out += [np.zeros(1, np.float32), np.zeros(1, np.int32)]
+    spec = EnvSpec(1, space, space, layout.STATISTICS, None)
+    calls = Calls(hub.handle, host_calls.outputs(spec), 1)
+    zero = tf.constant([0])
 
     def commands():
-        hub.init(1, out)
-        hub.step([np.zeros(1, np.int32)], out)
+        token = calls.init(tf.constant(1))[0]
+        calls.step([token, zero])
 
     thread = threading.Thread(target=commands)
     thread.start()

@@ -31,7 +31,7 @@ ROUTE_VARIABLE = "TFAGENTS_BATCH_ROUTE"
 _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
-_INTERFACE = 2  # of the library's C functions
+_INTERFACE = 3  # of the library's C functions
 _SECONDS = 300.0  # to compile, and to wait for somebody who compiles
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tfagents_batch.envs import actions, batch, interrupts, layout
-from tfagents_batch.envs.batch import Batch
+from tfagents_batch.envs import actions, batch, layout
 from tfagents_batch.envs.crew import ProcessCrew
 from tfagents_batch.envs.native import hub as hubs
 from tfagents_batch.envs.native.hub import Hub
@@ -21,7 +19,7 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Native:
-    """Steps workers through a hub, whoever else calls the hub from a program.
+    """Knows what goes wrong in a hub, which programs call by its handle (see ``op``).
 
     Args:
       crew: attached and driven by the hub.
@@ -29,7 +27,6 @@ class Native:
       memory: shared with the workers, laid out by ``plan``.
       plan: the layout.
       action_space: of one environment.
-      info: ``{column: dtype}``.
       writer: the action leaves, for their words.
 
     Attributes:
@@ -44,7 +41,6 @@ class Native:
         memory: Any,
         plan: layout.Layout,
         action_space: Any,
-        info: dict[str, str],
         writer: actions.ActionWriter,
     ):
         self.history: str | None = None
@@ -57,74 +53,32 @@ class Native:
         self._arrays: layout.Arrays | None = layout.views(plan, memory)
         self._num_envs = len(self._arrays.reward)
         self._writer = writer
-        self._rows = self._num_envs // plan.num_groups  # of a group
-        self._outputs = [
-            *((x.shape[1:], x.dtype) for x in self._arrays.observation),
-            *(((), dtype) for dtype in ("f4", "?", "?", "?")),
-            *(((), dtype) for dtype in info.values()),
-        ]
-        self._columns = list(info)
+        self._shapes = [array.shape[1:] for array in self._arrays.action]
         self._gathering = threading.RLock()
         self._gathered = False
 
-    def reset(self, seed: int) -> Batch:
-        out = self._empty()
-        with interrupts.guard():
-            self._hub.init(seed, out)
-        return self._batch(out)
+    def fitting(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
+        """Check the shapes of an action that no program knew when it was traced.
 
-    def step(self, action: Sequence[np.ndarray]) -> Batch:
-        out = self._empty()
-        flat = self._checked(action, self._num_envs)
-        if flat is None:
-            self._hub.init(0, out)  # which gives failed rows
-            return self._batch(out)
-        with interrupts.guard():
-            self._hub.step(flat, out)
-        return self._batch(out)
+        Args:
+          rows: how many each leaf must have.
+          action: the leaves.
 
-    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
-        """Have groups do a step; see ``Pool.send``."""
-        flat = self._checked(action, len(groups) * self._rows)
-        if flat is not None:
-            self._hub.send(groups, flat)
-
-    def receive(
-        self, groups: np.ndarray | None, count: int
-    ) -> tuple[np.ndarray, Batch]:
-        """Rows of groups; see ``Pool.receive``."""
-        out = self._empty(count * self._rows)
-        with interrupts.guard():
-            found = self._hub.receive(groups, count, out)
-        return found, self._batch(out)
-
-    def _checked(
-        self, action: Sequence[np.ndarray], rows: int
-    ) -> list[np.ndarray] | None:
-        """Actions as the hub takes them; None if it must not be asked."""
-        if not self._hub.ok:
-            return None
-        if not self._hub.report().started:
-            self.fault = UserError(batch.NO_RESET)
-            return None
+        Returns:
+          the leaves; zeros if a shape is wrong, which is recorded as a fault.
+        """
         try:
             self._writer.check_kinds(action, rows)
         except actions.InvalidAction as error:
-            self.fault = _exception(error, {})
-            return None
-        return [
-            np.ascontiguousarray(x, np.float32 if x.dtype.kind == "f" else None)
-            for x in action
-        ]
+            if self._hub.ok:
+                self.fault = _exception(error, {})
+            leaves = zip(action, self._shapes, strict=True)
+            return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
+        return list(action)
 
     @property
     def ok(self) -> bool:
         return self._hub.ok and not self._crew.stopping
-
-    @property
-    def token(self) -> int:
-        """What the last call of anybody gave."""
-        return self._hub.report().token
 
     @property
     def fault(self) -> BaseException | None:
@@ -144,14 +98,6 @@ class Native:
             return
         for fault in self._crew.listen(self.context)[:1]:
             self.fault = batch.exception([fault])
-
-    def fail(self, error: Exception) -> Batch:
-        """Record a fault found by the caller; rows of which none is valid."""
-        if self._hub.ok:
-            self.fault = error
-        out = self._empty()
-        self._hub.init(0, out)
-        return self._batch(out)
 
     def give_up(self, error: Exception) -> None:
         """Fail all later calls: what failed is not replaced any more."""
@@ -230,15 +176,6 @@ class Native:
         if not outcome.faults:
             return EnvError("a worker failed, and nothing is known of it")
         return batch.exception(outcome.faults)
-
-    def _empty(self, rows: int | None = None) -> list[np.ndarray]:
-        rows = self._num_envs if rows is None else rows
-        return [np.zeros((rows, *shape), dtype) for shape, dtype in self._outputs]
-
-    def _batch(self, out: list[np.ndarray]) -> Batch:
-        count = len(out) - 4 - len(self._columns)
-        info = dict(zip(self._columns, out[count + 4 :], strict=True))
-        return Batch(out[:count], *out[count : count + 4], info)
 
 
 def _no_group(group: int) -> UserError:

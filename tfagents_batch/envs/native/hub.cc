@@ -2,7 +2,8 @@
 //
 // A hub maps a pool's shared memory, checks actions, wakes the workers, waits for
 // them and copies their rows out. It is reached as typed XLA FFI custom calls (from
-// compiled programs, graphs and eager code) and through a C interface (from Python).
+// compiled programs, graphs and eager code); Python opens, watches and closes it by a C
+// interface.
 // A call always returns: after a fault, a stop or the end of the pool every row is
 // failed, that is first and truncated at once, and `ok` is false. What happened is
 // kept as a record, which Python reads and words. A hub that heals fails only the rows
@@ -48,7 +49,7 @@ namespace ffi = xla::ffi;
 using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
-constexpr int kInterface = 2;     // of the C functions below
+constexpr int kInterface = 3;     // of the C functions below
 constexpr int kMaxBuffers = 128;  // inputs or outputs of a call
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kGrace = 1'000'000'000;  // ns for the others once one has failed
@@ -262,8 +263,7 @@ class Hub {
     return Run(kReset, out);
   }
 
-  // A null token is that of a caller who keeps the order himself.
-  int32_t Step(const int32_t* token, const void* const* in,
+  int32_t Step(int32_t token, const void* const* in,
                const ffi::DataType* dtypes, void* const* out) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!Usable()) return Fail(out, num_envs_);
@@ -277,7 +277,7 @@ class Hub {
   }
 
   // Has groups do a step; `in` holds their rows, group after group.
-  int32_t Send(const int32_t* token, const int32_t* groups, int64_t count,
+  int32_t Send(int32_t token, const int32_t* groups, int64_t count,
                const void* const* in, const ffi::DataType* dtypes) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!Usable()) return NextToken();
@@ -296,7 +296,7 @@ class Hub {
 
   // Waits for groups, or with `groups` null for the first `count` that are done. `out`
   // has their rows, group after group, and `found` their indices.
-  int32_t Receive(const int32_t* token, const int32_t* groups, int64_t count,
+  int32_t Receive(int32_t token, const int32_t* groups, int64_t count,
                   int32_t* found, void* const* out) {
     std::lock_guard<std::mutex> lock(mutex_);
     const int64_t rows = num_envs_ / num_groups_;
@@ -467,9 +467,9 @@ class Hub {
     record_ = record;
   }
 
-  bool InOrder(const int32_t* token) {
-    if (token != nullptr && *token != token_) {
-      Note({kStale, *token, token_});
+  bool InOrder(int32_t token) {
+    if (token != token_) {
+      Note({kStale, token, token_});
     } else if (!started_) {
       Note({kNoReset});
     } else {
@@ -1078,7 +1078,7 @@ ffi::Error StepCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
     if (token == nullptr || count != 1 || !outputs.Read(*hub, rets, false) ||
         !inputs.Read(*hub, args, 1, hub->NumGroups()))
       return Refusal("shape", handle);
-    *outputs.token = hub->Step(token, inputs.data, inputs.dtypes, outputs.rows);
+    *outputs.token = hub->Step(*token, inputs.data, inputs.dtypes, outputs.rows);
     return ffi::Error::Success();
   });
 }
@@ -1096,7 +1096,7 @@ ffi::Error SendCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
     if (token == nullptr || chosen == nullptr || next == nullptr || count != 1 ||
         outputs != 1 || !inputs.Read(*hub, args, 2, groups))
       return Refusal("shape", handle);
-    *next = hub->Send(token, chosen, groups, inputs.data, inputs.dtypes);
+    *next = hub->Send(*token, chosen, groups, inputs.data, inputs.dtypes);
     return ffi::Error::Success();
   });
 }
@@ -1117,7 +1117,7 @@ ffi::Error ReceiveCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t
         (args.size() > 1 && (chosen == nullptr || groups != outputs.groups)))
       return Refusal("shape", handle);
     *outputs.token =
-        hub->Receive(token, chosen, outputs.groups, outputs.found, outputs.rows);
+        hub->Receive(*token, chosen, outputs.groups, outputs.found, outputs.rows);
     return ffi::Error::Success();
   });
 }
@@ -1217,37 +1217,6 @@ int64_t tfab_open(int descriptor, const int64_t* plan, int64_t length) try {
   return last_handle;
 } catch (...) {
   return 0;
-}
-
-void tfab_init(int64_t handle, uint64_t seed, void* const* out) {
-  if (auto hub = Find(handle)) hub->Init(seed, out);
-}
-
-void tfab_step(int64_t handle, const void* const* in, const int32_t* dtypes,
-               void* const* out) {
-  ffi::DataType types[kMaxBuffers];
-  auto hub = Find(handle);
-  if (hub == nullptr) return;
-  for (int64_t i = 0; i < hub->Inputs(); ++i)
-    types[i] = static_cast<ffi::DataType>(dtypes[i]);
-  hub->Step(nullptr, in, types, out);
-}
-
-// Actions of groups; `dtypes` as of tfab_step.
-void tfab_send(int64_t handle, const int32_t* groups, int64_t count,
-               const void* const* in, const int32_t* dtypes) {
-  ffi::DataType types[kMaxBuffers];
-  auto hub = Find(handle);
-  if (hub == nullptr) return;
-  for (int64_t i = 0; i < hub->Inputs(); ++i)
-    types[i] = static_cast<ffi::DataType>(dtypes[i]);
-  hub->Send(nullptr, groups, count, in, types);
-}
-
-// Rows of groups, of the first that are done if `groups` is null.
-void tfab_receive(int64_t handle, const int32_t* groups, int64_t count, int32_t* found,
-                  void* const* out) {
-  if (auto hub = Find(handle)) hub->Receive(nullptr, groups, count, found, out);
 }
 
 int tfab_ok(int64_t handle) {

@@ -31,10 +31,6 @@ DTYPES = {
 _I64, _INT, _VOID = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "tfab_open": (_I64, [_INT, _VOID, _I64]),
-    "tfab_init": (None, [_I64, ctypes.c_uint64, _VOID]),
-    "tfab_step": (None, [_I64, _VOID, _VOID, _VOID]),
-    "tfab_send": (None, [_I64, _VOID, _I64, _VOID, _VOID]),
-    "tfab_receive": (None, [_I64, _VOID, _I64, _VOID, _VOID]),
     "tfab_ok": (_INT, [_I64]),
     "tfab_flags": (_INT, [_I64]),
     "tfab_stop": (None, [_I64]),
@@ -141,37 +137,6 @@ class Hub:
             self._close_attention()
             raise ValueError("the native hub cannot use the shared memory")
         weakref.finalize(self, _free, library.tfab_free, self.handle, os.getpid())
-
-    def init(self, seed: int, out: Sequence[np.ndarray]) -> None:
-        """Reset every row into ``out``, arrays in the order of the outputs."""
-        self._library.tfab_init(self.handle, seed, _pointers(out))
-
-    def step(self, action: Sequence[np.ndarray], out: Sequence[np.ndarray]) -> None:
-        """Step every row into ``out``; C-contiguous arrays of the right sizes."""
-        dtypes = (ctypes.c_int32 * len(action))(*(DTYPES[x.dtype.name] for x in action))
-        self._library.tfab_step(self.handle, _pointers(action), dtypes, _pointers(out))
-
-    def send(self, groups: np.ndarray, action: Sequence[np.ndarray]) -> None:
-        """Have groups, int32 ``[k]``, do a step; arrays as of ``step``, their rows."""
-        dtypes = (ctypes.c_int32 * len(action))(*(DTYPES[x.dtype.name] for x in action))
-        self._library.tfab_send(
-            self.handle, groups.ctypes.data, len(groups), _pointers(action), dtypes
-        )
-
-    def receive(
-        self, groups: np.ndarray | None, count: int, out: Sequence[np.ndarray]
-    ) -> np.ndarray:
-        """Wait for groups, or for the first ``count``, into ``out``.
-
-        Returns:
-          int32 ``[count]``, the groups whose rows they are.
-        """
-        found = np.zeros(count, np.int32)
-        chosen = None if groups is None else groups.ctypes.data
-        self._library.tfab_receive(
-            self.handle, chosen, count, found.ctypes.data, _pointers(out)
-        )
-        return found
 
     @property
     def ok(self) -> bool:
@@ -286,7 +251,3 @@ def _leaf(leaf: actions.LeafBounds, offset: int) -> list[int]:
         bounds = [struct.unpack("<q", struct.pack("<d", x))[0] for x in bounds]
     head = [kinds[leaf.kind], DTYPES[leaf.dtype], offset, leaf.width, leaf.clips]
     return [*map(int, head), *map(int, bounds)]
-
-
-def _pointers(arrays: Sequence[np.ndarray]) -> Any:
-    return (_VOID * len(arrays))(*(array.ctypes.data for array in arrays))

@@ -22,7 +22,7 @@ _MLIR = {
 
 
 class Calls:
-    """The calls of one hub.
+    """The calls of one hub, the counterpart of ``HostCalls``.
 
     Args:
       handle: of the hub.
@@ -39,8 +39,9 @@ class Calls:
         self._ok = (tf.TensorSpec([], tf.bool),)
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
-        """From an int64 seed."""
-        return _call("tfab_init", [seed], self._outputs, self._more)
+        """From an integer seed."""
+        inputs = [tf.cast(seed, tf.int64)]
+        return _call("tfab_init", inputs, self._outputs, self._more)
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """From token and action leaves, of known shapes."""

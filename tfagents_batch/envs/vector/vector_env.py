@@ -93,7 +93,7 @@ class VectorEnv:
             pool.max_episode_steps,
         )
         self._outputs = host_calls.outputs(self.spec)
-        self._host = host_calls.HostCalls(pool, self._outputs, _REASON)
+        self._host = host_calls.HostCalls(pool.engine, self._outputs, _REASON)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import arguments, batch, layout, live, stepper
-from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.envs.vector.vector_crew import Steppable, VectorCrew
 from tfagents_batch.errors import UserError
@@ -33,6 +30,7 @@ class VectorPool:
       observation_space, action_space: of one environment.
       info: ``{column: dtype}``.
       max_episode_steps: the time limit, None if unknown.
+      engine: steps them.
       num_workers, handle: 0 and None, as for a pool in this process.
 
     Raises:
@@ -71,29 +69,17 @@ class VectorPool:
         )
         memory = bytearray(plan.size)
         self._crew = VectorCrew(environments, layout.views(plan, memory), finite_check)
-        self._engine = Portable(
+        self.engine = Portable(
             self._crew, memory, plan, self.action_space, self.info, (None, None)
         )
         self._reported: dict[str, float] = {}
         self._finalizer = weakref.finalize(self, self._crew.close)
         live.POOLS.add(self)
 
-    def reset(self, seed: int) -> Batch:
-        """Start every environment."""
-        return self._engine.reset(int(seed) & batch.SEED_MASK)
-
-    def step(self, action: Sequence[np.ndarray]) -> Batch:
-        """Step every row; a row that was last ignores its action and restarts.
-
-        Args:
-          action: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
-        """
-        return self._engine.step(action)
-
     @property
     def ok(self) -> bool:
         """False after a fault, a stop or ``close``."""
-        return self._engine.ok
+        return self.engine.ok
 
     def check(self) -> None:
         """Raise what went wrong, once; the environments are closed then.
@@ -102,15 +88,11 @@ class VectorPool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        batch.check(self._engine, self._crew, self.close)
+        batch.check(self.engine, self._crew, self.close)
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        return batch.take_fault(self._engine)
-
-    def fail(self, error: Exception) -> Batch:
-        """Record a fault found by the caller; rows of which none is valid."""
-        return self._engine.fail(error)
+        return batch.take_fault(self.engine)
 
     def stop(self) -> None:
         """Make all later steps return at once; one under way runs to its end."""
@@ -119,13 +101,13 @@ class VectorPool:
     def close(self) -> None:
         """Close the environments; idempotent."""
         live.POOLS.discard(self)
-        self._engine.end("pool is closed")
+        self.engine.end("pool is closed")
         self._finalizer()
-        self._engine.release()
+        self.engine.release()
 
     def metrics(self) -> dict[str, float]:
         """Counters since the last call."""
-        counters = self._engine.counters()
+        counters = self.engine.counters()
         counters |= {"outside": self._crew.outside, "unused": self._crew.unused}
         new = {key: x - self._reported.get(key, 0) for key, x in counters.items()}
         self._reported = counters
