@@ -84,7 +84,7 @@ class TrainingError(RuntimeError):
 
 
 class SaveError(OSError):
-    """A checkpoint could not be written, for example because the disk is full.
+    """A file of a run could not be written, for example because the disk is full.
 
     Nothing is left of it, earlier ones are whole, and saving may be tried again.
     """

@@ -262,7 +262,7 @@ def test_a_closed_terminal_saves(tmp_path):
 
 # What a script ends with that needs no TensorFlow.
 SCRIPT = """
-import os, signal, sys
+import errno, os, signal, sys
 from tfagents_batch.scripts import app
 
 def main(argv):
@@ -272,12 +272,31 @@ sys.exit(app.run(main, tensorflow=False))
 """
 
 
+def test_results_that_nobody_reads_are_no_failure():
+    script = [sys.executable, "-c", SCRIPT.format("app.show('a result'); return 0")]
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *script], stderr=subprocess.PIPE, timeout=60
+    )
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    reader, unread = os.pipe()
+    os.close(reader)
+    with open(unread, "wb") as pipe, open("/dev/full", "wb") as full:
+        for stdout in (pipe, full):
+            done = subprocess.run(
+                script, stdout=stdout, stderr=subprocess.PIPE, timeout=60
+            )
+            assert done.returncode == 0
+            assert b"stdout cannot be written" in done.stderr
+            assert b"a result" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
         ("os.kill(os.getpid(), signal.SIGTERM)", 143, "interrupted"),
         ("os.kill(os.getpid(), signal.SIGHUP)", 129, "interrupted"),
         ("os.kill(os.getpid(), signal.SIGINT)", 130, "interrupted"),
+        ("raise OSError(errno.EMFILE, 'Too many open files')", 64, "ulimit -n"),
     ],
 )
 def test_the_end_of_a_script_is_one_line_and_its_status(body, status, message):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training import runs
 
 NOW = datetime.datetime(2026, 11, 21, 9, 8, 7, tzinfo=datetime.UTC)
@@ -87,7 +87,7 @@ def test_a_run_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(SaveError, match=r"run.json.* cannot be written: No space left"):
         create(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from tfagents_batch.errors import (
     EnvError,
@@ -28,7 +29,7 @@ Command = TypeVar("Command")
 EXIT_USAGE = 64  # bad flag, name, config or run folder
 EXIT_DATA = 65  # training cannot go on: no finite gradient
 EXIT_ENVIRONMENT = 70
-EXIT_STORAGE = 74  # the last checkpoint could not be saved
+EXIT_STORAGE = 74  # a run's folder or its last checkpoint could not be written
 EXIT_INTERRUPTED = 130
 
 _EXITS = {
@@ -59,7 +60,7 @@ def run(
         ``training.compilation``.
     """
     argv = sys.argv[1:]
-    _open_stderr()
+    _open_standard_streams()
     with contextlib.suppress(ValueError):  # not the main thread
         for number in interrupt.stop_signals():  # while nothing is there to save
             if number != signal.SIGINT:
@@ -69,13 +70,25 @@ def run(
             import_tensorflow()
         with keeping() if trains else contextlib.nullcontext():
             return main(argv)
-    except tuple(_EXITS) as error:
+    except BaseException as error:
+        status = _status(error)
+        if status is None:
+            raise
         if "--debug" in argv:
             traceback.print_exception(error)
-        status = _status(error)
-        text = "interrupted" if status > 128 else f"error: {error}"
-        print(text, file=sys.stderr)
+        text = _too_many_files() if _lacks_descriptors(error) else error
+        _say("interrupted" if status > 128 else f"error: {text}")
         return status
+    finally:
+        _discard_what_nobody_reads()
+
+
+def show(text: str) -> None:
+    """Print a line of results; a stdout that is gone gets a warning, and no error."""
+    try:
+        print(text, flush=True)
+    except (OSError, ValueError) as error:
+        _say(f"warning: stdout cannot be written ({error}); it would have said: {text}")
 
 
 def keeping() -> contextlib.AbstractContextManager[None]:
@@ -113,18 +126,57 @@ def _interrupt(number, frame) -> None:
     raise _Interrupted(number)
 
 
-def _status(error: BaseException) -> int:
+def _status(error: BaseException) -> int | None:
+    """Exit status of an error that one line explains; None for any other."""
     if isinstance(error, _Interrupted):
         return interrupt.exit_status(error.args[0])
-    return next(status for kind, status in _EXITS.items() if isinstance(error, kind))
+    for kind, status in _EXITS.items():
+        if isinstance(error, kind):
+            return status
+    return EXIT_USAGE if _lacks_descriptors(error) else None
 
 
-def _open_stderr() -> None:
-    """Have a stderr, where the caller closed it: much writes to descriptor 2."""
-    try:
-        os.fstat(2)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+def _lacks_descriptors(error: BaseException) -> bool:
+    """Whether it is EMFILE or ENFILE, which TensorFlow has in the text of its own."""
+    known = isinstance(error, tuple(_EXITS))
+    return not known and os.strerror(errno.EMFILE) in str(error)
+
+
+def _too_many_files() -> str:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"too many open files: this process may have {limit}, and every worker process "
+        "takes some; raise the limit (ulimit -n) or lower --num_workers"
+    )
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a terminal that was closed
+        print(text, file=sys.stderr, flush=True)
+
+
+def _discard_what_nobody_reads() -> None:
+    """Let Python end with our status, though it cannot write what is buffered."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Occupy the descriptors 0 to 2 that the caller has closed, or a file gets them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+    if sys.stderr is None:
         sys.stderr = open(2, "w")  # noqa: SIM115
 
 
@@ -139,7 +191,7 @@ def import_tensorflow() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as aside:
+    with _temporary() as aside:
         os.dup2(aside.fileno(), 2)
         try:
             with hidden(*_NOT_NEEDED), uncollected():
@@ -152,3 +204,13 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(saved, 2)
             os.close(saved)
+
+
+def _temporary() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except FileNotFoundError as error:
+        raise SaveError(
+            "there is no folder that takes temporary files, which TensorFlow needs: "
+            "make room on the disk, or name one by TMPDIR"
+        ) from error

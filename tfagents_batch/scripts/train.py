@@ -104,7 +104,7 @@ def _report(done: list) -> int:
     from tfagents_batch.training.interrupt import exit_status
 
     for run in done:
-        print(run.logdir)
+        app.show(run.logdir)
     stopped = [run for run in done if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tfagents_batch
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 
 try:
     import fcntl
@@ -75,7 +75,7 @@ def create(
 
     Raises:
       UserError: if ``logdir`` cannot hold folders.
-      OSError: if the files cannot be written; no folder is left then.
+      SaveError: if the files cannot be written; no folder is left then.
     """
     now = now or datetime.datetime.now().astimezone()
     root = Path(logdir).expanduser().absolute()
@@ -87,7 +87,8 @@ def create(
     try:
         write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
         write_atomic(folder / "config.json", config_text)
-        sync(root)
+        with _saving(folder):
+            sync(root)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -236,15 +237,20 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a small file so that it is there whole, or not at all."""
+    """Write a small file so that it is there whole, or not at all.
+
+    Raises:
+      SaveError: if it cannot be written.
+    """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        write_durable(temporary, text.encode())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+    with _saving(path):
+        try:
+            write_durable(temporary, text.encode())
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
 
 
 def write_durable(path: Path, data: bytes) -> None:
@@ -268,6 +274,17 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _saving(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(
+            f"{path} cannot be written: {error.strerror}; make room on the disk, or "
+            "choose a folder on another one"
+        ) from error
 
 
 def _make_unique(root: Path, stem: str) -> Path:
