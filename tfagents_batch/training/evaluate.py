@@ -14,6 +14,7 @@ from tfagents_batch import seeds
 from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
 from tfagents_batch.training.program import Compiled, Plan
@@ -152,14 +153,15 @@ class Evaluator:
     def _program(self, way: str) -> Callable:
         compilation.name_evaluation(sampled=self._explore)
 
-        @function(envs=[self.env], jit_compile=way == "full", autograph=False)
         def play(seed):
             steps = self._rollout(seed).steps
             names = "episode_return", "episode_length", *self._info
             results = [tf.cast(steps.info[name], tf.float64) for name in names]
             return steps.last & steps.valid, steps.valid, results
 
-        return play
+        compiled = way == "full"
+        body = single_call(play) if compiled else play
+        return function(body, envs=[self.env], jit_compile=compiled, autograph=False)
 
     def _collect(
         self, seed: int | Sequence[int], stop: Callable[[], bool]

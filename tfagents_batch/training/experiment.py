@@ -29,6 +29,7 @@ from tfagents_batch.training import (
     compile_cache,
     devices,
     evaluate,
+    executables,
     metrics,
     overlap,
     program,
@@ -230,6 +231,7 @@ class Experiment:
                 config, self.env.spec, workers, own_network=network is not None
             )
             self.cache_off = prepare_devices(config, self.resources, config.device)
+            stack.enter_context(executables.of_a_run())
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]

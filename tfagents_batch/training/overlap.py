@@ -20,6 +20,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
 from tfagents_batch.ops import masked
+from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.training.metrics import collected
 
 VERSION = "policy_version"  # in behavior: int64 [T, B], updates that acting had seen
@@ -73,9 +74,8 @@ class Overlapped:
             (mine[name], its[name]) for name in its if not name.startswith("optimizer/")
         ]
         envs = [source.env] if hasattr(source, "env") else []
-        self._collect = function(
-            self._collecting, envs=envs, jit_compile=compiled, autograph=False
-        )
+        body = single_call(self._collecting) if compiled else self._collecting
+        self._collect = function(body, envs=envs, jit_compile=compiled, autograph=False)
         self._copy = tf.function(self._copying, autograph=False)
 
     def __call__(self, seed: tf.Tensor) -> Metrics:

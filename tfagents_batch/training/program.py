@@ -13,6 +13,7 @@ from tfagents_batch.envs.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Source
 from tfagents_batch.ops import constants
+from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
@@ -226,11 +227,12 @@ def _update(algorithm: Algorithm, way: str):
     if hasattr(algorithm, "compile_parts"):
         algorithm.compile_parts(way == "parts")
 
-    @tf.function(jit_compile=way in ("full", "update"), autograph=False)
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
-    return update
+    compiled = way in ("full", "update")
+    body = single_call(update) if compiled else update
+    return tf.function(body, jit_compile=compiled, autograph=False)
 
 
 def _join(
@@ -238,7 +240,6 @@ def _join(
 ) -> Program:
     """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
 
-    @function(envs=_envs(source), jit_compile=way == "full", autograph=False)
     def iterate(seed):
         with tf.device("/CPU:0"):
             metrics = dict(source.collect(seed))
@@ -255,7 +256,10 @@ def _join(
         measured = collected(source, trajectory, info)
         return metrics | source.feedback(learned) | measured
 
-    return iterate
+    compiled = way == "full"
+    body = single_call(iterate) if compiled else iterate
+    envs = _envs(source)
+    return function(body, envs=envs, jit_compile=compiled, autograph=False)
 
 
 def _envs(source: Source) -> list[Env]:

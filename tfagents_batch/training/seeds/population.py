@@ -20,6 +20,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
@@ -82,7 +83,9 @@ class Population:
             _Seeded(env), self._actor, rollout_length, self._run_seeds
         )
         self._one = tf.function(self._iteration, autograph=False)
-        self.iterate = tf.function(self._iterate, jit_compile=True, autograph=False)
+        self.iterate = tf.function(
+            single_call(self._iterate), jit_compile=True, autograph=False
+        )
 
     @property
     def done(self) -> np.ndarray:

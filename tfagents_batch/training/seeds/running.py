@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfagents_batch.errors import SaveError, TrainingError
-from tfagents_batch.training import compile_cache, hooks, runs, stored, weights
+from tfagents_batch.training import (
+    compile_cache,
+    executables,
+    hooks,
+    runs,
+    stored,
+    weights,
+)
 from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.experiment import Config
@@ -43,9 +50,10 @@ def run_seeds(
       TrainingError: if gradients of a seed are not finite any more.
       SaveError: if a last checkpoint could not be written.
     """
-    several = Several(config, seeds, env)
     given = config.env if env is None else env
     with contextlib.ExitStack() as stack:
+        stack.enter_context(executables.of_a_run())
+        several = Several(config, seeds, env)
         stack.callback(compile_cache.publish)
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
