@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
@@ -15,7 +16,7 @@ from tfagents_batch.training import program
 from tfagents_batch.training.experiment import Config, Experiment
 from tfagents_batch.training.overlap import VERSION
 
-SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+SETTINGS = linear.Config()
 BASE = Config(
     env="counting",
     steps=400,
@@ -25,7 +26,6 @@ BASE = Config(
     eval_every=0,
     overlap=True,
     compile="off",
-    settings=SETTINGS,
 )
 
 
@@ -33,8 +33,8 @@ def named(agent):
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
-def build(env, compile="off"):
-    agent, actor = (ppo.PPO(SETTINGS, env.spec) for _ in range(2))
+def build(env, compile="off", kind=linear.Linear, settings=SETTINGS):
+    agent, actor = (kind(settings, env.spec) for _ in range(2))
     source = Rollout(env, actor, 16, seed=0)
     return agent, actor, source, program.build(source, agent, compile, actor=actor)
 
@@ -60,7 +60,7 @@ def test_an_update_learns_from_what_acting_saw_one_update_ago():
 def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
     """Each waits for the other one in its midst."""
     both = threading.Barrier(2)
-    collect, update = Rollout.__call__, ppo.PPO.update
+    collect, update = Rollout.__call__, linear.Linear.update
 
     def collecting(self, seed):
         if threading.current_thread() is not threading.main_thread():
@@ -72,7 +72,7 @@ def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
         return update(self, trajectory, seed)
 
     monkeypatch.setattr(Rollout, "__call__", collecting)
-    monkeypatch.setattr(ppo.PPO, "update", updating)
+    monkeypatch.setattr(linear.Linear, "update", updating)
     with counting() as env:
         _, _, _, iterate = build(env)
         for seed in range(2):
@@ -91,17 +91,14 @@ def test_the_first_trajectory_is_acted_with_the_algorithms_own_weights(
     monkeypatch.setattr(Rollout, "__call__", collecting)
     with counting() as env:
         agent, actor, _, iterate = build(env)
-        mine, its = (each.network.get_weights()[0] for each in (actor, agent))
-        assert np.any(mine != its)  # drawn apart
-        before = agent.network.get_weights()
+        before = agent.weights.numpy()
+        assert np.any(actor.weights.numpy() != before)  # drawn apart
         iterate(tf.constant(0))
-        agent.network.set_weights(before)
+        agent.weights.assign(before)
         trajectory = made[0]
-        steps = tf.nest.map_structure(lambda x: x[:-1], trajectory.steps)
-        heads, _ = agent.network.unroll(steps)
-    acted = trajectory.behavior["policy"]
-    for name, value in heads.policy.params.items():
-        np.testing.assert_allclose(acted[name], value, 1e-4, 1e-5)
+        policy, _ = agent._heads(trajectory.steps.observation, rows=-1)
+        log_prob = policy.log_prob(trajectory.action)
+    np.testing.assert_allclose(trajectory.behavior["log_prob"], log_prob, 1e-4, 1e-5)
 
 
 def test_acting_has_the_weights_and_statistics_of_the_update_before():
@@ -113,7 +110,7 @@ def test_acting_has_the_weights_and_statistics_of_the_update_before():
         for name, value in named(actor).items():
             if not name.startswith("optimizer/"):
                 np.testing.assert_array_equal(value, learned[name], err_msg=name)
-        assert any(np.any(start[k] != learned[k]) for k in start if "kernel" in k)
+        assert any(np.any(start[k] != learned[k]) for k in start if "weights" in k)
 
 
 @pytest.mark.parametrize("compile", ["off", "update"])
@@ -161,7 +158,8 @@ def test_a_fault_while_collecting_ends_the_iteration_whose_update_counts():
 @pytest.mark.xla
 def test_compiled_whole_it_lags_by_one_too():
     with ProcessEnv([lambda: CountingEnv()] * 2, 1, route="native") as env:
-        _, _, _, iterate = build(env, "full")
+        settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+        _, _, _, iterate = build(env, "full", ppo.PPO, settings)
         lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(3)]
     assert lags == [0, 1, 1]
     assert (iterate.way, iterate.traces()) == ("full", 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
@@ -19,8 +20,8 @@ def named(agent):
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
-def build(env, length=16, **options):
-    agent = ppo.PPO(SETTINGS, env.spec)
+def build(env, length=16, kind=linear.Linear, settings=None, **options):
+    agent = kind(settings or linear.Config(), env.spec)
     source = Rollout(env, agent, length, seed=0)
     return agent, program.build(source, agent, **options)
 
@@ -37,17 +38,20 @@ def test_an_iteration_learns_and_tells_of_the_episodes_that_ended():
         assert float(metrics["env/masked"]) == pytest.approx(1 - 36 / 45)
         assert int(agent.step) == 36
         after = named(agent)
-        assert any(np.any(before[k] != after[k]) for k in before if "kernel" in k)
+        assert any(np.any(before[k] != after[k]) for k in before if "weights" in k)
 
 
-@pytest.mark.parametrize("compile", ["off", "update"])
-def test_an_iteration_with_a_fault_is_void_and_raises(compile):
+@pytest.mark.parametrize(
+    ("compile", "kind", "settings"),
+    [("off", linear.Linear, None), ("update", ppo.PPO, SETTINGS)],
+)
+def test_an_iteration_with_a_fault_is_void_and_raises(compile, kind, settings):
     constructors = [
         lambda i=i: FaultEnv("exc", step=20, env=i, target=1, length=50)
         for i in range(2)
     ]
     with ProcessEnv(constructors, num_workers=0) as env:
-        agent, iterate = build(env, compile=compile)
+        agent, iterate = build(env, kind=kind, settings=settings, compile=compile)
         iterate(tf.constant(1))
         before = named(agent)
         with pytest.raises(EnvError) as caught:
@@ -60,7 +64,7 @@ def test_an_iteration_with_a_fault_is_void_and_raises(compile):
 
 def test_one_trace_serves_every_iteration():
     with ProcessEnv([lambda: CountingEnv()] * 2, num_workers=0) as env:
-        agent = ppo.PPO(SETTINGS, env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         traces = []
         update = agent.update
         agent.update = lambda *args: (traces.append(args), update(*args))[1]
@@ -155,7 +159,7 @@ def test_what_is_compiled_follows_from_environments_network_and_device(asked):
 def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
     image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
     with ProcessEnv([lambda: SpaceEnv(image)] * 2, num_workers=0) as env:
-        agent, iterate = build(env)
+        agent, iterate = build(env, kind=ppo.PPO, settings=SETTINGS)
         metrics = iterate(tf.constant(0))
         assert iterate.way == "parts"
         assert agent.optimizer.compiled
