@@ -35,6 +35,7 @@ class Linear(tf.Module):
     """Policy gradient with a value as baseline; one step of momentum per update."""
 
     compilable = True
+    several_seeds = True
     alarms = ()
 
     def __init__(self, config, spec, network=None):
