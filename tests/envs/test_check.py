@@ -15,7 +15,9 @@ from hypothesis import given, settings
 
 import tfagents_batch as tfb
 from tests.envs.any_space import any_space
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv
+from tests.fault_env import FaultEnv
+from tests.space_env import SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 
 BOX = gs.Box(-1, 1, (3,), np.float32)
@@ -264,7 +266,7 @@ class TestExceptions:
         assert (finding.kind, finding.field) == ("raised ValueError", "step()")
         assert str(finding.place) == "step() at step 3 of episode 1"
         assert "something broke, with action" in finding.text
-        assert "testing.py" in finding.traceback_text
+        assert "fault_env.py" in finding.traceback_text
         assert "attempt.py" not in finding.traceback_text
         assert "something broke" in str(report)
         assert report.facts["steps"] == 40

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.clips import Clips
@@ -311,25 +312,3 @@ def test_entries_of_a_vector_are_selected_in_their_order():
     assert env.observation_space.contains(seen)
     after, *_ = env.step(0)
     assert env.observation_space.contains(after) and after.dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    ("indices", "message"),
-    [
-        ([], r"indices is \[\]; expected different numbers of 0 to 3"),
-        ([4], r"indices is \[4\]"),
-        ([1, 1], r"indices is \[1, 1\]"),
-        ([-1], "one of indices is -1"),
-        (2, "indices is 2; expected a list"),
-    ],
-)
-def test_entries_that_are_not_there_are_refused(indices, message):
-    with pytest.raises(UserError, match=message):
-        wrappers.SelectEntries(gymnasium.make("CartPole-v1"), indices)
-
-
-def test_entries_are_of_vectors_only():
-    space = gymnasium.spaces.Box(0, 1, (2, 2))
-    env = gymnasium.wrappers.TransformObservation(CountingEnv(), lambda x: x, space)
-    with pytest.raises(UserError, match=r"shape \[2, 2\]; expected vectors"):
-        wrappers.SelectEntries(env, [0])
