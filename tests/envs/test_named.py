@@ -27,7 +27,6 @@ SMALL = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1, "minibatch_size": 50},
 }
 LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
 
@@ -251,13 +250,12 @@ def test_what_is_made_already_or_a_batch_is_not_wrapped(make, message):
         tfb.make_env(make(), wrappers=LIMITED)
 
 
-def test_an_env_object_is_not_wrapped(tmp_path):
+def test_an_env_object_is_not_wrapped(tmp_path, linear):
     with tfb.make_env(CountingEnv, 2, 0) as env:
         with pytest.raises(UserError, match="wrappers cannot be chosen"):
-            tfb.train(env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
-        run = tfb.train(
-            env=CountingEnv, wrappers=LIMITED, num_workers=0, logdir=tmp_path, **SMALL
-        )
+            tfb.train(linear, env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
+        options = SMALL | {"wrappers": LIMITED, "num_workers": 0, "logdir": tmp_path}
+        run = tfb.train(linear, env=CountingEnv, **options)
         with pytest.raises(UserError, match=r"around an Env object.*wrappers=\[\]"):
             tfb.evaluate(run.logdir, 2, env=env)
         assert tfb.evaluate(run.logdir, 2, env=env, wrappers=[]).episodes == 2
@@ -269,11 +267,11 @@ def test_seeds_of_one_program_have_no_wrappers(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, linear):
     """Trained on CartPole, of whose episodes five steps are played."""
     logdir = tmp_path_factory.mktemp("logs")
     options = {"env": "CartPole-v1", "num_workers": 1, "wrappers": LIMITED}
-    return tfb.train("ppo", logdir=logdir, **SMALL, **options)
+    return tfb.train(linear, logdir=logdir, **SMALL, **options)
 
 
 def test_a_run_trains_on_wrapped_environments_in_a_worker(run):
