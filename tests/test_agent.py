@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
-from tfagents_batch.envs.testing import SpaceEnv
+from tests.space_env import SpaceEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 

@@ -14,8 +14,10 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.fault_env import fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training import checkpoint, runs
 from tfagents_batch.training.logger import read_events, read_metrics

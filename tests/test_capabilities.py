@@ -14,10 +14,10 @@ from gymnasium import spaces as gs
 import tfagents_batch as tfb
 from tests import capabilities
 from tests.capabilities import FACTORS, REFUSED, level
+from tests.space_env import SpaceEnv
 from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
-from tfagents_batch.envs.testing import SpaceEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Config, Experiment

@@ -6,6 +6,7 @@ A new arrow is a decision, made by changing ``ALLOWED`` in review.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import sys
 from pathlib import Path
@@ -62,7 +63,6 @@ class Import(NamedTuple):
     line: int
     name: str
     module: str | None
-    at_import: bool  # false inside functions and under TYPE_CHECKING
 
 
 def modules() -> dict[str, str]:
@@ -78,15 +78,11 @@ def modules() -> dict[str, str]:
 SOURCES = modules()
 
 
-def imports(source: str, known=frozenset(SOURCES)) -> list[Import]:
+@functools.cache
+def imports(source: str) -> list[Import]:
     """All imports of a module, those in functions too."""
     found = []
-
-    def visit(node, at_import):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            at_import = False
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            at_import = False
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -95,13 +91,9 @@ def imports(source: str, known=frozenset(SOURCES)) -> list[Import]:
         else:
             names = []
         for name in names:
-            module = name if name in known else name.rpartition(".")[0]
-            module = module if module in known else None
-            found.append(Import(node.lineno, name, module, at_import))
-        for child in ast.iter_child_nodes(node):
-            visit(child, at_import)
-
-    visit(ast.parse(source), True)
+            module = name if name in SOURCES else name.rpartition(".")[0]
+            module = module if module in SOURCES else None
+            found.append(Import(node.lineno, name, module))
     return found
 
 
@@ -124,7 +116,7 @@ def is_graph_side(module: str) -> bool:
 def violations(module: str, source: str) -> list[str]:
     """What a module imports though its layer may not."""
     mine, found = layer(module), []
-    for line, name, target, _ in imports(source):
+    for line, name, target in imports(source):
         wrong = False
         if name.startswith("."):
             wrong = True  # relative imports hide the arrow
@@ -173,28 +165,6 @@ def test_the_package_itself_is_used_for_its_version_only():
             and node.value.id == PACKAGE
         }
         assert used <= {"__version__"}, f"{module} uses {used} of the package"
-
-
-def test_worker_side_environment_files_reach_no_tensorflow():
-    """By what they import when they are imported, whatever the way."""
-    direct = {
-        module: {
-            each.module or each.name.split(".")[0]
-            for each in imports(source)
-            if each.at_import
-        }
-        for module, source in SOURCES.items()
-    }
-    for module in SOURCES:
-        if layer(module) != "envs" or is_graph_side(module):
-            continue
-        reached, todo = set(), [module]
-        while todo:
-            current = todo.pop()
-            if current not in reached:
-                reached.add(current)
-                todo += direct.get(current, ())
-        assert "tensorflow" not in reached, f"{module} imports TensorFlow"
 
 
 @pytest.mark.parametrize("folder", FRONT_DOORS)

@@ -2,7 +2,6 @@
 with code and files that have moved."""
 
 import json
-import pathlib
 import shutil
 import textwrap
 
@@ -12,7 +11,6 @@ import pytest
 import tfagents_batch as tfb
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import checkpoint
 from tfagents_batch.training.logger import read_events
 
 SMALL = {
@@ -77,6 +75,8 @@ def test_evaluations_are_played_where_somebody_says(tmp_path):
         resume=run.logdir, env=counting(5), eval_env=counting(7), steps=400
     )
     assert again.metrics["eval/return_mean"] == 28
+    with pytest.raises(UserError, match=r"was evaluated on .*eval_env="):
+        tfb.train(resume=run.logdir, env=counting(5), steps=600)
     with pytest.raises(UserError, match="eval_env has action_space="):
         tfb.train("linear", env="CartPole-v1", eval_env="Pendulum-v1", **options)
     with pytest.raises(UserError, match="eval_env has observation_space="):
@@ -144,15 +144,6 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
         agent.make_env()
 
 
-def test_another_environment_for_evaluations_is_remembered_from_a_resume(tmp_path):
-    options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 0}
-    run = tfb.train("linear", env=counting(5), logdir=tmp_path, **options)
-    again = {"env": counting(5), "eval_every": 100, "eval_episodes": 2}
-    tfb.train(resume=run.logdir, eval_env=counting(9), steps=400, **again)
-    with pytest.raises(UserError, match=r"was evaluated on .*eval_env="):
-        tfb.train(resume=run.logdir, steps=600, **again)
-
-
 def test_every_one_of_different_environments_is_evaluated(tmp_path):
     envs = [counting(length) for length in (1, 2, 3, 4)]
     options = SMALL | {"num_workers": 0, "eval_every": 100, "logdir": tmp_path}
@@ -165,10 +156,11 @@ def test_every_one_of_different_environments_is_evaluated(tmp_path):
     assert sorted(shorter.returns) == [1, 3, 6]
 
 
-@pytest.fixture
-def moved_run(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, linear):
     """A run on a function of a file that then was moved; the new file."""
-    old, new = tmp_path / "old", tmp_path / "new"
+    folder = tmp_path_factory.mktemp("moved")
+    old, new = folder / "old", folder / "new"
     old.mkdir()
     (old / "mine.py").write_text(textwrap.dedent(ENV_FILE))
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 0}
@@ -176,39 +168,38 @@ def moved_run(tmp_path):
         "linear",
         env=f"{old / 'mine.py'}:make",
         env_kwargs={"length": 6},
-        logdir=tmp_path / "logs",
+        logdir=folder / "logs",
         **options,
     )
     old.rename(new)
     return run, f"{new / 'mine.py'}:make"
 
 
-def test_a_file_of_environments_may_be_moved(moved_run):
-    run, env = moved_run
-    assert tfb.evaluate(run.logdir, 2, env=env).mean_return == 21  # env_kwargs count
-    again = tfb.train(resume=run.logdir, env=env, steps=400)
+@pytest.fixture
+def moved_run(trained, tmp_path):
+    """A copy of that run's folder; the new file."""
+    run, env = trained
+    return shutil.copytree(run.logdir, tmp_path / "run"), env
+
+
+def test_a_file_of_environments_may_be_moved(moved_run, tmp_path, capsys):
+    logdir, env = moved_run
+    assert tfb.evaluate(logdir, 2, env=env).mean_return == 21  # env_kwargs count
+    (logdir / "metrics.jsonl").unlink()  # a run goes on without its lines, too
+    again = tfb.train(resume=logdir, env=env, steps=400)
     assert again.finished and again.metrics["episode/return_mean"] == 21
-    with pytest.raises(UserError, match="start a new run for another environment"):
-        copy = pathlib.Path(run.logdir).parent / "mine.py"
-        copy.write_text("make = None")
-        tfb.train(resume=run.logdir, env=f"{copy}:make", steps=600)
-    other = env.replace("mine.py:make", "mine.py:other")
-    with pytest.raises(UserError, match="start a new run for another environment"):
-        tfb.train(resume=run.logdir, env=other, steps=600)
-
-
-def test_a_run_goes_on_without_its_lines(moved_run, capsys):
-    run, env = moved_run
-    (pathlib.Path(run.logdir) / "metrics.jsonl").unlink()
-    again = tfb.train(resume=run.logdir, env=env, steps=400)
-    assert again.finished
     assert "alarms begin anew" in capsys.readouterr().err
-    assert [event["event"] for event in read_events(run.logdir)][-1] == "finished"
+    assert [event["event"] for event in read_events(logdir)][-1] == "finished"
+    copy = tmp_path / "mine.py"
+    copy.write_text("make = None")
+    for other in (f"{copy}:make", env.replace("mine.py:make", "mine.py:other")):
+        with pytest.raises(UserError, match="start a new run for another environment"):
+            tfb.train(resume=logdir, env=other, steps=600)
 
 
 def test_options_of_a_resume_that_fails_are_not_kept(moved_run, monkeypatch):
-    run, env = moved_run
-    before = (pathlib.Path(run.logdir) / "config.json").read_text()
+    logdir, env = moved_run
+    before = (logdir / "config.json").read_text()
 
     def fail(*_):
         raise UserError("it cannot start")
@@ -216,10 +207,10 @@ def test_options_of_a_resume_that_fails_are_not_kept(moved_run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("tfagents_batch.training.program.build", fail)
         with pytest.raises(UserError, match="it cannot start"):
-            tfb.train(resume=run.logdir, env=env, steps=400, compile="full")
-    assert (pathlib.Path(run.logdir) / "config.json").read_text() == before
-    tfb.train(resume=run.logdir, env=env, steps=400)
-    changed = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
+            tfb.train(resume=logdir, env=env, steps=400, compile="full")
+    assert (logdir / "config.json").read_text() == before
+    tfb.train(resume=logdir, env=env, steps=400)
+    changed = json.loads((logdir / "config.json").read_text())
     assert changed["config"]["steps"] == 400
     assert changed["config"]["env"] == env
 
@@ -252,7 +243,3 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
     )
     assert tfb.evaluate(run.logdir, 2).episodes == 2
     assert tfb.evaluate(run.logdir, 2, env="tf/CartPole-v1").episodes == 2
-    observation = tfb.load(run.logdir).observation_space.sample()
-    assert tfb.load(run.logdir).predict(observation)[0] in (0, 1)
-    assert checkpoint.newest(run.logdir) == run.step
-    shutil.rmtree(run.logdir)

@@ -9,8 +9,6 @@ import operator
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 
@@ -30,19 +28,20 @@ COMMANDS = {(page, *each) for page in PAGES for each in SCRIPT.findall(PAGES[pag
 # What the pages train and play, made small.
 SMALL = {
     BATCH_PPO: {
-        "steps=1_000_000": "steps=50, eval_every=0, num_workers=1",
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=1, compile='off'",
         "num_envs=30": "num_envs=2",
         "update_every=30": "update_every=2",
         "episodes=20": "episodes=2",
     },
     "stable-baselines3": {
-        "steps=100_000": "steps=500, eval_every=0, num_workers=1",
-        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0",
+        "steps=100_000": "steps=500, eval_every=0, num_workers=1, compile='off'",
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0, compile='off'",
         "rollout_length=2048": "rollout_length=64",
         "episodes=20": "episodes=2",
     },
     "tf-agents": {
-        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0",
+        "steps=1_000_000": "steps=50, eval_every=0, num_workers=0, compile='off'",
+        "Config(epochs=4)": "Config(epochs=4, histograms=False)",
         "range(100)": "range(2)",
     },
 }
@@ -211,17 +210,10 @@ def test_the_example_is_the_preset_written_out(monkeypatch):
 
 @pytest.mark.xla
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_the_page_runs(page, tmp_path):
+def test_the_python_of_the_page_runs(page, tmp_path, monkeypatch):
     text = code(page)
     for large, instead in SMALL[page].items():
         assert large in text
         text = text.replace(large, instead)
-    (tmp_path / "page.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    exec(text, {"__name__": "__main__"})

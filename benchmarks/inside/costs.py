@@ -42,15 +42,20 @@ def measure(work: Costs) -> dict[str, Any]:
         found["close_idle_seconds"] = _close(env)
     env = tfb.make_env(work.env, work.num_workers, work.num_workers)
     found["close_stepping_seconds"] = _close_during(env, _steps(env, 2**30), _busy)
-    hanging = {"mode": "hang", "step": 0}
-    env = tfb.make_env(
-        "tfagents_batch.envs.testing:FaultEnv",
-        work.num_workers,
-        work.num_workers,
-        env_kwargs=hanging,
-    )
+    env = tfb.make_env(_hanging, work.num_workers, work.num_workers)
     found["close_hung_seconds"] = _close_during(env, _steps(env, 1), _still)
     return found
+
+
+def _hanging() -> Any:
+    """An environment that never returns from a step; made in a worker."""
+    from tfagents_batch.envs.testing import CountingEnv
+
+    class Hanging(CountingEnv):
+        def step(self, action):
+            time.sleep(3600.0)
+
+    return Hanging()
 
 
 def _steps(env: Any, count: int) -> Any:

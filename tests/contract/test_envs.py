@@ -9,9 +9,10 @@ import pytest
 from gymnasium import spaces as gs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.types import Trajectory
 
 OBSERVATIONS = {

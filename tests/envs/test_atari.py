@@ -263,10 +263,9 @@ def test_a_seed_says_all_for_any_number_of_workers():
 
 
 class TestContract(EnvContract):
-    """In workers."""
+    """In this process: workers see a ``gymnasium.Env`` only."""
 
     steps = 20
 
     def make_env(self):
-        kwargs = {"max_episode_steps": 6}
-        return make_env("ALE/Pong-v5", 2, 2, env_kwargs=kwargs, route="portable")
+        return make_env("ALE/Pong-v5", 2, 0, env_kwargs={"max_episode_steps": 6})

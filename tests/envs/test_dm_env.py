@@ -254,8 +254,8 @@ def test_wrappers_of_gymnasium_fit_outside():
 
 
 class TestContract(EnvContract):
-    """In workers; that every way to them is alike is tested without an adapter."""
+    """In this process: workers see a ``gymnasium.Env`` only."""
 
     def make_env(self):
         kwargs = {"seed_argument": "seed", "length": 4}
-        return make_env(walk, 3, 2, env_kwargs=kwargs, route="portable")
+        return make_env(walk, 3, 0, env_kwargs=kwargs)

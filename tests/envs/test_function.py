@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from tests.fault_env import fault_envs
 from tfagents_batch.envs.function import function
-from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import EnvError
 
 
@@ -113,8 +113,8 @@ def test_every_live_environment_is_checked(make_process_env):
 
 
 def test_the_fault_of_an_environment_that_is_closed_is_not_raised_elsewhere():
+    from tests.fault_env import FaultEnv
     from tfagents_batch.envs.process_env import ProcessEnv
-    from tfagents_batch.envs.testing import FaultEnv
 
     env = ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0)
     state, _ = tf.function(env.init)(tf.constant(1))

@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv, fault_envs
+from tests.fault_env import fault_envs
+from tests.space_env import SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 
 WORKERS = [2, 4]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.clips import Clips
@@ -26,7 +27,6 @@ SMALL = {
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
-    "settings": {"epochs": 1, "minibatch_size": 50},
 }
 LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
 
@@ -250,13 +250,12 @@ def test_what_is_made_already_or_a_batch_is_not_wrapped(make, message):
         tfb.make_env(make(), wrappers=LIMITED)
 
 
-def test_an_env_object_is_not_wrapped(tmp_path):
+def test_an_env_object_is_not_wrapped(tmp_path, linear):
     with tfb.make_env(CountingEnv, 2, 0) as env:
         with pytest.raises(UserError, match="wrappers cannot be chosen"):
-            tfb.train(env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
-        run = tfb.train(
-            env=CountingEnv, wrappers=LIMITED, num_workers=0, logdir=tmp_path, **SMALL
-        )
+            tfb.train(linear, env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
+        options = SMALL | {"wrappers": LIMITED, "num_workers": 0, "logdir": tmp_path}
+        run = tfb.train(linear, env=CountingEnv, **options)
         with pytest.raises(UserError, match=r"around an Env object.*wrappers=\[\]"):
             tfb.evaluate(run.logdir, 2, env=env)
         assert tfb.evaluate(run.logdir, 2, env=env, wrappers=[]).episodes == 2
@@ -268,11 +267,11 @@ def test_seeds_of_one_program_have_no_wrappers(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, linear):
     """Trained on CartPole, of whose episodes five steps are played."""
     logdir = tmp_path_factory.mktemp("logs")
     options = {"env": "CartPole-v1", "num_workers": 1, "wrappers": LIMITED}
-    return tfb.train("ppo", logdir=logdir, **SMALL, **options)
+    return tfb.train(linear, logdir=logdir, **SMALL, **options)
 
 
 def test_a_run_trains_on_wrapped_environments_in_a_worker(run):
@@ -311,25 +310,3 @@ def test_entries_of_a_vector_are_selected_in_their_order():
     assert env.observation_space.contains(seen)
     after, *_ = env.step(0)
     assert env.observation_space.contains(after) and after.dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    ("indices", "message"),
-    [
-        ([], r"indices is \[\]; expected different numbers of 0 to 3"),
-        ([4], r"indices is \[4\]"),
-        ([1, 1], r"indices is \[1, 1\]"),
-        ([-1], "one of indices is -1"),
-        (2, "indices is 2; expected a list"),
-    ],
-)
-def test_entries_that_are_not_there_are_refused(indices, message):
-    with pytest.raises(UserError, match=message):
-        wrappers.SelectEntries(gymnasium.make("CartPole-v1"), indices)
-
-
-def test_entries_are_of_vectors_only():
-    space = gymnasium.spaces.Box(0, 1, (2, 2))
-    env = gymnasium.wrappers.TransformObservation(CountingEnv(), lambda x: x, space)
-    with pytest.raises(UserError, match=r"shape \[2, 2\]; expected vectors"):
-        wrappers.SelectEntries(env, [0])

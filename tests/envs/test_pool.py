@@ -13,10 +13,12 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.fault_env import FaultEnv, fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import crew, layout, protocol
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 
 

@@ -9,10 +9,12 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.fault_env import fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch import interfaces, nest
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.stepper import env_seed
-from tfagents_batch.envs.testing import CountingEnv, SpaceEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.types import TimeStep
 

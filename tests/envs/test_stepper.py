@@ -5,9 +5,10 @@ import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
+from tests.fault_env import FaultEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import layout, stepper
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv
+from tfagents_batch.envs.testing import CountingEnv
 
 
 def make(envs, info=None, first_row=0, **options):

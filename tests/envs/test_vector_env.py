@@ -13,11 +13,13 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
 import tfagents_batch as tfb
+from tests.fault_env import FaultEnv, fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch import interfaces
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.stepper import env_seed
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.types import Trajectory

@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs.function import function
-from tfagents_batch.envs.testing import SpaceEnv
 from tfagents_batch.errors import EnvError
 
 OBSERVATION = gs.Discrete(2)

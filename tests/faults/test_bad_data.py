@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfagents_batch.envs.testing import fault_envs
+from tests.fault_env import fault_envs
 from tfagents_batch.errors import EnvError
 
 STEP = {

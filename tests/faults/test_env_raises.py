@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fault_env import fault_envs
 from tfagents_batch.envs import failures
 from tfagents_batch.envs.stepper import env_seed
-from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import EnvError, RemoteError
 
 ROUTES = [0, 2]

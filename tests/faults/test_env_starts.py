@@ -10,8 +10,9 @@ import time
 
 import pytest
 
+from tests.fault_env import FaultEnv, fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.envs.testing import FaultEnv, SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
 
 
@@ -23,7 +24,7 @@ def test_a_failing_constructor_is_named_and_all_workers_end(target):
         Pool(fault_envs("exc", 3, phase="construct", target=target), 3)
     assert (caught.value.env, caught.value.worker) == (target, target)
     assert caught.value.phase == "construct"
-    assert "testing.py" in str(caught.value)
+    assert "fault_env.py" in str(caught.value)
 
 
 def test_a_failing_constructor_is_told_although_another_one_hangs():

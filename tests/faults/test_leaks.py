@@ -9,9 +9,10 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.fault_env import fault_envs
 from tests.stepped import Stepped
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError
 
 

@@ -16,7 +16,7 @@ import pytest
 PORTABLE = """
     import numpy as np
     from tfagents_batch.envs.pool import Pool
-    from tfagents_batch.envs.testing import fault_envs
+    from tests.fault_env import fault_envs
     pool = Pool(fault_envs({mode!r}, step=5), 2)
     pool.engine.reset(1)
     print(*pool.pids, flush=True)
@@ -25,7 +25,7 @@ PORTABLE = """
 """
 NATIVE = """
     from tfagents_batch.envs.process_env import ProcessEnv
-    from tfagents_batch.envs.testing import fault_envs
+    from tests.fault_env import fault_envs
     env = ProcessEnv(fault_envs({mode!r}, step=5), 2, route="native")
     state, _ = env.init(1)
     print(*env._pool.pids, flush=True)

@@ -10,8 +10,9 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.stepper import env_seed
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
 PATIENCE_SECONDS = 30

@@ -6,8 +6,8 @@ import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
+from tests.space_env import SpaceEnv
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.envs.testing import SpaceEnv
 from tfagents_batch.errors import UserError
 
 BOX = gs.Box(-1, 1, (3,), np.float32)

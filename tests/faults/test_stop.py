@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.fault_env import fault_envs
 from tfagents_batch.envs import layout, protocol
 from tfagents_batch.envs.function import function
-from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import Stopped
 
 

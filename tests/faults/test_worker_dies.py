@@ -8,8 +8,9 @@ import time
 import numpy as np
 import pytest
 
+from tests.fault_env import fault_envs
 from tfagents_batch.envs.pool import Pool
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, ProtocolError, WorkerCrashed
 
 DEATHS = {

@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tests.fault_env import fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import WorkerTimeout
 
 

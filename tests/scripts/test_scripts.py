@@ -14,6 +14,7 @@ import time
 import psutil
 import pytest
 
+from tests import fault_env
 from tfagents_batch.scripts import app, train
 
 TRAIN = [sys.executable, "-m", "tfagents_batch.scripts.train"]
@@ -27,6 +28,11 @@ QUICK = [
     "--compile=off",
     "--algorithm.epochs=1",
 ]
+
+
+def faulty(**kwargs):
+    """Flags of an environment that misbehaves."""
+    return f"--env={fault_env.__file__}:FaultEnv", f"--env_kwargs={json.dumps(kwargs)}"
 
 
 def run(command, **options):
@@ -175,15 +181,11 @@ def test_help_lists_every_flag_with_its_default():
 
 @pytest.mark.any_route
 def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from tfagents_batch.envs.testing import FaultEnv\n"
-        "def make():\n    return FaultEnv('exc', step=5)\n"
-    )
-    arguments = ["--env=./mine.py:make", "--num_workers=1", "--num_envs=1"]
+    arguments = [*faulty(mode="exc", step=5), "--num_workers=1", "--num_envs=1"]
     done = run([*TRAIN, *arguments, "--compile=off"], cwd=tmp_path)
     assert done.returncode == 70, done.stderr
     assert "env 0 (worker 0" in done.stderr
-    assert "testing.py" in done.stderr  # where it was raised
+    assert "fault_env.py" in done.stderr  # where it was raised
 
 
 @contextlib.contextmanager
@@ -234,11 +236,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
 
 @pytest.mark.any_route
 def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from tfagents_batch.envs.testing import FaultEnv\n"
-        "def make():\n    return FaultEnv('hang', episode=9)\n"
-    )
-    flags = ["--env=./mine.py:make", "--num_envs=1", *QUICK[2:]]
+    flags = [*faulty(mode="hang", episode=9), "--num_envs=1", *QUICK[2:]]
     with training(tmp_path, flags) as process:
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
@@ -308,11 +306,7 @@ def test_the_end_of_a_script_is_one_line_and_its_status(body, status, message):
 
 @pytest.mark.any_route
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from tfagents_batch.envs.testing import FaultEnv\n"
-        "def make():\n    return FaultEnv('hang', phase='reset')\n"
-    )
-    arguments = ["--env=./mine.py:make", "--num_workers=1", "--num_envs=1"]
+    arguments = [*faulty(mode="hang", phase="reset"), "--num_workers=1", "--num_envs=1"]
     process = subprocess.Popen(
         [*TRAIN, *arguments, "--eval_every=0"],
         cwd=tmp_path,

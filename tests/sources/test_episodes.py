@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
+from tests.fault_env import fault_envs
 from tfagents_batch import interfaces, seeds
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.ops import returns
 from tfagents_batch.sources.episodes import Episodes

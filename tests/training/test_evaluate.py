@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.fault_env import fault_envs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.evaluate import (
     CHUNK,

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests import linear
+from tests.fault_env import FaultEnv, fault_envs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program

@@ -5,10 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tests import linear
+from tests.fault_env import FaultEnv
+from tests.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program

@@ -14,8 +14,9 @@ from gymnasium.wrappers import TimeLimit
 
 import tfagents_batch as tfb
 from tests import linear
+from tests.fault_env import FaultEnv
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.envs.testing import CountingEnv, FaultEnv
+from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.experiment import Config, Experiment

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
+from tests.fault_env import fault_envs
 from tfagents_batch import folders
 from tfagents_batch.envs import futex, routes
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import fault_envs
 from tfagents_batch.errors import UserError
 
 PROGRAM = """
@@ -21,7 +21,7 @@ import json, logging, sys
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 import tensorflow as tf
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import fault_envs
+from tests.fault_env import fault_envs
 with ProcessEnv(fault_envs(None), 1) as env:
     state, step = env.init(1)
     state, step = env.step(state, [0, 0])

@@ -17,11 +17,12 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.fault_env import fault_envs
+from tests.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.envs.testing import SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
 
 pytestmark = pytest.mark.xla

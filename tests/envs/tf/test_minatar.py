@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.minatar import (
     asterix,
     breakout,
@@ -47,7 +48,7 @@ def answers(name, drawn, state):
     if name == "breakout":
         return [int(drawn)]
     if name == "freeway":
-        return [np.abs(drawn.numpy()), np.where(drawn.numpy() > 0, 0.9, 0.1)]
+        return [np.abs(drawn), np.where(drawn > 0, 0.9, 0.1)]
     if name == "asterix":
         lane = float(drawn.lane)
         right, gold = number(drawn.right), number(drawn.gold)
@@ -66,61 +67,95 @@ def package(name):
     return importlib.import_module(f"minatar.environments.{name}").Env
 
 
-@pytest.fixture(scope="module", params=GAMES)
-def game(request):
-    return request.param
+def play(rules, actions, ramping, restarts=None, change=lambda state, number: state):
+    """Many steps of a game in one graph, which is traced once.
+
+    Args:
+      rules: of the game.
+      actions: int32 ``[T]``.
+      ramping: of ``rules.advance``.
+      restarts: function of how often the game was over that says whether it begins
+        anew then; None never restarts.
+      change: function of the state before a step and the step's number.
+
+    Returns:
+      what was drawn for the first state and for those after restarts, and the first
+      picture; then ``[T, ...]``: states before steps, what was drawn for each step,
+      rewards, whether the game was over, whether it was restarted, pictures.
+    """
+
+    @functools.partial(tf.function, autograph=False)
+    def program():
+        drawn = rules.draw(seeds.key(0, "start"))
+        first = rules.start(drawn)
+
+        def step(carried, each):
+            state, endings, *_ = carried
+            number, action = each
+            before = change(state, number)
+            draw = rules.draw(seeds.key(number, "step"))
+            state, reward, over = rules.advance(before, action, draw, ramping)
+            endings += tf.cast(over, tf.int32)
+            restart = over & restarts(endings) if restarts else tf.zeros_like(over)
+            seen = rules.picture(state)
+            anew = rules.draw(seeds.key(number, "start"))
+            state = nest.where(restart, rules.start(anew), state)
+            return state, endings, before, draw, anew, reward, over, restart, seen
+
+        nothing = tf.constant(0), tf.constant(False), tf.constant(False)
+        carried = (first, tf.constant(0), first, drawn, drawn, *nothing)
+        numbers = tf.range(len(actions)), tf.constant(actions, tf.int32)
+        found = tf.scan(step, numbers, (*carried, rules.picture(first)))
+        return drawn, rules.picture(first), found[2:]
+
+    return nest.map(lambda x: x.numpy(), program())
 
 
-def programs(rules, ramping):
-    """A game's functions, traced once."""
-    draw = tf.function(
-        lambda seed, what: rules.draw(seeds.key(seed, what)), autograph=False
-    )
-    start = tf.function(lambda drawn: rules.start(drawn), autograph=False)
-    step = tf.function(
-        lambda state, action, drawn: rules.advance(state, action, drawn, ramping),
-        autograph=False,
-    )
-    picture = tf.function(rules.picture, autograph=False)
-    return lambda number, what: draw(tf.constant(number), what), start, step, picture
+def compare(name, theirs, played, change=lambda theirs, number: None, actions=()):
+    """Play the package's game with the same random numbers; equal at every step."""
+    theirs.random = script = Script()
+    drawn, picture, (before, draws, anew, rewards, overs, restarts, pictures) = played
+    script.answers = answers(name, drawn, None)
+    theirs.reset()
+    np.testing.assert_array_equal(picture, theirs.state())
+    for number, action in enumerate(actions):
+        change(theirs, number)
+        row = functools.partial(nest.map, lambda x, t=number: x[t])
+        script.answers = answers(name, row(draws), row(before))
+        reward, over = theirs.act(int(action))
+        assert (rewards[number], overs[number]) == (reward, over), number
+        np.testing.assert_array_equal(pictures[number], theirs.state(), str(number))
+        if restarts[number]:
+            script.answers = answers(name, row(anew), None)
+            theirs.reset()
+        theirs.terminal = False
 
 
-@pytest.mark.parametrize("ramping", [True, False])
+@pytest.mark.parametrize(
+    "game, ramping",
+    [
+        *((game, True) for game in GAMES),
+        *((game, False) for game in ("asterix", "seaquest", "space_invaders")),
+    ],
+)
 def test_transitions_are_those_of_the_package(game, ramping):
     """Through ends of games too, where the rules allow it: so late states are seen."""
-    rules = GAMES[game].RULES
-    draw, start, step, picture = programs(rules, ramping)
-    random, script = np.random.default_rng(0), Script()
-    theirs = package(game)(ramping=ramping)
-    theirs.random = script
-
-    def restart(number):
-        drawn = draw(number, "start")
-        script.answers = answers(game, drawn, None)
-        theirs.reset()
-        return start(drawn)
-
+    rules, theirs = GAMES[game].RULES, package(game)(ramping=ramping)
     assert list(rules.actions) == theirs.minimal_action_set()
-    state, rewards, endings = restart(0), 0, 0
-    np.testing.assert_array_equal(picture(state), theirs.state())
-    held = 0
-    for number in range(1500):
+    random, actions = np.random.default_rng(0), []
+    for _ in range(1500):
         # Some actions are held on for a while, and chickens upwards, to get somewhere.
-        if random.random() < 0.4:
+        if not actions or random.random() < 0.4:
             up = game == "freeway" and random.random() < 0.8
-            held = grid.UP if up else random.choice(rules.actions)
-        drawn = draw(number, "step")
-        script.answers = answers(game, drawn, state)
-        reward, over = theirs.act(int(held))
-        state, our_reward, our_over = step(state, tf.constant(int(held)), drawn)
-        assert (int(our_reward), bool(our_over)) == (int(reward), over), number
-        np.testing.assert_array_equal(picture(state), theirs.state(), str(number))
-        rewards, endings = rewards + reward, endings + over
-        if over and (game == "breakout" or endings % 20 == 0):
-            state = restart(number)
-        theirs.terminal = False
-    assert rewards > 0
-    assert endings > 0 or game == "freeway"
+            actions.append(grid.UP if up else random.choice(rules.actions))
+        else:
+            actions.append(actions[-1])
+    each = 1 if game == "breakout" else 20
+    played = play(rules, actions, ramping, lambda endings: endings % each == 0)
+    compare(game, theirs, played, actions=actions)
+    *_, rewards, overs, _, _ = played[2]
+    assert rewards.sum() > 0
+    assert overs.any() or game == "freeway"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +191,7 @@ def test_numbers_that_are_drawn_are_spread_evenly_over_the_packages_range():
         np.testing.assert_allclose(share, 1, atol=0.2, err_msg=name)
 
 
+@functools.cache
 def many(rules):
     """What a game draws, 4096 times."""
     key = seeds.key(1, "many")
@@ -170,58 +206,48 @@ def many(rules):
 
 def test_seaquest_gets_as_fast_as_the_package_does():
     """From a late state, with many enemies; the submarine comes up again and again."""
-    rules = seaquest.RULES
-    draw, start, step, picture = programs(rules, True)
-    theirs, script = package("seaquest")(ramping=True), Script()
-    theirs.random = script
-    state = start(draw(0, "start"))
-    most = 0
-    for number in range(1200):
-        # Down and up, shooting to both sides in between.
-        action = [4, 5, 1, 2, 5, 3][number % 6]
-        drawn = draw(number, "late")
-        script.answers = answers("seaquest", drawn, state)
-        if number % 6 == 0:  # so that coming up is no end, and makes it faster
-            theirs.diver_count = 6
-            state = state._replace(divers_aboard=tf.constant(6))
-        reward, over = theirs.act(action)
-        state, our_reward, our_over = step(state, tf.constant(action), drawn)
-        assert (int(our_reward), bool(our_over)) == (int(reward), over), number
-        np.testing.assert_array_equal(picture(state), theirs.state(), str(number))
-        theirs.terminal = False
-        most = max(most, len(theirs.e_fish) + len(theirs.e_subs))
+    theirs = package("seaquest")(ramping=True)
+    actions = [4, 5, 1, 2, 5, 3] * 200  # down and up, shooting to both sides in between
+
+    def rescue(state, number):  # so that coming up is no end, and makes it faster
+        aboard = tf.where(number % 6 == 0, 6, state.divers_aboard)
+        return state._replace(divers_aboard=aboard)
+
+    def rescue_theirs(theirs, number):
+        theirs.diver_count = 6 if number % 6 == 0 else theirs.diver_count
+
+    played = play(seaquest.RULES, actions, True, change=rescue)
+    compare("seaquest", theirs, played, rescue_theirs, actions)
     assert theirs.e_spawn_speed == 1 and theirs.move_speed == 2
-    assert int(state.spawn_speed) == 1 and int(state.move_speed) == 2
-    assert most > 8
+    before, *_ = played[2]
+    assert before.spawn_speed[-1] == 1 and before.move_speed[-1] == 2
+    most = before.fish.there.sum(-1) + before.submarines.there.sum(-1)
+    assert most.max() > 8
 
 
 def test_freeway_ends_when_the_package_does():
-    rules = freeway.RULES
-    draw, start, step, _ = programs(rules, True)
-    theirs, script = package("freeway")(ramping=True), Script()
-    theirs.random = script
-    script.answers = answers("freeway", drawn := draw(0, "start"), None)
-    theirs.reset()
-    state = start(drawn)
-    assert int(state.left) == theirs.terminate_timer
-    state = state._replace(left=tf.constant(2))
-    theirs.terminate_timer = 2
-    endings = []
-    for number in range(3):
-        _, over = theirs.act(grid.NOOP)
-        state, _, our_over = step(state, tf.constant(grid.NOOP), draw(number, "step"))
-        endings.append((bool(our_over), over))
-    assert endings == [(False, False), (False, False), (True, True)]
+    theirs = package("freeway")(ramping=True)
+
+    def late(state, number):
+        return state._replace(left=tf.where(number == 0, 2, state.left))
+
+    def late_theirs(theirs, number):
+        theirs.terminate_timer = 2 if number == 0 else theirs.terminate_timer
+
+    actions = [grid.NOOP] * 3
+    played = play(freeway.RULES, actions, True, change=late)
+    compare("freeway", theirs, played, late_theirs, actions)
+    assert played[2][4].tolist() == [False, False, True]
+    assert package("freeway")(ramping=True).terminate_timer == freeway.LENGTH
 
 
 def test_space_invaders_come_back_faster():
     rules = space_invaders.RULES
-    _, _, step, _ = programs(rules, True)
     state = rules.start(())
     one = np.zeros([10, 10], bool)
     one[7, 5] = True
     state = state._replace(aliens=tf.constant(one), bullets=tf.roll(one, 1, 0))
-    state, reward, over = step(state, tf.constant(0), ())
+    state, reward, over = rules.advance(state, tf.constant(0), (), True)
     assert int(reward) == 1 and not over
     assert int(state.pace) == space_invaders.PACE - 1
     np.testing.assert_array_equal(state.aliens, space_invaders.SWARM)

@@ -1,0 +1,278 @@
+"""An environment that misbehaves; workers import it, so no TensorFlow here."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+MODES = (
+    # raise: what cannot travel between processes as an object, too
+    *("exc", "exc_local_class", "exc_two_args", "exc_percent", "exc_bytes", "exc_str"),
+    *("sysexit", "keyboard", "oom"),
+    # end the process
+    *("exit", "kill", "segv"),
+    # do not answer in time
+    *("hang", "hang_gil", "stop", "slow_once", "slow_always"),
+    # return what no environment may return
+    *("nan", "inf", "shape", "dtype", "none", "reward_array", "reward_nan"),
+    *("flag_int", "info_list", "legacy_tuple", "out_of_bounds"),
+    # disturb the neighbourhood; the data stay correct
+    *("reuse_buffer", "flood_stdout", "flood_stderr", "chdir", "steal_signals"),
+    *("threads", "fork_child", "stale_reply"),
+    # disturb the control channel
+    *("garbage_reply", "close_socket", "close_descriptors", "reuse_descriptors"),
+)
+
+
+class FaultEnv(gymnasium.Env):
+    """Observes ``(env, episode, step)`` and misbehaves once, at a chosen place.
+
+    Args:
+      mode: one of ``MODES``, or None for a healthy environment.
+      phase: "construct", "reset", "step" or "close".
+      step: steps completed in the episode when the fault strikes (phase "step").
+      episode: episode in which it strikes, counted from 0; None for every one.
+      env: index of this environment, observed.
+      target: index of the environment that misbehaves; the others are healthy.
+      length: steps in an episode.
+      seconds: how long ``hang`` and the ``slow`` modes sleep.
+      mark: path of a file that is made when the fault strikes; while there is one it
+        does not strike, so that what replaces the environment is healthy.
+    """
+
+    def __init__(
+        self,
+        mode: str | None = None,
+        *,
+        phase: str = "step",
+        step: int = 3,
+        episode: int | None = 0,
+        env: int = 0,
+        target: int = 0,
+        length: int = 10,
+        seconds: float = 3600.0,
+        mark: str | None = None,
+    ):
+        if mode is not None and mode not in MODES:
+            raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
+        self.observation_space = gymnasium.spaces.Box(0, 1e6, (3,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self._mode = mode if env == target else None
+        self._place = (phase, step, episode)
+        self._env = env
+        self._length = length
+        self._seconds = seconds
+        self._mark = mark
+        self._episode = -1
+        self._step = 0
+        self._buffer = np.zeros(3, np.float32)
+        if self._strikes("construct"):
+            self._act()
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self._episode = 0 if seed is not None else self._episode + 1
+        self._step = 0
+        result = (self._observation(), {})
+        if not self._strikes("reset"):
+            return result
+        self._act()
+        return _corrupt(self._mode, result)
+
+    def step(self, action):
+        strikes = self._strikes("step")
+        if strikes:
+            self._act()
+        self._step += 1
+        ended = self._step >= self._length
+        result = (self._observation(), float(self._step), ended, False, {})
+        return _corrupt(self._mode, result) if strikes else result
+
+    def close(self):
+        if self._strikes("close"):
+            self._act()
+
+    def _strikes(self, phase: str) -> bool:
+        where, step, episode = self._place
+        if self._mode is None or phase != where:
+            return False
+        if phase not in ("construct", "close"):
+            here = episode is None or episode == self._episode
+            if not here or (phase != "reset" and step != self._step):
+                return False
+        if self._mark is None:
+            return True
+        struck = os.path.exists(self._mark)
+        open(self._mark, "w").close()
+        return not struck
+
+    def _observation(self) -> np.ndarray:
+        values = (self._env, self._episode, self._step)
+        if self._mode != "reuse_buffer":
+            return np.array(values, np.float32)
+        self._buffer[:] = values
+        return self._buffer
+
+    def _act(self) -> None:
+        """Do what the mode does beside the returned values."""
+        mode = self._mode
+        if mode in _RAISES:
+            raise _RAISES[mode]()
+        if mode in ("hang", "slow_once", "slow_always"):
+            time.sleep(self._seconds)
+        elif mode in _ACTS:
+            _ACTS[mode]()
+        if mode == "slow_always":
+            where, step, _ = self._place
+            self._place = (where, (step + 1) % self._length, None)
+
+
+def fault_envs(mode: str | None, num_envs: int = 2, **options: Any) -> list[Any]:
+    """Constructors of a batch of which one environment misbehaves.
+
+    Args:
+      mode: of ``FaultEnv``.
+      num_envs: size of the batch.
+      options: of ``FaultEnv``; ``target`` is the last environment by default.
+    """
+    options = {"target": num_envs - 1, **options}
+    return [
+        functools.partial(FaultEnv, mode, env=i, **options) for i in range(num_envs)
+    ]
+
+
+class TwoArguments(Exception):
+    """Cannot be unpickled: its constructor wants more than ``args`` holds."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(f"{text} ({code})")
+
+
+class Unprintable(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def _local_class() -> Exception:
+    class Local(Exception):
+        pass
+
+    return Local("of a local class")
+
+
+_RAISES: dict[str, Any] = {
+    "exc": lambda: ValueError("something broke"),
+    "exc_local_class": _local_class,
+    "exc_two_args": lambda: TwoArguments(7, "two arguments"),
+    "exc_percent": lambda: ValueError("100% of %s and %d {braces}"),
+    "exc_bytes": lambda: ValueError(b"\xff\xfe".decode("utf-8", "surrogateescape")),
+    "exc_str": Unprintable,
+    "sysexit": lambda: SystemExit(5),
+    "keyboard": KeyboardInterrupt,
+}
+
+
+def _hang_with_gil() -> None:
+    7 ** (10**8)  # one bytecode of minutes
+
+
+def _out_of_memory() -> None:
+    import resource  # not on Windows
+
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[0])
+    limit = pages * resource.getpagesize() + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    np.ones(1 << 30, np.uint8)
+
+
+def _steal_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+
+
+def _leave_threads() -> None:
+    threading.Thread(target=time.sleep, args=(3600,), daemon=False).start()
+
+
+def _fork_child() -> None:
+    if os.fork() == 0:
+        time.sleep(3600)
+        os._exit(0)
+
+
+def control_socket() -> socket.socket:
+    """A duplicate of this worker's control socket, for faults on the channel."""
+    return socket.socket(fileno=os.dup(int(sys.argv[1])))
+
+
+def _send(frame: bytes) -> None:
+    with control_socket() as channel:
+        channel.sendall(frame)
+
+
+def _stale_reply() -> None:
+    from tfagents_batch.envs import protocol
+
+    _send(protocol.pack(protocol.STEP, sequence=1))
+
+
+_ACTS: dict[str, Any] = {
+    "exit": lambda: os._exit(3),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segv": lambda: ctypes.string_at(0),
+    "oom": _out_of_memory,
+    "hang_gil": _hang_with_gil,
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "flood_stdout": lambda: print("flood " * 100_000),
+    "flood_stderr": lambda: print("flood\n" * 100_000, file=sys.stderr),
+    "chdir": lambda: os.chdir("/"),
+    "steal_signals": _steal_signals,
+    "threads": _leave_threads,
+    "fork_child": _fork_child,
+    "stale_reply": _stale_reply,
+    "garbage_reply": lambda: _send(b"this is not a header of ours, it is text"),
+    "close_socket": lambda: os.close(int(sys.argv[1])),
+    "close_descriptors": lambda: os.closerange(3, 64),
+    "reuse_descriptors": lambda: os.dup2(0, int(sys.argv[1])),
+}
+
+_OBSERVATIONS: dict[str, Any] = {
+    "nan": lambda x: np.full_like(x, np.nan),
+    "inf": lambda x: np.full_like(x, -np.inf),
+    "shape": lambda x: x[:-1],
+    "dtype": lambda x: x.astype(np.float64),
+    "none": lambda x: None,
+    "out_of_bounds": lambda x: x - 5,
+}
+
+
+def _corrupt(mode: str | None, result: tuple) -> tuple:
+    """``result`` of ``reset`` or ``step`` with the defect of the mode."""
+    if mode in _OBSERVATIONS:
+        return (_OBSERVATIONS[mode](result[0]), *result[1:])
+    if mode == "info_list":
+        return (*result[:-1], [])
+    if mode == "legacy_tuple":
+        return result[0] if len(result) == 2 else (*result[:2], result[2], {})
+    if len(result) == 5:
+        observation, reward, terminated, truncated, info = result
+        if mode == "reward_array":
+            return observation, np.array([reward]), terminated, truncated, info
+        if mode == "reward_nan":
+            return observation, float("nan"), terminated, truncated, info
+        if mode == "flag_int":
+            return observation, reward, int(terminated), truncated, info
+    return result
