@@ -317,7 +317,7 @@ def test_a_gymnasium_wrapper_is_an_environment_like_any_other(tmp_path):
 
 
 def test_a_config_object_is_a_preset_too(tmp_path):
-    from tfagents_batch.training.experiment import Config
+    from tfagents_batch.training.config import Config
 
     config = Config(env="CartPole-v1", settings=ppo.Config(epochs=3, gamma=0.9))
     run = tfb.train(config=config, logdir=tmp_path, settings=BRIEF, **SMALL)

@@ -15,8 +15,9 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.training import program
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Interval, Record
 

@@ -12,7 +12,8 @@ from tfagents_batch.envs.testing import CountingEnv, FaultEnv, fault_envs
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.overlap import VERSION
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)

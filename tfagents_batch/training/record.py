@@ -18,8 +18,8 @@ from tfagents_batch.training.hooks import Hooks
 from tfagents_batch.training.metrics import COUNT, SUM
 
 if TYPE_CHECKING:
+    from tfagents_batch.training.config import Config
     from tfagents_batch.training.evaluate import Evaluation
-    from tfagents_batch.training.experiment import Config
 
 BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
 

@@ -23,7 +23,7 @@ from tfagents_batch.training import (
     experiment,
     threads,
 )
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system

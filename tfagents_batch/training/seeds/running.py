@@ -11,8 +11,8 @@ from typing import Any
 from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.training import compile_cache, hooks, runs, stored, weights
 from tfagents_batch.training.alarms import Alarms
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.console import Console
-from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
 from tfagents_batch.training.output import Output, sentence
