@@ -66,15 +66,16 @@ class Records:
         self.saved.append((step, state, metadata))
         return True
 
+    def tell(self, event, step):
+        self.events.append((step, event))
+
     def run(self, config=BASE, state=None, make=CountingEnv, **asked):
         with Experiment(config, env=make) as experiment:
             loop = Loop(
                 experiment,
                 Asked(self, **asked),
-                self.write,
-                self.save,
+                self,
                 lambda step, latest: self.progress.append(step),
-                lambda event, step: self.events.append((step, event)),
                 state,
             )
             self.finished = loop.run()
@@ -122,19 +123,16 @@ def test_evaluations_come_on_their_clock_and_at_the_end(whole):
 
 
 def test_the_share_of_evaluations_is_of_all_time_over_resumptions():
-    record, lines = None, []
+    records = Records()
     result = Evaluation(np.array([1.0]), np.array([5]))
-    saved: dict = {}
+    saved = None
     for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
-        record = Record(
-            BASE,
-            lambda metrics, step: lines.append(metrics),
-            lambda step, state, metadata: not saved.update(state),
-            saved,
-        )
+        record = Record(BASE, records, saved)
         record.step, record.seconds = int(seconds), seconds
         record.evaluated(result, took)
         record.checkpoint()
+        saved = records.saved[-1][1]
+    lines = [line for _, line in records.lines]
     assert [line["time/eval_share"] for line in lines] == [0.1, 0.15]
     assert lines[0]["time/eval_seconds"] == 1.0
 
