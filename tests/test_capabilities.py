@@ -20,7 +20,8 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.seeds.experiment import Several
 
 LIMIT = 4  # steps of an episode

@@ -9,7 +9,7 @@ import tfagents_batch as tfb
 from tfagents_batch import algorithms, config, schedules
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.experiment import Config, one_length
+from tfagents_batch.training.config import Config, exclusive
 
 ROOT = pathlib.Path(__file__).parents[1]
 QUICK = {"eval_every": 0, "compile": "off", "compile_cache": False, "num_workers": 0}
@@ -153,7 +153,7 @@ def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
 
 def test_a_preset_of_whole_episodes_takes_a_rollout_length_instead():
     preset = PRESETS["batch_ppo/ant"]()
-    changed = config.replace(preset, one_length({"rollout_length": 64}))
+    changed = config.replace(preset, exclusive({"rollout_length": 64}))
     assert changed.check().update_every is None
 
 

@@ -25,10 +25,10 @@ from tfagents_batch.training import (
     checkpoint,
     hooks,
     inherit,
+    place,
     running,
     runs,
     stored,
-    threads,
     trackers,
     weights,
 )
@@ -36,15 +36,8 @@ from tfagents_batch.training import evaluate as evaluation
 from tfagents_batch.training import visualize as filming
 from tfagents_batch.training.agent import Agent, lend
 from tfagents_batch.training.checkpoint import load as load_checkpoint
-from tfagents_batch.training.experiment import (
-    IN_PROCESS,
-    VARIABLES,
-    Config,
-    Experiment,
-    evaluation_size,
-    one_length,
-    suited,
-)
+from tfagents_batch.training.config import VARIABLES, Config, exclusive
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
 from tfagents_batch.training.running import Run
 from tfagents_batch.training.seeds import run_seeds
@@ -52,13 +45,7 @@ from tfagents_batch.types import EnvSpec
 
 _LOG = logging.getLogger("tfagents_batch")
 # What may change when a run is resumed; the rest comes from its folder.
-RESUMABLE = (
-    *("steps", "eval_every", "eval_episodes", "log_every"),
-    *("checkpoint_every", "keep_every"),
-    *("num_workers", "envs_per_worker", "threads"),
-    *("compile", "compile_cache", "device", "on_fault", "env_options"),
-    *("stop_at_return", "log_video_every", "track"),
-)
+RESUMABLE = config.marked(Config, "resumable")
 
 
 def train(
@@ -145,10 +132,8 @@ def train(
                 "with those of another; leave one of them out"
             )
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
-    options = threads.exclusive(_sized(env, options))
-    resolved = resolve(algorithm, env, config, settings, options).check()
-    _check_callbacks(callbacks, resolved)
-    trackers.check(resolved.track)
+    options = place.sized(env, options)
+    resolved = _checked(resolve(algorithm, env, config, settings, options), callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
@@ -161,9 +146,8 @@ def train(
             told[runs.STARTED_FROM] = origin
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
-        watched = (callbacks, None, events, profile)
         with runs.lock(folder):
-            return running.run(experiment, folder, *watched)
+            return running.run(experiment, folder, callbacks, None, events, profile)
 
 
 def train_seeds(
@@ -253,8 +237,7 @@ def evaluate(
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved, variables = _trained(logdir, env, env_kwargs, wrappers, network)
     if env_options is not None:
-        told = config.replace(saved, {"env_options": env_options}).env_options
-        saved = dataclasses.replace(saved, env_options=saved.env_options | told)
+        saved = config.replace(saved, {"env_options": saved.env_options | env_options})
     elif variables:
         _LOG.warning(
             "workers of the run had the variables %s, which are not saved and missing "
@@ -262,7 +245,7 @@ def evaluate(
             ", ".join(variables),
         )
     played = saved.env if env is None else env
-    batch, episodes = evaluation_size(played, episodes, saved.num_envs)
+    batch, episodes = place.evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with Experiment(saved, lend(_object(env)), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
@@ -296,13 +279,8 @@ def load(
         env = env[0]
     run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     given = saved.env if env is None else env
-    here = _here(saved) | {"num_envs": make.size(given) or 1}
-    in_workers = not make.is_made(given) and not make.is_batch(given)
-    if not in_workers or make.tensor_env(given, saved.env_kwargs) is not None:
-        here["num_workers"] = None
-    with Experiment(
-        dataclasses.replace(saved, **here), lend(_object(env)), network=network
-    ) as experiment:
+    saved_here = place.in_process(saved, given)
+    with Experiment(saved_here, lend(_object(env)), network=network) as experiment:
         variables = experiment.named_variables()
         step, _ = load_checkpoint(run.folder, variables, checkpoint)
         return Agent(experiment.algorithm, experiment.env.spec, given, saved, step)
@@ -343,8 +321,8 @@ def visualize(
     camera = None
     if make.tensor_env(played, saved.env_kwargs) is None:
         camera = filming.Camera(played, saved.env_kwargs, saved.wrappers)
-        here = _here(saved) | {"env_kwargs": {}, "wrappers": []}  # as the camera's are
-        saved = dataclasses.replace(saved, **here)
+        saved = place.in_process(saved, played)
+        saved = dataclasses.replace(saved, env_kwargs={}, wrappers=[])  # the camera's
     with Experiment(saved, camera or _object(env), network=network) as experiment:
         load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
         env, actor = experiment.env, experiment.algorithm
@@ -355,13 +333,6 @@ def _apart(seed: int) -> int:
     """A seed with which environments start as in no training and none of its
     evaluations: levels that are drawn at a start are new to the agent."""
     return seeds.iteration_seed(seed, 0, "play")
-
-
-def _here(saved: Config) -> dict[str, Any]:
-    """Of a config, what is another where environments are stepped in this process."""
-    options = saved.env_options.items()
-    kept = {name: value for name, value in options if name in IN_PROCESS}
-    return {"num_workers": 0, "envs_per_worker": None, "env_options": kept}
 
 
 def _facts(algorithm: Any, spec: EnvSpec) -> dict[str, Any]:
@@ -386,20 +357,9 @@ def _trained(
     run = runs.open_run(logdir)
     saved, user = stored.from_text(run.config_text)
     stored.need(user, env, network)
-    changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
-    changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
-    changes["update_every"] = None  # which num_envs divides
-    saved = dataclasses.replace(saved, **changes)
-    if isinstance(env, str):
-        suits = suited(saved, env, own=is_same(env, saved.env))
-        saved = dataclasses.replace(suits, env=env)
-    elif env is not None:  # which may be what the run was trained on
-        saved = suited(saved, env, own=True)
-    again: dict[str, Any] = {"env_kwargs": env_kwargs, "wrappers": wrappers}
-    told = {name: value for name, value in again.items() if value is not None}
     if env_kwargs is None:
-        stored.need_arguments(saved)
-    return run, dataclasses.replace(saved, **told), user[VARIABLES]
+        stored.need_arguments(place.to_play(saved, env, None, None))
+    return run, place.to_play(saved, env, env_kwargs, wrappers), user[VARIABLES]
 
 
 def resolve(
@@ -434,7 +394,7 @@ def resolve(
         options = options | {"settings": settings}
     if env is not None:
         options = options | {"env": env if isinstance(env, str) else describe(env)}
-    return config.replace(base, one_length(options))
+    return config.replace(base, exclusive(options))
 
 
 def _resume(
@@ -460,7 +420,7 @@ def _resume(
         )
     if "env_options" not in options:
         stored.need_variables(user, saved)
-    options = threads.exclusive(options)
+    options = exclusive(options)
     if isinstance(env, str):
         if not is_same(env, saved.env):
             raise UserError(
@@ -468,11 +428,9 @@ def _resume(
                 "run for another environment"
             )
         options |= {"env": env}
-    resolved = config.replace(saved, options).check()
+    resolved = _checked(config.replace(saved, options), callbacks)
     if resolved.eval_every != 0:
         stored.need_evaluation(user, eval_env)
-    _check_callbacks(callbacks, resolved)
-    trackers.check(resolved.track)
     with (
         runs.lock(run.folder),
         Experiment(resolved, _object(env), eval_env, network) as experiment,
@@ -513,32 +471,18 @@ def _resume(
         return running.run(experiment, run.folder, *watched)
 
 
-def _check_callbacks(callbacks: dict[str, tuple], resolved: Config) -> None:
+def _checked(resolved: Config, callbacks: dict[str, tuple]) -> Config:
+    """A config of a run that may begin."""
+    resolved.check()
     if callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(
             "on_evaluation would never be called, as eval_every is 0; leave one of "
             "them out"
         )
+    trackers.check(resolved.track)
+    return resolved
 
 
 def _object(env: Any) -> Callable | Env | None:
     """``env`` where a config cannot name it."""
     return None if isinstance(env, str) else env
-
-
-def _sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Options, with the batch of environments that are given one by one or made."""
-    size = make.size(env)
-    if size is None:
-        return options
-    fixed = ("num_envs",)
-    if make.is_made(env):
-        fixed += ("num_workers", "envs_per_worker")
-        fixed += ("env_kwargs", "env_options", "wrappers")
-    for name in fixed:
-        if name in options and (name != "num_envs" or options[name] != size):
-            raise UserError(
-                f"{name} cannot be chosen for environments that are passed as "
-                f"{type(env).__name__}, {size} of them"
-            )
-    return options | {"num_envs": size}

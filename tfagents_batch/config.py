@@ -51,6 +51,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
+    **marks: bool,
 ) -> Any:
     """A field of a config.
 
@@ -59,13 +60,22 @@ def option(
       help: one line: what it is, and its unit.
       least, most, above: what ``check`` demands: at least, at most, more than. They
         hold for every number of a tuple and every value of a schedule, not for None.
+      **marks: properties of the setting, by which ``marked`` finds it.
     """
     bounds = {"least": least, "most": most, "above": above}
-    metadata = {"help": help, **{k: v for k, v in bounds.items() if v is not None}}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def marked(config: type, mark: str) -> tuple[str, ...]:
+    """Names of the settings that were made with a mark, in the order of the fields."""
+    return tuple(
+        field.name for field in dataclasses.fields(config) if field.metadata.get(mark)
+    )
 
 
 def replace(config: Config, overrides: Mapping[str, Any]) -> Config:

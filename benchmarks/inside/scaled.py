@@ -39,7 +39,8 @@ class Scaled:
 def measure(work: Scaled) -> dict[str, Any]:
     """Env steps/s, seconds an iteration, and memory at the end."""
     from tfagents_batch.algorithms import ppo
-    from tfagents_batch.training.experiment import Config, Experiment
+    from tfagents_batch.training.config import Config
+    from tfagents_batch.training.experiment import Experiment
 
     settings = ppo.Config(
         epochs=work.epochs,

@@ -15,7 +15,7 @@ from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn import networks
 from tfagents_batch.training import alarms
 from tfagents_batch.training.alarms import Alarms
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 from tfagents_batch.types import EnvSpec
 
 RUNS = sorted((pathlib.Path(__file__).parent / "healthy").glob("*.csv"))

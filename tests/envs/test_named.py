@@ -16,7 +16,8 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.clips import Clips
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.logger import read_metrics
 
 SMALL = {

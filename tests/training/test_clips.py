@@ -15,7 +15,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training import clips
 from tfagents_batch.training.clips import Clip, Clips, Filming
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 
 CONFIG = Config(
     env="falling",

@@ -17,7 +17,7 @@ from tensorboard.plugins.hparams import (
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.logger import Logger
 
 CONFIG = Config(

@@ -419,6 +419,34 @@ def test_one_file_that_cannot_be_written_leaves_the_other(tmp_path, monkeypatch)
     assert [line["step"] for line in read_metrics(tmp_path)] == [1]
 
 
+@pytest.mark.parametrize("file", [log_files.Lines, log_files.EventFile])
+def test_a_file_that_fails_when_it_is_closed_is_a_warning(tmp_path, monkeypatch, file):
+    def close(self, close=file.close):
+        close(self)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(file, "close", close)
+    warnings = []
+    with Logger(tmp_path, warn=warnings.append) as log:
+        log.write({"loss/x": 1.0}, 1)
+    (warning,) = warnings
+    assert "cannot be closed (" in warning and "No space left" in warning
+    assert [line["loss/x"] for line in read_metrics(tmp_path)] == [1.0]
+
+
+def test_files_are_closed_before_trackers_which_may_wait_for_a_server(tmp_path):
+    class Tracker:
+        def event(self, line):
+            pass
+
+        def close(self, ended):
+            log.event("late")  # to a file that is closed
+
+    log = Logger(tmp_path, trackers=[Tracker()])
+    log.close()
+    assert [event["event"] for event in read_events(tmp_path)] == ["header"]
+
+
 def test_loggers_leave_no_descriptor_open(tmp_path):
     def count():
         return len(os.listdir("/proc/self/fd"))

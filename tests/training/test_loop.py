@@ -15,8 +15,9 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.training import program
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Interval, Record
 
@@ -65,24 +66,31 @@ class Records:
         self.saved.append((step, state, metadata))
         return True
 
+    def tell(self, event, step):
+        self.events.append((step, event))
+
     def run(self, config=BASE, state=None, make=CountingEnv, **asked):
         with Experiment(config, env=make) as experiment:
             loop = Loop(
                 experiment,
                 Asked(self, **asked),
-                self.write,
-                self.save,
+                self,
                 lambda step, latest: self.progress.append(step),
-                lambda event, step: self.events.append((step, event)),
                 state,
             )
             self.finished = loop.run()
             return loop
 
 
-def test_it_ends_after_the_first_iteration_that_reaches_the_steps():
+@pytest.fixture(scope="module")
+def whole(linear):
+    """The records of a run of all steps, and its loop."""
     records = Records()
-    loop = records.run()
+    return records, records.run()
+
+
+def test_it_ends_after_the_first_iteration_that_reaches_the_steps(whole):
+    records, loop = whole
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
     assert records.finished
@@ -91,9 +99,8 @@ def test_it_ends_after_the_first_iteration_that_reaches_the_steps():
     assert records.progress[-1] == loop.step
 
 
-def test_lines_come_on_their_clock_and_at_the_end():
-    records = Records()
-    records.run()
+def test_lines_come_on_their_clock_and_at_the_end(whole):
+    records, _ = whole
     trained = [step for step, line in records.lines if "loss/total" in line]
     assert trained[-1] == records.progress[-1]
     assert all(b - a >= 100 for a, b in itertools.pairwise(trained[:-1]))
@@ -105,9 +112,8 @@ def test_lines_come_on_their_clock_and_at_the_end():
     assert max(speed for speed in speeds if speed is not None) > 0
 
 
-def test_evaluations_come_on_their_clock_and_at_the_end():
-    records = Records()
-    records.run()
+def test_evaluations_come_on_their_clock_and_at_the_end(whole):
+    records, _ = whole
     steps = [step for step, line in records.lines if "eval/return_mean" in line]
     assert len(steps) == 3
     assert steps[-1] == records.progress[-1]
@@ -117,27 +123,18 @@ def test_evaluations_come_on_their_clock_and_at_the_end():
 
 
 def test_the_share_of_evaluations_is_of_all_time_over_resumptions():
-    record, lines = None, []
+    records = Records()
     result = Evaluation(np.array([1.0]), np.array([5]))
-    saved: dict = {}
+    saved = None
     for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
-        record = Record(
-            BASE,
-            lambda metrics, step: lines.append(metrics),
-            lambda step, state, metadata: not saved.update(state),
-            saved,
-        )
+        record = Record(BASE, records, saved)
         record.step, record.seconds = int(seconds), seconds
         record.evaluated(result, took)
         record.checkpoint()
+        saved = records.saved[-1][1]
+    lines = [line for _, line in records.lines]
     assert [line["time/eval_share"] for line in lines] == [0.1, 0.15]
     assert lines[0]["time/eval_seconds"] == 1.0
-
-
-def test_zero_means_no_evaluation():
-    records = Records()
-    records.run(dataclasses.replace(BASE, eval_every=0))
-    assert not any("eval/return_mean" in line for _, line in records.lines)
 
 
 def test_a_stop_is_seen_between_iterations_and_leaves_a_line_and_a_checkpoint():
@@ -154,7 +151,7 @@ def test_a_stop_is_seen_between_iterations_and_leaves_a_line_and_a_checkpoint():
     assert records.saved[-1][1]["log"] == {"last": 0}  # the next one comes in its time
 
 
-def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
+def test_a_checkpoint_that_is_asked_for_is_written_and_nothing_is_evaluated():
     records = Records()
     config = dataclasses.replace(BASE, eval_every=0, checkpoint_every=0.0)
     records.run(config, save_after=(2,))
@@ -163,6 +160,7 @@ def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
         records.progress[1],
         records.progress[-1],
     ]
+    assert not any("eval/return_mean" in line for _, line in records.lines)
 
 
 def test_an_evaluation_that_is_better_is_saved_as_best_which_nan_never_is(monkeypatch):
@@ -216,24 +214,19 @@ def test_a_last_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(
     assert third.lines == third.saved == []
 
 
-def test_a_resumed_loop_goes_on_with_step_and_clocks():
+def test_a_resumed_loop_goes_on_with_step_and_clocks(monkeypatch):
     first = Records()
     first.run(dataclasses.replace(BASE, steps=200))
     step, state, _ = first.saved[-1]
     second = Records()
-    with Experiment(BASE, env=CountingEnv) as experiment:
+
+    def restored(experiment, begin):
         experiment.algorithm.step.assign(step)
-        loop = Loop(
-            experiment,
-            Asked(second),
-            second.write,
-            second.save,
-            lambda step, latest: second.progress.append(step),
-            lambda event, step: second.events.append((step, event)),
-            state,
-        )
-        assert loop.step == step
-        loop.run()
+        start(experiment, begin)
+
+    start = Experiment.start
+    monkeypatch.setattr(Experiment, "start", restored)
+    second.run(state=state)
     assert second.progress[0] > step
     assert second.lines[0][0] - state["log"]["last"] >= 100
     assert second.lines[0][1]["time/elapsed_seconds"] > state["trained_seconds"]
@@ -352,17 +345,10 @@ def test_an_interval_without_an_episode_says_nothing_of_returns():
     np.testing.assert_array_equal(summary["policy/action"], 0)
 
 
-def test_lines_tell_what_should_stay_level():
-    records = Records()
-    records.run()
+def test_lines_tell_what_should_stay_level_and_one_program_is_traced_once(whole):
+    records, _ = whole
     lines = [line for _, line in records.lines if "loss/total" in line]
     assert all(line["system/learner_mb"] > 10 for line in lines)
-
-
-def test_one_program_is_traced_once():
-    records = Records()
-    records.run()
-    lines = [line for _, line in records.lines if "loss/total" in line]
     assert {line["system/traces"] for line in lines} == {1}
 
 

@@ -14,7 +14,8 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.overlap import VERSION
 
 SETTINGS = linear.Config()

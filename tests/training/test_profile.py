@@ -10,7 +10,8 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training import profile
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.profile import Profile
 
 CONFIG = Config(

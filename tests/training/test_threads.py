@@ -10,7 +10,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs import waiting
 from tfagents_batch.nn import networks
 from tfagents_batch.training import threads
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config, exclusive
 from tfagents_batch.types import EnvSpec
 
 VECTOR = gymnasium.spaces.Box(-1, 1, (17,))
@@ -111,7 +111,7 @@ def test_threads_that_come_too_late_are_told(monkeypatch):
     ],
 )
 def test_one_way_to_say_workers_takes_the_place_of_the_other(given, expected):
-    assert threads.exclusive(given) == expected
+    assert exclusive(given) == expected
 
 
 def test_threads_are_set_before_the_first_operation_and_not_after():

@@ -19,7 +19,8 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.logger import read_metrics
 
 SMALL = {

@@ -14,7 +14,8 @@ import tensorflow as tf
 from tfagents_batch import configs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 
 TRAIN = """
 import sys

@@ -11,7 +11,7 @@ import functools
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 
 
 def game(name: str) -> Config:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 
 
 def lunarlander() -> Config:

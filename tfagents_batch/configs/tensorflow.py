@@ -9,7 +9,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import classic_control
 from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 
 
 def cartpole() -> Config:

@@ -16,7 +16,7 @@ from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 

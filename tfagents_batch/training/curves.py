@@ -10,26 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.config import flat
+from tfagents_batch.config import flat, marked
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import runs
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.logger import read_metrics
 
 POINTS = 200  # of a grid
-# Settings that say how a run is watched and what it runs on, not what is learned.
-ASIDE = {
-    *("seed", "num_workers", "envs_per_worker", "threads", "device", "compile"),
-    *(
-        "compile_cache",
-        "on_fault",
-        "env_options",
-        "eval_every",
-        "eval_episodes",
-        "log_every",
-        "log_info",
-    ),
-    *("checkpoint_every", "keep_every", "log_video_every", "track", "stop_at_return"),
-}
+_ASIDE = marked(Config, "same_curve")
 
 
 class Curve(NamedTuple):
@@ -150,7 +138,7 @@ def _origin(folder: Path) -> str | None:
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
     """What of a config makes a difference, by short names."""
-    named = flat({name: x for name, x in config.items() if name not in ASIDE})
+    named = flat({name: x for name, x in config.items() if name not in _ASIDE})
     return {name.removeprefix("settings."): x for name, x in named.items()}
 
 

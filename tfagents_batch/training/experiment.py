@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, config, schedules, seeds, spaces
-from tfagents_batch.algorithms import ppo
-from tfagents_batch.config import option
-from tfagents_batch.envs import arguments, make, registry
+from tfagents_batch import algorithms, schedules, seeds, spaces
+from tfagents_batch.envs import make, registry
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
@@ -30,160 +27,15 @@ from tfagents_batch.training import (
     devices,
     evaluate,
     executables,
-    metrics,
     overlap,
+    place,
     program,
     threads,
 )
 from tfagents_batch.training.clips import Clips
+from tfagents_batch.training.config import Config, without_variables
 from tfagents_batch.training.evaluate import Evaluator
 from tfagents_batch.types import EnvSpec
-
-# Of ``make_env``, beside those that a run has settings for. Some are for environments
-# without workers, too.
-IN_PROCESS = ("finite_check", "strict_bounds")
-VARIABLES = "worker_variables"  # may hold secrets, and run code: never saved
-ENV_OPTIONS = (
-    *IN_PROCESS,
-    *("construct_seconds", "reset_seconds", "step_seconds"),
-    *("max_restarts", "restart_period_seconds", "max_worker_mb"),
-    *(VARIABLES, "pin_workers", "route"),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Everything that defines a run; written to config.json."""
-
-    algorithm: str = option("ppo", "name of the algorithm")
-    env: str = option("", "environment name, see the README")
-    env_kwargs: dict = option({}, "JSON object of the environment's arguments")
-    wrappers: list = option(
-        [], "JSON list of what to wrap each environment in, the innermost first"
-    )
-    env_options: dict = option(
-        {}, 'JSON object of further options of make_env, such as {"step_seconds": 300}'
-    )
-    steps: int = option(1_000_000, "environment steps to train for", least=1)
-    seed: int = option(0, "of everything random", least=0, most=2**31 - 1)
-    num_envs: int = option(
-        8, "environments stepped as one batch", least=1, most=arguments.MAX_ENVS
-    )
-    num_workers: int | None = option(
-        None, "worker processes; 0 steps in this process, default one a core", least=0
-    )
-    envs_per_worker: int | None = option(
-        None, "another way to say num_workers: environments in each process", least=1
-    )
-    threads: int | None = option(
-        None,
-        "of TensorFlow; default one for small networks, else one a core",
-        least=1,
-        most=threads.MOST,
-    )
-    rollout_length: int = option(
-        256, "steps of each environment an iteration", least=1, most=1_000_000
-    )
-    update_every: int | None = option(
-        None,
-        "whole episodes an iteration, instead of rollout_length; a multiple of "
-        "num_envs",
-        least=1,
-        most=1_000_000,
-    )
-    eval_every: int | None = option(
-        None, "steps between evaluations; 0 never, default a tenth of the run", least=0
-    )
-    eval_episodes: int = option(10, "episodes an evaluation", least=1)
-    eval_actions: evaluate.Actions = option(
-        "mode", "evaluate the policy's mode, its samples, or both (eval_sample/...)"
-    )
-    log_every: int | None = option(
-        None, "steps between lines of metrics; default a 200th of the run", least=0
-    )
-    checkpoint_every: float = option(60.0, "seconds between checkpoints", least=0)
-    keep_every: int = option(
-        0,
-        "steps between checkpoints that stay; 0: only the newest three and the best",
-        least=0,
-    )
-    log_info: list = option(
-        [], "JSON list of numbers of the environments' infos to log, as episodes end"
-    )
-    compile: Literal["auto", "full", "update", "off"] = option(
-        "auto", "what XLA compiles: the whole iteration, the update, or nothing"
-    )
-    overlap: bool = option(
-        False, "collect while updating, with weights that are one update older"
-    )
-    precision: Literal["float32", "mixed_bfloat16"] = option(
-        "float32", "of convolution stacks; weights, losses, optimizer stay float32"
-    )
-    compile_cache: bool = option(True, "keep compiled programs for later starts")
-    device: Literal["cpu", "gpu"] = option(
-        "cpu", "where updates run; gpu has not been tried yet"
-    )
-    on_fault: Literal["raise", "restart"] = option(
-        "raise", "when an environment fails: end the run, or replace the environment"
-    )
-    stop_at_return: float | None = option(
-        None, "end when the mean return of an evaluation reaches it"
-    )
-    log_video_every: int = option(
-        0, "steps between films of an episode in TensorBoard; 0 never", least=0
-    )
-    track: Literal["none", "wandb", "mlflow"] = option(
-        "none", "where else the log goes: Weights & Biases or MLflow"
-    )
-    settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
-
-    def check(self) -> Config:
-        """Return self if it makes sense.
-
-        Raises:
-          UserError: naming the setting.
-        """
-        if self.algorithm not in algorithms.REGISTRY:
-            raise UserError(
-                config.unknown("algorithm", self.algorithm, algorithms.REGISTRY)
-            )
-        expected = algorithms.REGISTRY[self.algorithm][1]
-        if not isinstance(self.settings, expected):
-            raise UserError(
-                f"settings are of {type(self.settings).__module__}, but the algorithm "
-                f"is {self.algorithm!r}"
-            )
-        if not self.env:
-            raise UserError("no environment: pass --env=<name> or a --config preset")
-        named.check(self.wrappers)
-        for name in self.env_options:
-            if name not in ENV_OPTIONS:
-                raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
-        arguments.variables(self.env_options.get(VARIABLES))
-        metrics.check_info(self.log_info)
-        # Evaluations may pass these as objects that are no JSON.
-        config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
-        if self.update_every is not None:
-            episodes.rounds(self.update_every, self.num_envs, "update_every")
-        if self.num_workers is not None and self.envs_per_worker is not None:
-            raise UserError(
-                f"num_workers is {self.num_workers} and envs_per_worker is "
-                f"{self.envs_per_worker}, which both say how many processes there are; "
-                "leave one out"
-            )
-        if self.stop_at_return is not None and self.eval_every == 0:
-            raise UserError(
-                f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
-                "nothing is evaluated; leave one of them out"
-            )
-        self.settings.check()
-        return self
-
-
-def without_variables(config: Config) -> Config:
-    """A config that may be written down: without its workers' environment variables."""
-    options = {k: v for k, v in config.env_options.items() if k != VARIABLES}
-    return dataclasses.replace(config, env_options=options)
 
 
 class Experiment:
@@ -330,8 +182,10 @@ class Experiment:
         given = self._given
         if eval_env is not None:
             own = isinstance(eval_env, str) and registry.is_same(eval_env, config.env)
-            given, config = eval_env, suited(config, eval_env, own)
-        batch, count = evaluation_size(given, config.eval_episodes, config.num_envs)
+            given, config = eval_env, place.suited(config, eval_env, own)
+        batch, count = place.evaluation_size(
+            given, config.eval_episodes, config.num_envs
+        )
         env = self._environments(stack, config, given, batch)
         _check_alike(env.spec, self.env.spec)
         played = count, config.eval_actions, config.log_info
@@ -389,72 +243,6 @@ class Experiment:
             self._running.append(env)
 
 
-def suited(config: Config, env: Any, own: bool) -> Config:
-    """A run's config for another environment than the one that it is trained on.
-
-    Args:
-      config: of the run.
-      env: as ``make_env`` takes it, or an ``Env``.
-      own: whether the run's ``env_kwargs`` and wrappers are meant for it too.
-
-    Returns:
-      It without what would not concern that environment: arguments of another one,
-      workers and their options where there are none, and, of what is made already,
-      wrappers that are not meant for it.
-    """
-    kwargs = config.env_kwargs if own and not make.is_made(env) else {}
-    changes: dict[str, Any] = {"env_kwargs": kwargs}
-    if make.is_made(env) or make.is_batch(env) or make.tensor_env(env, kwargs):
-        changes |= {"num_workers": None, "envs_per_worker": None}
-        changes |= {"env_options": {}, "on_fault": "raise", "log_info": []}
-    if make.is_made(env) and not own:
-        changes["wrappers"] = []
-    return dataclasses.replace(config, **changes)
-
-
-def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
-    """How many environments play an evaluation, each as often, and episodes in all.
-
-    Args:
-      env: what is played, as ``make_env`` takes it or an Env.
-      episodes: that were asked for.
-      most: environments, where as many can be made as wanted.
-
-    Returns:
-      The number of environments and the number of episodes, which is greater than what
-      was asked for where every one of a given number of environments has to be played.
-    """
-    given = make.size(env)
-    if given is None or (isinstance(env, (list, tuple)) and _are_one(env)):
-        return evaluate.batch_size(episodes, min(most, given or most)), episodes
-    return given, math.ceil(episodes / max(given, 1)) * given
-
-
-def one_length(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in which the one way to say how much is collected cancels the other.
-
-    What is asked for takes the place of what a preset says in the other way.
-
-    Args:
-      options: of a Config, as they are asked for.
-
-    Raises:
-      UserError: if both ways are asked for.
-    """
-    options = dict(options)
-    if options.get("rollout_length") is None:
-        return options
-    if options.get("update_every") is not None:
-        raise UserError(
-            f"rollout_length is {options['rollout_length']} and update_every is "
-            f"{options['update_every']}, which both say how much is collected for an "
-            "update: steps of each environment, or whole episodes of all; leave one "
-            "out"
-        )
-    options["update_every"] = None
-    return options
-
-
 def prepare_devices(config: Config, resources: threads.Resources, device: str) -> str:
     """Choose what TensorFlow sees, and keep compiled programs if asked to.
 
@@ -475,11 +263,6 @@ def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
     """What a run uses of the machine, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
     return {**resources._asdict(), "compile_cache": cache}
-
-
-def _are_one(envs: Sequence[Any]) -> bool:
-    """Whether all of a list are the same, so that some stand for all."""
-    return all(each is envs[0] or each == envs[0] for each in envs)
 
 
 def _refuse_shared(env: Any, eval_env: Any) -> None:

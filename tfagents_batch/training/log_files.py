@@ -68,7 +68,14 @@ class RetryingFile:
         self._closed = True
         if self._waiting:
             self._try()
-        self._file.close()
+        try:
+            self._file.close()
+        except (OSError, tf.errors.OpError) as error:
+            reason = str(error).partition("\n")[0]
+            self._warn(
+                f"warning: {self._name} cannot be closed ({reason}); its last lines "
+                "may be lost"
+            )
         if lost := self._lost + len(self._waiting):
             self._warn(f"warning: {lost} lines of {self._name} are lost")
 

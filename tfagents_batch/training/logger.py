@@ -174,10 +174,10 @@ class Logger:
 
     def close(self) -> None:
         """Close the files and trackers; may be called again."""
-        while self._trackers:
-            self._trackers.pop().close(self._ended)
         self._lines.close()
         self._events.close()
+        while self._trackers:  # last, as they may wait for a server
+            self._trackers.pop().close(self._ended)
 
     def __enter__(self) -> Logger:
         return self

@@ -22,6 +22,7 @@ from tfagents_batch.training import compile_cache
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.hooks import Hooks
 from tfagents_batch.training.interrupt import Interrupts
+from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 
 
@@ -31,12 +32,10 @@ class Loop:
     Args:
       experiment: of the run, its variables restored if it is a resumed one.
       interrupts: says when to stop and when to save.
-      write: ``(metrics, step)``, takes a line of metrics.
-      save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
+      output: takes lines of metrics, events and checkpoints.
       progress: ``(step, metrics)``, called after every iteration.
-      tell: ``(event, step)``, called when an environment failed or was replaced.
       state: of the checkpoint that is resumed.
-      restore: called once the environments are there, to put them where they were.
+      started: called once the environments are there.
       hooks: the user's callbacks.
     """
 
@@ -44,21 +43,19 @@ class Loop:
         self,
         experiment: Experiment,
         interrupts: Interrupts,
-        write: Callable[[dict, int], None],
-        save: Callable[[int, dict, dict], bool],
+        output: Output,
         progress: Callable[[int, dict], None],
-        tell: Callable[[dict, int], None],
         state: dict | None = None,
-        restore: Callable[[], None] = lambda: None,
+        started: Callable[[], None] = lambda: None,
         hooks: Hooks | None = None,
     ):
         self.experiment = experiment
         self._hooks = hooks or Hooks(Path())
-        self._record = Record(experiment.config, write, save, state, self._hooks)
+        self._record = Record(experiment.config, output, state, self._hooks)
         self._interrupts = interrupts
         self._progress = progress
-        self._tell = tell
-        self._restore = restore
+        self._tell = output.tell
+        self._started = started
         seconds = experiment.config.checkpoint_every
         # After the first iteration, too: the process may be killed before its time.
         self._should_save = EverySeconds(seconds, first=self._record.saved is None)
@@ -88,7 +85,7 @@ class Loop:
         """
         try:
             self.experiment.start(self.step)
-            self._restore()
+            self._started()
             self._train()
         except Stopped:
             pass

@@ -26,7 +26,8 @@ class Output:
       variables: says what a checkpoint is to hold, ``{name: variable}``.
       alarms: look at every line of metrics.
       hooks: are told of checkpoints.
-      seed: said on the console, where runs of several share it.
+      seed: said on the console, where runs of several share it; events, which are of
+        all of them, are not.
 
     Attributes:
       latest: newest value of every scalar metric.
@@ -46,21 +47,28 @@ class Output:
         self.latest: dict[str, float] = {}
         self._console, self._variables = console, variables
         self._alarms, self._hooks = alarms, hooks
-        self._whose = "" if seed is None else f" of seed {seed}"
+        self._alone = seed is None
+        self._of_seed = "" if seed is None else f" of seed {seed}"
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Add a line of metrics."""
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self.logger.write(metrics, step)
         for alarm in self._alarms.check(metrics, step):
-            self._console.message(f"alarm{self._whose}: {alarm.text}")
+            self._console.message(f"alarm{self._of_seed}: {alarm.text}")
             self.logger.event("alarm", step, name=alarm.name, text=alarm.text)
 
     def tell(self, event: dict[str, Any], step: int) -> None:
-        """Add the line of something that happened: its kind under ``event``, and what
-        there is to say of it."""
+        """Add the line of something that happened, and say it on the console.
+
+        Args:
+          event: its kind under ``event``, and what there is to say of it.
+          step: env steps.
+        """
         fields = dict(event)
         self.logger.event(fields.pop("event"), step, **fields)
+        if (text := sentence(event)) and self._alone:
+            self._console.message(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
         """Write a checkpoint; a full disk, which gives false, ends no training."""

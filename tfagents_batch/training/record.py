@@ -18,8 +18,9 @@ from tfagents_batch.training.hooks import Hooks
 from tfagents_batch.training.metrics import COUNT, SUM
 
 if TYPE_CHECKING:
+    from tfagents_batch.training.config import Config
     from tfagents_batch.training.evaluate import Evaluation
-    from tfagents_batch.training.experiment import Config
+    from tfagents_batch.training.output import Output
 
 BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
 
@@ -100,8 +101,7 @@ class Record:
 
     Args:
       config: of the run.
-      write: ``(metrics, step)``, takes a line of metrics.
-      save: ``(step, state, metadata)``, writes a checkpoint; false if it could not.
+      output: takes lines of metrics and checkpoints.
       state: of the checkpoint that is resumed, as ``save`` was given it.
       hooks: the user's callbacks, told of iterations and evaluations.
 
@@ -116,8 +116,7 @@ class Record:
     def __init__(
         self,
         config: Config,
-        write: Callable[[dict, int], None],
-        save: Callable[[int, dict, dict], bool],
+        output: Output,
         state: dict[str, Any] | None = None,
         hooks: Hooks | None = None,
     ):
@@ -129,7 +128,8 @@ class Record:
         self.best: float | None = state.get("best")
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
-        self._write, self._save, self._steps = write, save, config.steps
+        self._write, self._save = output.write, output.save
+        self._steps = config.steps
         evaluate_every = default(config.eval_every, config.steps // 10)
         self._evaluates = bool(evaluate_every)
         self._should_evaluate = Every(evaluate_every)

@@ -26,7 +26,7 @@ from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.output import Output, sentence
+from tfagents_batch.training.output import Output
 
 
 class Run(NamedTuple):
@@ -148,22 +148,13 @@ def run(
                 console.update(step, metrics)
                 film(step)
 
-        def tell(event: dict, step: int) -> None:
-            output.tell(event, step)
-            if text := sentence(event):
-                console.message(text)
-
-        def restore() -> None:
+        def begun() -> None:
             variables = experiment.run_variables()
             if state and variables:
                 checkpoint.load_run_only(folder, start, variables)
             started()
 
-        write, save = output.write, output.save
-        loop = Loop(
-            *(experiment, interrupts, write, save, progress, tell, state, restore),
-            hooks=called,
-        )
+        loop = Loop(experiment, interrupts, output, progress, state, begun, called)
         try:
             finished = loop.run()
         except Exception as error:  # a callback's may be any

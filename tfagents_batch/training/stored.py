@@ -14,7 +14,7 @@ from tfagents_batch.envs.registry import (
     needs_user_code,
 )
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.experiment import VARIABLES, Config, without_variables
+from tfagents_batch.training.config import VARIABLES, Config, without_variables
 
 SCHEMA = 1
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -114,23 +113,6 @@ def apply(threads: int, programs: int = 1) -> bool:
     except RuntimeError:  # it has made its threads
         return False
     return True
-
-
-def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in which the one way to say how many workers cancels the other.
-
-    What was asked for last counts: a flag takes the place of what a preset or a saved
-    run says in the other way. Two flags are an error of the config's own check.
-    """
-    options = dict(options)
-    for name, other in (
-        ("num_workers", "envs_per_worker"),
-        ("envs_per_worker", "num_workers"),
-    ):
-        if options.get(name) is not None and other not in options:
-            options[other] = None
-            break
-    return options
 
 
 def _multiply_adds(

@@ -15,7 +15,8 @@ from tfagents_batch.nn import networks
 from tfagents_batch.training import program
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, Unsuited
-from tfagents_batch.training.experiment import Config, Experiment
+from tfagents_batch.training.config import Config
+from tfagents_batch.training.experiment import Experiment
 
 SMALL = ppo.Config(
     epochs=2, minibatch_size=16, histograms=False, network=networks.Config(hidden=(4,))

@@ -18,9 +18,9 @@ from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training import checkpoint
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.console import Console
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.logger import read_metrics
 from tfagents_batch.training.seeds import experiment, population
 

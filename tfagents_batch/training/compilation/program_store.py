@@ -31,15 +31,6 @@ from tfagents_batch.training import compile_cache
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported
 
-# Of a run's config, what its program does not depend on; all else, it might. Its steps
-# are in its schedules.
-ELSEWHERE = frozenset(
-    {
-        *("seed", "eval_every", "eval_episodes", "eval_actions", "log_every"),
-        *("checkpoint_every", "keep_every", "stop_at_return", "log_video_every"),
-        *("track", "compile_cache", "steps", "settings"),
-    }
-)
 _PACKAGES = (tf, keras, np, gymnasium)
 _KERAS = ("floatx", "epsilon", "image_data_format")  # of keras.json
 _LOG = logging.getLogger("tfagents_batch")
@@ -87,6 +78,8 @@ def name(config: Any, env: Env) -> str:
     try:
         source = _source()
         settings = configs.to_dict(config)
+        # Its steps are in its schedules, which are among what is learned.
+        elsewhere = {*configs.marked(type(config), "same_program"), "settings"}
         learned = configs.to_dict(schedules.resolve(config.settings, config.steps))
         parts = {
             "source": source,
@@ -96,7 +89,7 @@ def name(config: Any, env: Env) -> str:
             ],
             "keras": [getattr(keras.config, each)() for each in _KERAS],
             "settings": learned,
-            "config": {k: v for k, v in settings.items() if k not in ELSEWHERE},
+            "config": {k: v for k, v in settings.items() if k not in elsewhere},
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),
             "spec": [spec.num_envs, spec.info, spec.max_episode_steps],

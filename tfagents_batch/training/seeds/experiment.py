@@ -23,7 +23,7 @@ from tfagents_batch.training import (
     experiment,
     threads,
 )
-from tfagents_batch.training.experiment import Config
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
@@ -79,7 +79,6 @@ class Several:
         self.population = Population(
             made, train_env, self.run_seeds, config.rollout_length
         )
-        self._source: dict[str, tf.Variable] = {}
         self._evaluator = None
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
@@ -92,11 +91,13 @@ class Several:
         used = experiment.report(self.resources, self.cache_off)
         return used | {"seeds": self.run_seeds}
 
-    def variables(self) -> dict[str, Any]:
-        """What the checkpoint of a seed holds, while it is saved."""
+    def variables(self, index: int) -> dict[str, Any]:
+        """What the checkpoint of a seed holds, by name, until that of another one."""
+        self.population.put_into(self.algorithm, index)
         prefix = f"{checkpoint.RUN_ONLY}source/"
-        source = {prefix + name: value for name, value in self._source.items()}
-        return self.algorithm.named_variables() | source
+        source = self.population.source_variables(index)
+        named = {prefix + name: value for name, value in source.items()}
+        return self.algorithm.named_variables() | named
 
     def train(
         self,
@@ -117,10 +118,7 @@ class Several:
           TrainingError: when gradients of a seed are not finite any more.
           SaveError: if the last checkpoints could not be written.
         """
-        records = [
-            Record(self.config, output.write, self._saver(i, output))
-            for i, output in enumerate(outputs)
-        ]
+        records = [Record(self.config, output) for output in outputs]
         should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
@@ -211,14 +209,6 @@ class Several:
         for record, result in zip(records, self.population.split(found), strict=True):
             if not record.rests:
                 record.evaluated(result, seconds)
-
-    def _saver(self, index: int, output: Output) -> Callable[[int, dict, dict], bool]:
-        def save(step: int, state: dict, metadata: dict) -> bool:
-            self.population.put_into(self.algorithm, index)
-            self._source = self.population.source_variables(index)
-            return output.save(step, state, metadata)
-
-        return save
 
 
 def _evaluation_due(records: Sequence[Record]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,8 +19,8 @@ from tfagents_batch.training import (
     weights,
 )
 from tfagents_batch.training.alarms import Alarms
+from tfagents_batch.training.config import Config
 from tfagents_batch.training.console import Console
-from tfagents_batch.training.experiment import Config
 from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.logger import Logger
 from tfagents_batch.training.output import Output, sentence
@@ -61,7 +62,7 @@ def run_seeds(
         console.message(weights.table(weights.by_layer(several.algorithm)))
         told = describe(several.algorithm, several.spec)
         outputs = []
-        for seed in several.run_seeds:
+        for index, seed in enumerate(several.run_seeds):
             mine = dataclasses.replace(config, seed=seed)
             text = stored.to_text(mine, given, None)
             folder = runs.create(root, name, seed, text, facts=told)
@@ -75,9 +76,8 @@ def run_seeds(
                 several.spec.max_episode_steps,
             )
             none = hooks.Hooks(folder)
-            outputs.append(
-                Output(folder, logger, console, several.variables, watch, none, seed)
-            )
+            held = functools.partial(several.variables, index)
+            outputs.append(Output(folder, logger, console, held, watch, none, seed))
             logger.event("resources", 0, **several.report())
 
         def tell(event: dict, step: int) -> None:
