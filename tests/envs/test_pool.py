@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import crew, layout, protocol
+from tfagents_batch.envs import layout, processes, protocol
 from tfagents_batch.envs.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv, FaultEnv, SpaceEnv, fault_envs
 from tfagents_batch.errors import EnvError, Stopped, UserError
@@ -68,7 +68,7 @@ def test_the_first_environments_do_not_notice_further_ones(make_pool):
 
 
 def test_rows_are_split_contiguously_and_evenly():
-    assert crew.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
+    assert processes.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 
 
 def test_every_batch_has_memory_of_its_own(make_pool):
