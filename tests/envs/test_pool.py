@@ -8,15 +8,12 @@ import threading
 import time
 
 import gymnasium
-import gymnasium.spaces as gs
 import numpy as np
 import psutil
 import pytest
 
 from tests.fault_env import FaultEnv, fault_envs
-from tests.space_env import SpaceEnv
-from tfagents_batch import spaces
-from tfagents_batch.envs import crew, layout, protocol
+from tfagents_batch.envs import layout, processes, protocol
 from tfagents_batch.envs.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
@@ -49,17 +46,10 @@ def expected():
     return result
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 4])
+@pytest.mark.parametrize("num_workers", [1, 4])
 def test_transitions_do_not_depend_on_workers(make_pool, expected, num_workers):
     got = rollout(make_pool([cartpole] * 5, num_workers))
     np.testing.assert_array_equal(np.concatenate(got), np.concatenate(expected))
-
-
-def test_the_same_seed_starts_the_same_run_again(make_pool):
-    pool = make_pool([cartpole] * 2, 1)
-    np.testing.assert_array_equal(
-        np.concatenate(rollout(pool)), np.concatenate(rollout(pool))
-    )
 
 
 def test_the_first_environments_do_not_notice_further_ones(make_pool):
@@ -70,7 +60,7 @@ def test_the_first_environments_do_not_notice_further_ones(make_pool):
 
 
 def test_rows_are_split_contiguously_and_evenly():
-    assert crew.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
+    assert processes.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 
 
 def test_every_batch_has_memory_of_its_own(make_pool):
@@ -85,45 +75,6 @@ def test_every_batch_has_memory_of_its_own(make_pool):
     assert failed.observation[0].tolist() == [[0, 1], [0, 1]]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_nested_spaces_cross_in_both_directions(make_pool, num_workers):
-    observation = gs.Dict(
-        {
-            "image": gs.Box(0, 255, (4, 4), np.uint8),
-            "rest": gs.Tuple([gs.MultiDiscrete([3, 4]), gs.MultiBinary(3)]),
-            "wide": gs.Box(-1, 1, (2,), np.float64),
-        }
-    )
-    action = gs.Dict({"a": gs.MultiDiscrete([3, 3]), "b": gs.Box(-1, 1, (2,))})
-    pool = make_pool(
-        [functools.partial(SpaceEnv, observation, action)] * 3, num_workers
-    )
-    assert pool.observation_space == observation
-    batch = pool.reset(1)
-    twin = SpaceEnv(observation, action)
-    from tfagents_batch.envs.stepper import env_seed
-
-    flat = spaces.flatten(observation, twin.reset(seed=env_seed(1, 2))[0])
-    for got, want in zip(batch.observation, flat, strict=True):
-        np.testing.assert_allclose(got[2], want, rtol=1e-6)
-    leaves = [np.full((3, 2), 2, np.int32), np.full((3, 2), 0.25, np.float32)]
-    batch = pool.step(leaves)
-    pool.check()
-    one_hot = 2.0  # two categories of MultiDiscrete, flattened
-    np.testing.assert_allclose(batch.reward, [one_hot + 0.5] * 3)
-
-
-def test_restart_rows_and_statistics(make_pool):
-    pool = make_pool([functools.partial(CountingEnv, 2)] * 2, 2)
-    pool.reset(1)
-    batches = [pool.step([np.zeros(2, np.int32)]) for _ in range(3)]
-    assert [batch.first.tolist() for batch in batches] == [[0, 0], [0, 0], [1, 1]]
-    assert [batch.reward[0] for batch in batches] == [1, 2, 0]
-    assert batches[1].terminated.all()
-    assert batches[1].info["episode_return"].tolist() == [3, 3]
-    assert batches[1].info["episode_length"].tolist() == [2, 2]
-
-
 def test_declared_info_is_a_column(make_pool):
     class Informed(CountingEnv):
         def step(self, action):
@@ -133,24 +84,6 @@ def test_declared_info_is_a_column(make_pool):
     pool = make_pool([lambda: Informed()] * 2, 1, info_keys={"x": "float32"})
     pool.reset(1)
     assert pool.step([np.zeros(2, np.int32)]).info["x"].tolist() == [2.5, 2.5]
-
-
-def test_the_common_time_limit_is_known(make_pool):
-    assert make_pool([cartpole] * 2, 1).max_episode_steps == 500
-
-
-def test_workers_are_small_and_never_import_tensorflow(make_pool):
-    class Probe(CountingEnv):
-        def step(self, action):
-            *rest, _ = super().step(action)
-            return (*rest, {"loaded": "tensorflow" in sys.modules})
-
-    import tensorflow
-
-    assert tensorflow.constant(1) == 1
-    pool = make_pool([lambda: Probe()], 1, info_keys={"loaded": "bool"})
-    pool.reset(1)
-    assert not pool.step([np.zeros(1, np.int32)]).info["loaded"].any()
 
 
 def test_a_worker_that_imports_tensorflow_is_told_of(make_pool, caplog):
@@ -173,35 +106,30 @@ def test_a_cartpole_worker_takes_less_than_60_megabytes(make_pool):
     assert max(sizes) < 60
 
 
-def test_workers_use_one_thread_and_no_gpu(make_pool):
+def test_workers_use_one_thread_no_gpu_and_no_tensorflow(make_pool):
     class Probe(CountingEnv):
         def step(self, action):
             *rest, _ = super().step(action)
             threads = int(os.environ["OMP_NUM_THREADS"])
             hidden = os.environ["CUDA_VISIBLE_DEVICES"] == ""
-            return (*rest, {"threads": threads, "hidden": hidden})
+            loaded = "tensorflow" in sys.modules
+            return (*rest, {"threads": threads, "hidden": hidden, "loaded": loaded})
 
-    keys = {"threads": "int32", "hidden": "bool"}
+    import tensorflow
+
+    assert tensorflow.constant(1) == 1
+    keys = {"threads": "int32", "hidden": "bool", "loaded": "bool"}
     pool = make_pool([lambda: Probe()], 1, info_keys=keys)
     pool.reset(1)
     info = pool.step([np.zeros(1, np.int32)]).info
     assert info["threads"].tolist() == [1]
     assert info["hidden"].tolist() == [True]
+    assert info["loaded"].tolist() == [False]
 
 
 def test_workers_run_in_sessions_of_their_own(make_pool):
     pool = make_pool([CountingEnv] * 2, 2)
     assert [os.getsid(pid) for pid in pool.pids] == pool.pids
-
-
-def test_clipped_actions_are_counted_since_the_last_call(make_pool):
-    space = gs.Box(-1, 1, (3,), np.float32)
-    constructor = functools.partial(SpaceEnv, space, gs.Box(-1, 1, (2,)))
-    pool = make_pool([constructor] * 2, 1)
-    pool.reset(1)
-    pool.step([np.array([[0, 2], [3, 1]], np.float32)])
-    assert pool.metrics()["env/action_clipped_fraction"] == 0.5
-    assert pool.metrics()["env/action_clipped_fraction"] == 0
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

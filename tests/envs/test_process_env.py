@@ -70,7 +70,7 @@ def _row(env, seed, actions):
     return tf.nest.map_structure(lambda *xs: np.stack(xs), *found)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 2, 4])
+@pytest.mark.parametrize("num_workers", [0, 2])
 def test_transitions_are_gymnasiums_for_every_number_of_workers(
     make_process_env, expected, num_workers
 ):
@@ -81,17 +81,6 @@ def test_transitions_are_gymnasiums_for_every_number_of_workers(
     assert found.first.numpy().any()  # some episode ended, so restarts were compared
 
 
-def test_eager_and_graph_give_the_same_transitions(make_process_env):
-    env = make_process_env([cartpole] * 4, 1)
-    found, _ = graph_rollout(env)
-    actions = np.random.default_rng(0).integers(0, 2, (STEPS, 4))
-    state, _ = env.init(3)
-    for t in range(STEPS):
-        state, step = env.step(state, actions[t])
-        now = tf.nest.map_structure(lambda x, t=t: x[t], found)
-        tf.nest.map_structure(np.testing.assert_array_equal, now, step)
-
-
 def test_it_satisfies_the_protocol(make_process_env):
     env = make_process_env([cartpole] * 2, 1)
     assert isinstance(env, interfaces.Env)
@@ -100,24 +89,10 @@ def test_it_satisfies_the_protocol(make_process_env):
     assert env.spec.max_episode_steps == 500
 
 
-OBSERVATIONS = {
-    "box": gs.Box(-1, 1, (3,), np.float64),
-    "image": gs.Box(0, 255, (8, 8, 3), np.uint8),
-    "discrete": gs.Discrete(4),
-    "multidiscrete": gs.MultiDiscrete([3, 4]),
-    "multibinary": gs.MultiBinary(3),
-    "dict": gs.Dict({"z": gs.Discrete(2), "a": gs.Box(0, 1, (2,), np.float32)}),
-    "tuple": gs.Tuple([gs.Box(0, 1, ()), gs.Dict({"x": gs.MultiBinary(2)})]),
-}
-
-
-@pytest.mark.parametrize("name", OBSERVATIONS)
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_tensors_have_the_spaces_structure_and_static_shapes(
-    make_process_env, name, num_workers
-):
-    space = OBSERVATIONS[name]
-    env = make_process_env([functools.partial(SpaceEnv, space)] * 2, num_workers)
+def test_tensors_have_the_spaces_structure_and_static_shapes(make_process_env):
+    parts = gs.Box(0, 1, (3,), np.float64), gs.Dict({"x": gs.MultiBinary(2)})
+    space = gs.Dict({"z": gs.Discrete(2), "a": gs.Tuple(parts)})
+    env = make_process_env([functools.partial(SpaceEnv, space)] * 2, 1)
 
     @tfb.function
     def run(seed):
@@ -136,37 +111,6 @@ def test_tensors_have_the_spaces_structure_and_static_shapes(
         return first
 
     assert isinstance(run(1), TimeStep)
-
-
-ACTIONS = {
-    "discrete": (gs.Discrete(3, start=2), tf.constant([2, 4])),
-    "multidiscrete": (gs.MultiDiscrete([2, 3]), tf.constant([[0, 2], [1, 0]])),
-    "multibinary": (gs.MultiBinary(2), tf.constant([[0, 1], [1, 1]])),
-    "box": (gs.Box(-1, 1, (2,), np.float64), tf.constant([[0.5, -2], [0, 0]])),
-    "dict": (
-        gs.Dict({"b": gs.Discrete(2), "a": gs.Box(0, 1, (1,))}),
-        {"a": tf.constant([[0.5], [0.5]]), "b": tf.constant([1, 0])},
-    ),
-    "tuple": (
-        gs.Tuple([gs.Discrete(2), gs.MultiBinary(1)]),
-        (tf.constant([1, 0]), tf.constant([[1], [0]])),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ACTIONS)
-@pytest.mark.parametrize("graph", [False, True])
-def test_actions_of_every_space_reach_the_environment(make_process_env, name, graph):
-    space, action = ACTIONS[name]
-    constructor = functools.partial(SpaceEnv, gs.Discrete(2), space)
-    env = make_process_env([constructor] * 2, 1)
-
-    def run():
-        state, _ = env.init(1)
-        return env.step(state, action)[1]
-
-    step = (tfb.function(run) if graph else run)()
-    assert bool(tf.reduce_all(step.valid))  # SpaceEnv insists on actions of its space
 
 
 @pytest.mark.parametrize(

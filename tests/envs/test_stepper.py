@@ -28,11 +28,11 @@ def make(envs, info=None, first_row=0, **options):
 
 
 def test_finished_rows_restart_and_ignore_their_action():
-    crew, arrays = make([CountingEnv(length=2), CountingEnv(length=3, truncate=True)])
-    crew.reset(seed=1)
+    batch, arrays = make([CountingEnv(length=2), CountingEnv(length=3, truncate=True)])
+    batch.reset(seed=1)
     seen = []
     for _ in range(4):
-        assert crew.step() == []
+        assert batch.step() == []
         seen.append(
             [
                 arrays.observation[0].tolist(),
@@ -51,11 +51,11 @@ def test_finished_rows_restart_and_ignore_their_action():
 
 
 def test_statistics_are_of_raw_rewards_and_start_anew():
-    crew, arrays = make([CountingEnv(length=3)])
-    crew.reset(seed=1)
+    batch, arrays = make([CountingEnv(length=3)])
+    batch.reset(seed=1)
     seen = []
     for _ in range(5):
-        crew.step()
+        batch.step()
         info = arrays.info
         seen.append(
             (info["episode_return"][0].item(), info["episode_length"][0].item())
@@ -69,20 +69,20 @@ def test_returns_are_summed_in_double_precision():
             observation, _, *rest = super().step(action)
             return (observation, 0.1, *rest)
 
-    crew, arrays = make([Tenth(length=10**6)])
-    crew.reset(seed=1)
+    batch, arrays = make([Tenth(length=10**6)])
+    batch.reset(seed=1)
     for _ in range(20_000):
-        crew.step()
+        batch.step()
     assert arrays.info["episode_return"][0] == np.float32(2000.0)
 
 
 def test_reset_forgets_pending_restarts():
-    crew, arrays = make([CountingEnv(length=1)])
-    crew.reset(seed=1)
-    crew.step()
+    batch, arrays = make([CountingEnv(length=1)])
+    batch.reset(seed=1)
+    batch.step()
     assert arrays.terminated[0]
-    crew.reset(seed=1)
-    crew.step()
+    batch.reset(seed=1)
+    batch.step()
     assert arrays.observation[0][0].tolist() == [0, 1]
     assert not arrays.first[0]
 
@@ -95,10 +95,10 @@ def test_seeds_depend_on_the_index_in_the_batch_only():
 
     envs = [Seeded(length=1) for _ in range(4)]
     for part in (envs[:1], envs[1:]):
-        crew, _ = make(part, first_row=envs.index(part[0]))
-        crew.reset(seed=7)
-        crew.step()
-        crew.step()
+        batch, _ = make(part, first_row=envs.index(part[0]))
+        batch.reset(seed=7)
+        batch.step()
+        batch.step()
     first = [env.seeds[0] for env in envs]
     assert first == [stepper.env_seed(7, index) for index in range(4)]
     assert len(set(first)) == 4
@@ -110,26 +110,26 @@ def test_action_space_is_seeded_too():
     for _ in range(2):
         env = CountingEnv()
         env.action_space = gs.Box(0, 1, (3,), np.float32)
-        crew, _ = make([env])
-        crew.reset(seed=5)
+        batch, _ = make([env])
+        batch.reset(seed=5)
         samples.append(env.action_space.sample().tolist())
     assert samples[0] == samples[1]
 
 
 def test_reused_observation_buffers_are_copied_at_once():
-    crew, arrays = make([FaultEnv("reuse_buffer", length=2)])
-    crew.reset(seed=1)
-    crew.step()
+    batch, arrays = make([FaultEnv("reuse_buffer", length=2)])
+    batch.reset(seed=1)
+    batch.step()
     kept = arrays.observation[0].copy()
-    crew.step()
+    batch.step()
     assert kept[0].tolist() == [0, 0, 1]
     assert arrays.observation[0][0].tolist() == [0, 0, 2]
 
 
 def test_a_failing_row_does_not_disturb_the_others():
-    crew, arrays = make([FaultEnv(env=0), FaultEnv("exc", env=1, target=1, step=0)])
-    crew.reset(seed=1)
-    (failure,) = crew.step()
+    batch, arrays = make([FaultEnv(env=0), FaultEnv("exc", env=1, target=1, step=0)])
+    batch.reset(seed=1)
+    (failure,) = batch.step()
     assert (failure.env, failure.episode, failure.step) == (1, 0, 0)
     assert arrays.observation[0][0].tolist() == [0, 0, 1]
     assert arrays.first.tolist() == arrays.truncated.tolist() == [False, True]
@@ -144,10 +144,10 @@ def test_stop_word_leaves_the_remaining_rows_alone():
             words[layout.STOP] = 1
             return super().step(action)
 
-    crew, _arrays = make([Stopping(), Stopping()])
-    words = crew._words
-    crew.reset(seed=1)
-    crew.step()
+    batch, _arrays = make([Stopping(), Stopping()])
+    words = batch._words
+    batch.reset(seed=1)
+    batch.step()
     assert len(calls) == 1
 
 
@@ -157,10 +157,10 @@ def test_declared_info_is_copied_and_missing_info_is_nan():
             *rest, _ = super().step(action)
             return (*rest, {"x": np.float64(2.5)})
 
-    crew, arrays = make([Informed()], {"x": "float32", "n": "int32"})
-    crew.reset(seed=1)
+    batch, arrays = make([Informed()], {"x": "float32", "n": "int32"})
+    batch.reset(seed=1)
     assert np.isnan(arrays.info["x"][0])
-    crew.step()
+    batch.step()
     assert arrays.info["x"][0] == 2.5
     assert arrays.info["n"][0] == 0
 
@@ -172,9 +172,9 @@ def test_info_that_the_column_cannot_hold_is_a_failure(value):
             *rest, _ = super().step(action)
             return (*rest, {"x": value})
 
-    crew, _ = make([Informed()], {"x": "int32"})
-    crew.reset(seed=1)
-    (failure,) = crew.step()
+    batch, _ = make([Informed()], {"x": "int32"})
+    batch.reset(seed=1)
+    (failure,) = batch.step()
     assert "info['x']" in failure.text
 
 
@@ -207,6 +207,6 @@ def test_close_closes_every_environment():
             closed.append(self)
             raise ValueError("cannot close")
 
-    crew, _ = make([Closing(), Closing()])
-    found = crew.close()
+    batch, _ = make([Closing(), Closing()])
+    found = batch.close()
     assert len(closed) == len(found) == 2

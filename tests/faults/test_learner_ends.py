@@ -90,24 +90,23 @@ def assert_gone(pids, seconds=2.0):
     assert alive(pids) == []
 
 
+# A learner on the native route imports TensorFlow, which takes seconds.
 @pytest.mark.parametrize(
-    ("body", "mode"),
-    [(IDLE, None), (STEPPING, None), (STEPPING, "hang"), (STEPPING, "hang_gil")],
-    ids=["idle", "stepping", "hung", "hung with the GIL"],
+    ("route", "body", "mode"),
+    [
+        ("portable", IDLE, None),
+        ("portable", STEPPING, None),
+        ("portable", STEPPING, "hang_gil"),
+        pytest.param("native", STEPPING, None, marks=pytest.mark.xla),
+        pytest.param("native", STEPPING, "hang_gil", marks=pytest.mark.xla),
+    ],
+    indirect=["route"],
 )
 def test_workers_die_with_a_killed_learner(body, mode, route):
     before = os.listdir("/dev/shm")
     with learner(body, mode, route) as (process, pids):
         assert alive(pids) == pids
         process.kill()
-        assert_gone(pids)
-    assert os.listdir("/dev/shm") == before
-
-
-def test_workers_die_with_a_killed_process_group(route):
-    before = os.listdir("/dev/shm")
-    with learner(STEPPING, route=route) as (process, pids):
-        os.killpg(process.pid, signal.SIGKILL)
         assert_gone(pids)
     assert os.listdir("/dev/shm") == before
 
@@ -124,15 +123,23 @@ def test_workers_end_when_the_interpreter_does(route):
         assert errors == ""
 
 
-def test_workers_end_when_the_learner_raises(route):
-    with learner("raise KeyError('mine')", route=route) as (process, pids):
+def test_workers_end_when_the_learner_raises():
+    with learner("raise KeyError('mine')") as (process, pids):
         _, errors = process.communicate(timeout=30)
         assert_gone(pids)
     assert process.returncode == 1
     assert errors.rstrip().endswith("KeyError: 'mine'")
 
 
-@pytest.mark.parametrize("mode", [None, "hang"])
+@pytest.mark.parametrize(
+    ("route", "mode"),
+    [
+        ("portable", None),
+        ("portable", "hang"),
+        pytest.param("native", "hang", marks=pytest.mark.xla),
+    ],
+    indirect=["route"],
+)
 def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode, route):
     with learner(STEPPING, mode, route) as (process, pids):
         process.send_signal(signal.SIGINT)
@@ -143,8 +150,8 @@ def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode, route):
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_sigterm_ends_learner_and_workers(route):
-    with learner(STEPPING, route=route) as (process, pids):
+def test_sigterm_ends_learner_and_workers():
+    with learner(STEPPING) as (process, pids):
         process.send_signal(signal.SIGTERM)
         process.wait(30)
         assert_gone(pids)

@@ -16,9 +16,9 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
 PATIENCE_SECONDS = 30
-IN_PLACE = ["exc", "sysexit", "keyboard", "nan", "shape", "dtype", "none", "flag_int"]
-DEATHS = ["kill", "exit", "segv", "garbage_reply", "close_socket"]
-HANGS = ["hang", "hang_gil", "stop"]
+IN_PLACE = ["exc", "sysexit", "keyboard", "nan", "shape"]
+DEATHS = ["kill", "garbage_reply", "close_socket"]
+HANGS = ["hang_gil", "stop"]
 
 
 def act(pool):
@@ -107,7 +107,7 @@ def test_a_worker_that_hangs_is_replaced(make_pool, mode):
     pool.check()
 
 
-@pytest.mark.parametrize("mode", ["exc", "kill", "hang"])
+@pytest.mark.parametrize("mode", ["exc", "kill"])
 def test_a_fault_in_reset_is_healed(make_pool, mode):
     pool = heal(make_pool, mode, phase="reset", reset_seconds=5, step_seconds=5)
     batch = pool.reset(3)
@@ -278,7 +278,7 @@ def test_invalid_actions_are_never_healed(make_pool):
         pool.check()
 
 
-@pytest.mark.parametrize("mode", ["kill", "hang", "hang_gil"])
+@pytest.mark.parametrize("mode", ["kill", "hang_gil"])
 def test_closing_while_a_worker_is_replaced_leaves_nothing(make_pool, mode):
     pool = heal(make_pool, mode, step_seconds=0.2)
     pool.reset(3)

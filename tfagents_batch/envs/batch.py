@@ -91,16 +91,16 @@ def stale(token: int, last: int) -> UserError:
     )
 
 
-def check(engine: Any, crew: Any, close: Callable[[], Any]) -> None:
-    """Raise what an engine recorded, or that its crew was stopped; once.
+def check(engine: Any, executor: Any, close: Callable[[], Any]) -> None:
+    """Raise what an engine recorded, or that it was stopped; once.
 
     Args:
       engine: of a pool.
-      crew: that it drives.
+      executor: that it drives.
       close: closes the pool, before anything is raised.
     """
     engine.review()
-    if crew.stopping and engine.history is None and engine.fault is None:
+    if executor.stopping and engine.history is None and engine.fault is None:
         engine.fault = Stopped("stepping was asked to stop")
     error = take_fault(engine)
     if error is not None:

@@ -30,7 +30,6 @@ CUT_OFF = (
 )
 _TAIL_BYTES = 64 << 10
 _STACK_SECONDS = 0.5  # to write a stack dump
-_TERM_SECONDS = 1.0  # between SIGTERM and SIGKILL
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -209,26 +208,20 @@ class Worker:
             self.channel.close()
 
 
-def end(workers: Sequence[Worker], grace: float, term: float = _TERM_SECONDS) -> None:
-    """Make processes end: wait, then SIGTERM, then SIGKILL.
+def end(workers: Sequence[Worker], seconds: float) -> None:
+    """Wait for processes to end, and kill those that do not.
 
     Args:
       workers: running or ended, not reaped.
-      grace: seconds before SIGTERM.
-      term: seconds between SIGTERM and SIGKILL.
+      seconds: before SIGKILL; workers leave SIGTERM to the learner.
     """
-    for seconds, number in ((grace, signal.SIGTERM), (term, signal.SIGKILL)):
-        deadline = time.monotonic() + seconds
-        running = list(workers)
-        while running:
-            left = deadline - time.monotonic()
-            gone = ended(running, max(left, 0))
-            running = [worker for worker in running if worker not in gone]
-            if left <= 0:
-                break
-        for worker in running:
-            worker.signal(number)
-        workers = running
+    deadline = time.monotonic() + seconds
+    running = list(workers)
+    while running and (left := deadline - time.monotonic()) > 0:
+        gone = ended(running, left)
+        running = [worker for worker in running if worker not in gone]
+    for worker in running:
+        worker.kill()
 
 
 def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:

@@ -36,7 +36,7 @@ def make_env(
     env_kwargs: dict[str, Any] | None = None,
     wrappers: named.Wrappers = (),
     **options: Any,
-) -> ProcessEnv | VectorEnv | TensorBatch:
+) -> ProcessEnv | TensorBatch:
     """Make a batch of environments that is stepped inside the TensorFlow graph.
 
     >>> with make_env("CartPole-v1", num_envs=4, num_workers=2) as env:
@@ -175,7 +175,7 @@ def _batch(
     num_workers: int | None,
     env_kwargs: dict[str, Any] | None,
     options: dict[str, Any],
-) -> VectorEnv:
+) -> ProcessEnv:
     kind = type(env).__name__
     if num_envs not in (None, env.num_envs):
         raise UserError(

@@ -1,4 +1,4 @@
-"""What comes of a command to a crew of environments."""
+"""What comes of a command to environments."""
 
 from __future__ import annotations
 
@@ -35,12 +35,6 @@ class Outcome:
         self.lost: set[int] = set()
         self.replies: dict[int, Any] = {}
         self.stopped = False
-
-    def add(self, other: Outcome) -> None:
-        """Take in what came of a part of the crew."""
-        self.faults += other.faults
-        self.lost |= other.lost
-        self.replies |= other.replies
 
     def notes(self) -> list[str]:
         """What the workers have to say beside their results."""

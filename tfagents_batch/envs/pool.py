@@ -8,7 +8,7 @@ are healed, nothing: the environment is replaced and ``events`` tells of it.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import logging
 import os
 import weakref
@@ -23,16 +23,18 @@ from tfagents_batch.envs import (
     agreement,
     arguments,
     batch,
-    healing,
     layout,
     live,
+    restart_budget,
     routes,
     stepper,
     waiting,
 )
 from tfagents_batch.envs.outcome import Outcome
 from tfagents_batch.envs.portable import Portable
+from tfagents_batch.envs.restart_budget import RestartBudget
 from tfagents_batch.envs.stragglers import Stragglers
+from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.errors import Stopped, UserError
 
 RAISE, RESTART = "raise", "restart"  # on_fault
@@ -46,7 +48,8 @@ class Pool:
     number of workers changes nothing but speed.
 
     Args:
-      constructors: functions without arguments that make one ``gymnasium.Env`` each.
+      constructors: functions without arguments that make one ``gymnasium.Env`` each,
+        or a batch that exists already, which is stepped in this process.
       num_workers: processes; 0 steps in this process; None takes one per core, at
         most one per environment.
       construct_seconds, reset_seconds, step_seconds: deadlines of a worker's answer,
@@ -89,15 +92,15 @@ class Pool:
 
     def __init__(
         self,
-        constructors: Sequence[Callable[[], Any]],
+        constructors: Sequence[Callable[[], Any]] | Steppable,
         num_workers: int | None = None,
         *,
         construct_seconds: float | None = 120.0,
         reset_seconds: float | None = 300.0,
         step_seconds: float | None = 60.0,
         on_fault: str = RAISE,
-        max_restarts: int = healing.MAX_RESTARTS,
-        restart_period_seconds: float = healing.PERIOD_SECONDS,
+        max_restarts: int = restart_budget.MAX_RESTARTS,
+        restart_period_seconds: float = restart_budget.PERIOD_SECONDS,
         groups: int = 1,
         finite_check: str = stepper.RAISE,
         strict_bounds: bool = False,
@@ -107,8 +110,12 @@ class Pool:
         pin_workers: bool | None = None,
         library: Any = None,
     ):
-        constructors = list(constructors)
-        self.num_envs = len(constructors)
+        if isinstance(constructors, Steppable):
+            self.num_envs = constructors.num_envs
+        else:
+            constructors = list(constructors)
+            arguments.callables(constructors)
+            self.num_envs = len(constructors)
         sizes = self.num_envs, groups
         self.num_workers = arguments.worker_count(num_workers, *sizes)
         self.info = {**layout.STATISTICS, **arguments.info_columns(info_keys)}
@@ -124,22 +131,21 @@ class Pool:
                 arguments.at_least(name, seconds, 0)
         if max_worker_mb is not None:
             arguments.at_least("max_worker_mb", max_worker_mb, 1)
-        arguments.callables(constructors)
         checks = {
             "finite_check": finite_check,
             "strict": bool(strict_bounds),
             "max_bytes": None if max_worker_mb is None else int(max_worker_mb * 2**20),
         }
-        self._healer: healing.Healer | None = None
+        self._budget: RestartBudget | None = None
         if on_fault == RESTART:
-            budget = self.num_envs, max_restarts, restart_period_seconds
-            self._healer = healing.Healer(*budget)
+            limits = self.num_envs, max_restarts, restart_period_seconds
+            self._budget = RestartBudget(*limits)
         self._told_lost = np.zeros(self.num_envs, np.int64)
         self._stragglers = Stragglers()
         self._seconds = (reset_seconds, step_seconds)
         self._library = library if self.num_workers else None
         self.unsuited: str | None = None
-        self._counted: dict[str, int] = {}
+        self._counted: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         cores = waiting.available()
         if self.num_workers > len(cores):
@@ -151,10 +157,12 @@ class Pool:
             )
         self._waiting = waiting.choose(self.num_workers, cores, pin_workers)
         variables = arguments.variables(worker_variables)
-        self._crew = self._make_crew(constructors, variables)
-        self._finalizer = weakref.finalize(self, self._crew.close)
+        self._executor = self._make_executor(constructors, variables)
+        self._closing = contextlib.ExitStack()
+        self._closing.callback(self._executor.close)
+        self._finalizer = weakref.finalize(self, self._closing.close)
         try:
-            self._construct(construct_seconds, checks)
+            self._construct(constructors, construct_seconds, checks)
         except OSError as error:  # of ours: those of environments are failures
             self._finalizer()
             raise UserError(
@@ -183,7 +191,7 @@ class Pool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        batch.check(self.engine, self._crew, self.close)
+        batch.check(self.engine, self._executor, self.close)
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
@@ -194,7 +202,7 @@ class Pool:
 
         Safe from any thread and from signal handlers.
         """
-        self._crew.stop()
+        self._executor.stop()
 
     def close(self) -> None:
         """End workers and free memory, within two seconds; idempotent, any thread."""
@@ -208,15 +216,14 @@ class Pool:
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers; none in process."""
-        return [worker.pid for worker in self._crew.workers]
+        return [worker.pid for worker in self._executor.workers]
 
     def metrics(self) -> dict[str, float]:
         """Counters since the last call."""
         now = {
             **self.engine.counters(),
             **self._count(),
-            "stale": self._crew.stale,
-            "restarts": self._healer.count if self._healer else 0,
+            "restarts": self._budget.count if self._budget else 0,
         }
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
         self._reported = now
@@ -224,7 +231,7 @@ class Pool:
             "env/action_clipped_fraction": new["clipped"] / max(new["total"], 1),
             "env/observation_out_of_bounds": float(new["outside"]),
             "env/not_finite": float(new["not_finite"]),
-            "env/stale_replies": float(new["stale"]),
+            **{name: float(new[name]) for name in self._executor.counters()},
             "env/restarts": float(new["restarts"]),
             "env/lost_steps": float(new["lost"]),
             "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
@@ -236,14 +243,14 @@ class Pool:
         """Environments that failed and that were replaced since the last call.
 
         Returns:
-          dicts as of ``Healer.events``; where an environment was replaced, with
+          dicts as of ``RestartBudget.events``; where an environment was replaced, with
           ``lost_steps``, the rows that failed.
         """
-        if self._healer is None:
+        if self._budget is None:
             return []
-        found, lost = self._healer.events(), self.engine.lost()
+        found, lost = self._budget.events(), self.engine.lost()
         for event in found:
-            if event["event"] != healing.RESTARTED:
+            if event["event"] != restart_budget.RESTARTED:
                 continue
             rows = event["envs"]
             event["lost_steps"] = int((lost - self._told_lost)[rows].sum())
@@ -252,7 +259,7 @@ class Pool:
 
     def _worker_sizes(self) -> dict[str, float]:
         """Resident memory of the largest worker."""
-        sizes = [worker.resident_bytes() for worker in self._crew.workers]
+        sizes = [worker.resident_bytes() for worker in self._executor.workers]
         return {"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}
 
     def _worker_times(self) -> dict[str, float]:
@@ -264,18 +271,18 @@ class Pool:
             _LOG.warning("%s", warning)
         return times
 
-    def _make_crew(self, constructors, variables) -> Any:
+    def _make_executor(self, constructors, variables) -> Any:
         if self.num_workers == 0:
-            from tfagents_batch.envs.local import LocalCrew
+            from tfagents_batch.envs.local import LocalExecutor
 
-            return LocalCrew(constructors, self._healer)
-        from tfagents_batch.envs.crew import ProcessCrew
+            return LocalExecutor(constructors, self._budget)
+        from tfagents_batch.envs.processes import ProcessExecutor
 
         sizes = self.num_workers, self.num_groups
-        return ProcessCrew(constructors, *sizes, variables)
+        return ProcessExecutor(constructors, *sizes, variables)
 
-    def _construct(self, seconds: float | None, checks: dict[str, Any]) -> None:
-        outcome = self._crew.construct(seconds)
+    def _construct(self, constructors, seconds, checks: dict[str, Any]) -> None:
+        outcome = self._executor.construct(seconds)
         self._raise_first(outcome)
         facts = [
             x for i in sorted(outcome.replies) for x in outcome.replies[i]["facts"]
@@ -303,24 +310,16 @@ class Pool:
                 "native": self._library is not None,
                 "waiting": self._waiting,
             }
-            if self._healer is not None:
+            if self._budget is not None:
                 options["restarts"] = [0] * self.num_envs
-            attached = self._crew.attach(plan, self._memory, descriptor, options)
+            attached = self._executor.attach(plan, self._memory, descriptor, options)
             self._raise_first(attached)
-            nurse = None
-            if self._healer is not None and self.num_workers:
-                from tfagents_batch.envs.nurse import Nurse
-
-                crew, healer = self._crew, self._healer
-                nurse = Nurse(crew, healer, plan, descriptor, facts, seconds, options)
-                crew.heal(nurse)
             self.engine = self._make_engine(plan, descriptor)
-            if self._healer is not None:
-                self._healer.give_up = self.engine.give_up
-            if nurse is not None:
-                nurse.know(self.engine.context)
-                tell = self.engine.give_up
-                self._healer.give_up = functools.partial(nurse.give_up, tell)
+            if self._budget is not None:
+                self._budget.give_up = self.engine.give_up
+                if self.num_workers:
+                    recipe = constructors, facts, plan, seconds, options
+                    self._replace_lost(*recipe)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -329,29 +328,43 @@ class Pool:
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 
+    def _replace_lost(self, *recipe: Any) -> None:
+        """Have workers that are lost replaced from now on."""
+        from tfagents_batch.envs.replacement import Replacements
+        from tfagents_batch.envs.restarter import Restarter
+
+        replacements = Replacements(self._budget, *recipe)
+        if self.handle is None:
+            self._executor.replace_lost(replacements)
+            return
+        hub, context = self.engine.hub, self.engine.context
+        restarter = Restarter(self._executor, hub, replacements, context)
+        self._closing.callback(restarter.close)
+
     def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
         common = (self._memory, plan, self.action_space)
         if self._library is None:
-            return Portable(self._crew, *common, self.info, self._seconds)
+            return Portable(self._executor, *common, self.info, self._seconds)
         from tfagents_batch.envs.native.engine import Native
         from tfagents_batch.envs.native.hub import Hub
 
         shared = layout.views(plan, self._memory).action
         writer = actions.ActionWriter(self.action_space, shared)
-        rows = [worker.rows.start for worker in self._crew.workers] + [self.num_envs]
+        rows = [worker.rows.start for worker in self._executor.workers]
+        heals = self._budget is not None
         hub = Hub(
             self._library,
             plan,
             descriptor,
             writer,
-            rows,
+            [*rows, self.num_envs],
             self._seconds,
-            self._crew.sequence,
+            self._executor.sequence,
             self._waiting.hub,
-            heals=self._healer is not None,
+            heals,
         )
-        self._crew.drive(hub)
-        return Native(self._crew, hub, *common, writer)
+        self._executor.drive(hub, tell_ends=not heals)
+        return Native(self._executor, hub, heals, *common, writer)
 
     def _raise_first(self, outcome: Outcome) -> None:
         if outcome.faults:
@@ -359,12 +372,13 @@ class Pool:
         if outcome.stopped:
             raise Stopped("construction was asked to stop")
 
-    def _count(self) -> dict[str, int]:
-        """Counters of the workers; the last ones, once they are gone."""
+    def _count(self) -> dict[str, float]:
+        """Counters of the environments; the last ones, once they are gone."""
         if self._words:
             self._counted = {
                 "outside": sum(words[layout.OUT_OF_BOUNDS] for words in self._words),
                 "not_finite": sum(words[layout.NOT_FINITE] for words in self._words),
+                **self._executor.counters(),
             }
         return self._counted
 

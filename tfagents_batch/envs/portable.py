@@ -22,10 +22,10 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Portable:
-    """Steps a crew, in worker processes or in this process.
+    """Steps environments, in worker processes or in this process.
 
     Args:
-      crew: ``ProcessCrew`` or ``LocalCrew``, attached.
+      executor: ``ProcessExecutor`` or ``LocalExecutor``, attached.
       memory: shared with it, laid out by ``plan``.
       plan: the layout.
       action_space: of one environment.
@@ -39,7 +39,7 @@ class Portable:
 
     def __init__(
         self,
-        crew: Any,
+        executor: Any,
         memory: Any,
         plan: layout.Layout,
         action_space: Any,
@@ -48,7 +48,7 @@ class Portable:
     ):
         self.history: str | None = None
         self.fault: BaseException | None = None
-        self._crew = crew
+        self._executor = executor
         self._memory = memory
         self._space = action_space
         self._info = info
@@ -72,24 +72,23 @@ class Portable:
             self._learner[layout.SEED_LOW] = seed & 0xFFFFFFFF
             self._learner[layout.SEED_HIGH] = seed >> 32
             self._over[:] = True  # a crash now is one in reset
-            payloads = [{"seed": seed}] * self._crew.size
-            return self._run(protocol.RESET, payloads)
+            return self._run(protocol.RESET)
 
     def step(self, action: Sequence[np.ndarray]) -> Batch:
         with self._lock:
             if not self._started() or not self._write(action):
                 return self._failed()
             self._steps += 1
-            return self._run(protocol.STEP, None)
+            return self._run(protocol.STEP)
 
     @property
     def ok(self) -> bool:
-        return self.fault is None and not self._crew.stopping
+        return self.fault is None and not self._executor.stopping
 
     def review(self) -> None:
         """Look for what happened unasked: workers that ended while idle."""
         if self.fault is None and self.history is None:
-            for fault in self._crew.idle_crashes(self.context)[:1]:
+            for fault in self._executor.listen(self.context)[:1]:
                 self._record(fault)
 
     def fail(self, error: Exception) -> None:
@@ -157,11 +156,11 @@ class Portable:
             return False
         return True
 
-    def _run(self, code: int, payloads: Any) -> Batch:
+    def _run(self, code: int) -> Batch:
         started = time.monotonic()
         limits = self._limits(code)
         try:
-            outcome = self._crew.command(code, payloads, limits, context=self.context)
+            outcome = self._executor.command(code, self._seed, limits, self.context)
         except KeyboardInterrupt as error:
             self.fault = Stopped("interrupted while the environments were stepped")
             self.fault.__cause__ = error
@@ -173,13 +172,13 @@ class Portable:
     def _limits(self, code: int) -> list[float | None]:
         """Deadlines by worker; a row that restarts has a reset's time."""
         limit = self._seconds[0 if code == protocol.RESET else 1]
-        limits = [limit] * self._crew.size
-        if code == protocol.RESET or not self._crew.workers or not self._over.any():
+        limits = [limit] * self._executor.size
+        if code == protocol.RESET or not self._executor.workers or not self._over.any():
             return limits
         longest = None if None in self._seconds else max(self._seconds)
         return [
             longest if self._over[worker.rows.start : worker.rows.stop].any() else limit
-            for worker in self._crew.workers
+            for worker in self._executor.workers
         ]
 
     def _collect(self, outcome: Outcome) -> Batch:

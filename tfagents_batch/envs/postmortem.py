@@ -1,4 +1,7 @@
-"""What can be said of a worker that crashed, hung or spoke nonsense."""
+"""What can be said of a worker that crashed, hung or spoke nonsense.
+
+Each function ends the process: its rows have no owner until it is surely gone.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ _END_SECONDS = 1.0
 
 
 def dead(worker: Worker, row: int | None, phase: str | None, context: Context) -> Fault:
-    """A worker that ended, or that closed its socket and is ended here."""
+    """A worker that ended, or that closed its socket."""
     # The socket of a process that ends closes a moment before it has ended.
     cut_off = worker.inbox.closed and not launcher.ended([worker], _END_SECONDS)
-    launcher.end([worker], grace=0.2, term=0.3)
+    launcher.end([worker], 0.2)
     text = worker.reap()
     if cut_off:  # it was ended by the lines above
         text = launcher.CUT_OFF
@@ -30,9 +33,11 @@ def dead(worker: Worker, row: int | None, phase: str | None, context: Context) -
 
 
 def late(worker: Worker, row: int | None, phase: str, context: Context) -> Fault:
-    """A worker that did not answer in time, and still runs."""
+    """A worker that did not answer in time."""
     text = "did not answer before its deadline and was killed (stack below)"
     stack = worker.stack()
+    worker.kill()
+    worker.reap()
     return _fault(failures.TIMEOUT, worker, row, phase, context, text, stack)
 
 
@@ -41,6 +46,7 @@ def deaf(
 ) -> Fault:
     """A worker that sent what is no frame."""
     worker.kill()
+    worker.reap()
     text = f"sent what this version does not understand: {error}"
     return _fault(failures.PROTOCOL, worker, row, phase, context, text, "")
 

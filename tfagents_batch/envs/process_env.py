@@ -13,8 +13,11 @@ from tfagents_batch import spaces
 from tfagents_batch.envs import arguments, host_calls, routes
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+_BATCH = "its batch of environments is stepped in this process, by Python"
 
 
 class ProcessEnv:
@@ -42,7 +45,8 @@ class ProcessEnv:
 
     Args:
       constructors: functions without arguments that make one ``gymnasium.Env`` each;
-        lambdas and classes of ``__main__`` or a notebook are fine.
+        lambdas and classes of ``__main__`` or a notebook are fine. Or a batch that
+        exists already, which is stepped in this process; see ``vector.vector_env``.
       num_workers: processes; 0 steps in this process; None takes one per core, at
         most one per environment.
       route: "native" (needs a C++ compiler at first use), "portable", or "auto", the
@@ -68,16 +72,20 @@ class ProcessEnv:
 
     def __init__(
         self,
-        constructors: Sequence[Callable[[], gymnasium.Env]],
+        constructors: Sequence[Callable[[], gymnasium.Env]] | Steppable,
         num_workers: int | None = None,
         *,
         route: str = routes.AUTO,
         **options: Any,
     ):
-        constructors = list(constructors)
-        sizes = len(constructors), options.get("groups", 1)
-        num_workers = arguments.worker_count(num_workers, *sizes)
-        library, reason = routes.choose(route, num_workers)
+        if isinstance(constructors, Steppable):
+            sizes, num_workers = (constructors.num_envs, 1), 0
+            library, reason = None, _BATCH
+        else:
+            constructors = list(constructors)
+            sizes = len(constructors), options.get("groups", 1)
+            num_workers = arguments.worker_count(num_workers, *sizes)
+            library, reason = routes.choose(route, num_workers)
         groups = arguments.groups(sizes[1], sizes[0], num_workers)
         routes.refuse_groups(groups, reason)
         pool = Pool(constructors, num_workers, library=library, **options)

@@ -1,141 +1,170 @@
-"""A new worker process in the place of one that ended.
+"""Worker processes in the place of others that ended, within a budget.
 
-It is made beside the batch, which goes on without its rows meanwhile.
+They are made beside the batch, which goes on without their rows meanwhile, or waits.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-import select
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tfagents_batch.envs import agreement, failures, launcher, postmortem, protocol
+from tfagents_batch.envs import (
+    agreement,
+    failures,
+    launcher,
+    layout,
+    protocol,
+    requests,
+)
 from tfagents_batch.envs.failures import Failure
 from tfagents_batch.envs.launcher import Worker
-from tfagents_batch.envs.outcome import Fault
-
-_ATTACH_SECONDS = 30.0
-
-
-class Order(NamedTuple):
-    """What a worker is made from.
-
-    Attributes:
-      constructors: of its environments.
-      facts: what is known of the environments it replaces.
-      construct: payload of the first request.
-      attach: payload of the second.
-      memory: descriptor of the shared memory.
-      seconds: until its environments must be there; None for never.
-      stop: descriptor that is readable when it is no longer needed.
-    """
-
-    constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]
-    construct: dict
-    attach: dict
-    memory: int
-    seconds: float | None
-    stop: int
+from tfagents_batch.envs.outcome import Fault, Outcome
+from tfagents_batch.envs.restart_budget import RestartBudget
+from tfagents_batch.envs.supervisor import Ended
+from tfagents_batch.errors import EnvError
 
 
-class Stopped(Exception):
-    """It is no longer needed."""
-
-
-class _Failed(Exception):
-    def __init__(self, fault: Fault):
-        super().__init__()
-        self.fault = fault
-
-
-def make(worker: Worker, start: Callable[[Worker], Any], order: Order) -> Fault | None:
-    """Start a worker and have it make its environments.
+class Replacements:
+    """Makes workers like those that there were; safe for threads.
 
     Args:
-      worker: not started.
-      start: starts it, in the thread it belongs to.
-      order: what to make.
+      budget: grants restarts.
+      constructors: one per environment.
+      facts: what is known of each environment, see ``stepper.inspect``.
+      plan: of the shared memory.
+      seconds: deadline of constructors, None for never.
+      options: of ``requests.attach_payload``.
 
-    Returns:
-      None when it is ready for commands, else why it is not; it has ended then.
-
-    Raises:
-      Stopped: when ``order.stop`` says so; it has ended then.
+    Attributes:
+      budget: as given.
     """
-    start(worker)
-    try:
-        pickled = launcher.pickled(order.constructors, worker.rows.start)
+
+    def __init__(
+        self,
+        budget: RestartBudget,
+        constructors: Sequence[Callable[[], Any]],
+        facts: Sequence[dict],
+        plan: layout.Layout,
+        seconds: float | None,
+        options: dict,
+    ):
+        self.budget = budget
+        self._constructors = constructors
+        self._facts = facts
+        self._plan = plan
+        self._seconds = seconds
+        self._options = options
+
+    def grant(self, worker: Worker, fault: Fault) -> bool:
+        """Whether a worker that ended is to be replaced; else the budget gives up."""
+        full = worker.exit_code == protocol.EXIT_FULL  # is nobody's fault
+        full = full and self._options["max_bytes"] is not None
+        return self.budget.lost(fault, worker.rows, charge=not full)
+
+    def replace(
+        self, host: Any, lost: Worker, fault: Fault, since: float
+    ) -> Worker | None:
+        """Make a worker.
+
+        Args:
+          host: ``ProcessExecutor``, which starts it.
+          lost: it was granted that this one is replaced.
+          fault: why it ended.
+          since: when, on the monotonic clock.
+
+        Returns:
+          a worker that is ready for commands; None after a stop, or when the budget
+          has given up.
+        """
         try:
-            request = protocol.CONSTRUCT, order.construct, pickled
-            reply = _ask(worker, request, order.seconds, order.stop)
-        finally:
-            os.close(pickled)
-        _check_spaces(worker, order.facts, reply["facts"])
-        request = protocol.ATTACH, order.attach, order.memory
-        _ask(worker, request, _ATTACH_SECONDS, order.stop)
-    except _Failed as error:
-        end(worker)
-        return error.fault
-    except BaseException:
-        end(worker)
-        raise
-    return None
+            while True:
+                worker = Worker(lost.index, lost.rows)
+                outcome = self._make(host, worker)
+                if not outcome.faults and not outcome.stopped:
+                    self.budget.record(fault, lost.rows, time.monotonic() - since)
+                    return worker
+                host.drop(worker)
+                if outcome.stopped or not self.budget.lost(
+                    outcome.faults[0], lost.rows
+                ):
+                    return None
+        except Ended:  # the pool is closed
+            return None
+        except BaseException as error:  # nobody must wait for a replacement in vain
+            self.budget.give_up(lost_track(lost, error))
+            return None
+
+    def _make(self, host: Any, worker: Worker) -> Outcome:
+        """Start a worker and have it make its environments; it ends if that fails."""
+        rows = slice(worker.rows.start, worker.rows.stop)
+        try:
+            host.start(worker)
+            asked = requests.Requests(host.stop_descriptor)
+            asked.add(worker)
+            ask = functools.partial(_ask, asked, worker)
+            pickled = launcher.pickled(self._constructors[rows], rows.start)
+            try:
+                payload = requests.construct_payload()
+                outcome = ask(protocol.CONSTRUCT, payload, self._seconds, pickled)
+            finally:
+                os.close(pickled)
+            if not outcome.faults and not outcome.stopped:
+                facts = outcome.replies[worker.index]["facts"]
+                outcome.faults += _differences(worker, self._facts[rows], facts)
+            if not outcome.faults and not outcome.stopped:
+                everyone = range(len(self._facts))
+                restarts = self.budget.restarts(everyone)
+                options = {**self._options, "restarts": restarts, "takes_over": True}
+                payload = requests.attach_payload(self._plan, worker, **options)
+                seconds = requests.SEND_SECONDS
+                outcome = ask(protocol.ATTACH, payload, seconds, host.memory)
+        except BaseException:
+            end(worker)
+            host.drop(worker)
+            raise
+        if outcome.faults or outcome.stopped:
+            end(worker)
+        return outcome
 
 
 def end(worker: Worker) -> None:
     """Kill a worker, however it is."""
-    launcher.end([worker], grace=0, term=0)
-    worker.reap()
+    if worker.pidfd >= 0:
+        worker.kill()
+        worker.reap()
+
+
+def lost_track(worker: Worker, error: BaseException) -> EnvError:
+    """An error of this library while a worker was to be replaced."""
+    failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _ask(
-    worker: Worker, request: tuple[int, dict, int], seconds: float | None, stop: int
-) -> Any:
-    """Send a request; the payload of its reply."""
-    code, payload, descriptor = request
-    rows = {"first_row": worker.rows.start, "row_count": len(worker.rows)}
-    frame = protocol.pack(code, 0, payload, **rows)
-    phase = protocol.NAMES[code]
-    deadline = None if seconds is None else time.monotonic() + seconds
-    poll = select.poll()
-    for watched in (worker.channel.fileno(), worker.pidfd, stop):
-        poll.register(watched, select.POLLIN)
-    try:
-        worker.send(frame, descriptor, seconds or _ATTACH_SECONDS)
-    except OSError:
-        raise _Failed(_dead(worker, phase)) from None
-    while True:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
-        ready = {fd for fd, _ in poll.poll(left)}
-        if stop in ready:
-            raise Stopped
-        if not ready:
-            late = postmortem.late(worker, worker.row, phase, lambda row: {})
-            raise _Failed(late)
-        for header, answer in worker.inbox.read():
-            if header.status == protocol.PROGRESS:
-                worker.row = header.first_row
-            elif header.status == protocol.FAILED:
-                failure = Failure(**answer["failures"][0])
-                raise _Failed(Fault(failure, worker.index))
-            else:
-                return answer
-        if worker.inbox.closed or worker.pidfd in ready:
-            raise _Failed(_dead(worker, phase))
+    asked: requests.Requests,
+    worker: Worker,
+    code: int,
+    payload: dict,
+    seconds: float | None,
+    descriptor: int,
+) -> Outcome:
+    limits = {worker.index: seconds}
+    return asked.ask([worker], code, lambda _: payload, limits, lambda _: descriptor)
 
 
-def _dead(worker: Worker, phase: str) -> Fault:
-    return postmortem.dead(worker, worker.row, phase, lambda row: {})
-
-
-def _check_spaces(worker: Worker, old: Sequence[dict], new: Sequence[dict]) -> None:
+def _differences(
+    worker: Worker, old: Sequence[dict], new: Sequence[dict]
+) -> list[Fault]:
+    """The first environment whose spaces are not those of the one it replaces."""
     for row, pair in zip(worker.rows, zip(old, new, strict=True), strict=True):
         found = agreement.difference(*pair)
         if found:
             text = f"the replacement of a failed one has other spaces: {found}"
             described = failures.describe(failures.Defect(text))
             failure = Failure(failures.ERROR, env=row, phase="construct", **described)
-            raise _Failed(Fault(failure, worker.index))
+            return [Fault(failure, worker.index)]
+    return []

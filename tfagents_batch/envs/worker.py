@@ -103,17 +103,17 @@ def _serve(channel: socket.socket) -> None:
         seed = functools.partial(layout.seed, learner)
         spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
     checks = payload["finite_check"], payload["strict"]
-    crew = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
+    batch = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
     limit = payload["max_bytes"]
     full = memory_guard(limit)
     if limit is not None and (size := resident_bytes()) > limit:
         found = [_too_large(size, limit, first_row)]
-        channel.sendall(_answer(header, words, found, crew.notes))
+        channel.sendall(_answer(header, words, found, batch.notes))
         return _close_all(envs)
     if payload["takes_over"]:
-        crew.take_over()
+        batch.take_over()
     if "tensorflow" in sys.modules:
-        crew.notes.append(
+        batch.notes.append(
             f"worker {payload['worker']} imported TensorFlow, which takes seconds and "
             "hundreds of megabytes: define its environment in a module without it"
         )
@@ -127,11 +127,11 @@ def _serve(channel: socket.socket) -> None:
         places = (payload["worker"], payload["layout"]["num_workers"], payload["group"])
         sequence = words[layout.COMMAND_SEQUENCE]
         bell = futex.Doorbell(memory, *places, sequence, payload["poll_microseconds"])
-    channel.sendall(_answer(header, words, [], crew.notes))
+    channel.sendall(_answer(header, words, [], batch.notes))
     if bell is not None:
-        _obey_hub(channel, crew, bell, full)
+        _obey_hub(channel, batch, bell, full)
     else:
-        _obey_frames(channel, crew, words, full)
+        _obey_frames(channel, batch, words, full)
 
 
 def memory_guard(limit: int | None) -> Callable[[], bool]:
@@ -169,61 +169,61 @@ def _too_large(size: int, limit: int, row: int) -> Any:
     return failures.Failure(failures.ERROR, env=row, phase="construct", **described)
 
 
-def _obey_frames(channel: socket.socket, crew: Any, words: Any, full: Any) -> None:
+def _obey_frames(channel: socket.socket, batch: Any, words: Any, full: Any) -> None:
     """The portable route: commands and replies are frames."""
     from tfagents_batch.envs import protocol
 
     while True:
         request = protocol.receive(channel)
         if request is None or request[0].command == protocol.CLOSE:
-            _end(crew, told=request is not None)
+            _end(batch, told=request is not None)
         header, payload, _ = request
         if header.command == protocol.STEP:
-            found = crew.step()
+            found = batch.step()
         elif header.command == protocol.RESET:
-            found = crew.reset(payload["seed"])
+            found = batch.reset(payload["seed"])
         else:
             raise protocol.Malformed(f"command {header.command}")
-        channel.sendall(_answer(header, words, found, crew.notes))
-        if full() and crew.some_ended:
-            _leave_full(crew)
+        channel.sendall(_answer(header, words, found, batch.notes))
+        if full() and batch.some_ended:
+            _leave_full(batch)
 
 
-def _obey_hub(channel: socket.socket, crew: Any, bell: Any, full: Any) -> None:
+def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
     """The native route: commands and replies are words; only texts are frames."""
     from tfagents_batch.envs import protocol
 
-    wait, answer, step, notes = bell.wait, bell.answer, crew.step, crew.notes
+    wait, answer, step, notes = bell.wait, bell.answer, batch.step, batch.notes
     while True:
         code, sequence = wait()
         if code == protocol.STEP:
             found = step()
         elif code == protocol.RESET:
-            found = crew.reset(bell.seed())
+            found = batch.reset(bell.seed())
         else:
-            return _end(crew, told=protocol.receive(channel) is not None)
+            return _end(batch, told=protocol.receive(channel) is not None)
         # The hub goes on at once; whoever asks what happened reads the frame.
         answer(sequence, protocol.FAILED if found else protocol.OK)
         if found or notes:
             channel.sendall(_frame(code, sequence, found, notes))
-        if full() and crew.some_ended:
-            _leave_full(crew)
+        if full() and batch.some_ended:
+            _leave_full(batch)
 
 
-def _leave_full(crew: Any) -> None:
+def _leave_full(batch: Any) -> None:
     """Make room for another process."""
     from tfagents_batch.envs import protocol
 
-    crew.close()
+    batch.close()
     sys.stderr.flush()
     os._exit(protocol.EXIT_FULL)
 
 
-def _end(crew: Any, told: bool) -> None:
+def _end(batch: Any, told: bool) -> None:
     """Close the environments and leave."""
     from tfagents_batch.envs import failures
 
-    found = crew.close()
+    found = batch.close()
     for failure in found:
         print(failures.to_exception(failure, None), file=sys.stderr)
     sys.exit(1 if found and told else 0)

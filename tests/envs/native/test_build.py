@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from tests.fault_env import fault_envs
 from tfagents_batch import folders
@@ -23,84 +24,71 @@ import tensorflow as tf
 from tfagents_batch.envs.process_env import ProcessEnv
 from tests.fault_env import fault_envs
 with ProcessEnv(fault_envs(None), 1) as env:
-    state, step = env.init(1)
-    state, step = env.step(state, [0, 0])
-    text = ""
-    try:
-        tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-    found = [env.route, env.compilable, step.reward.numpy().tolist(), text]
-print(json.dumps(found))
+    reward = tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+    print(json.dumps([env.route, env.compilable, reward.numpy().tolist()]))
 """
 
 
-def fresh(**variables):
-    """What PROGRAM finds in a process of its own, and its log."""
-    variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [x for x in done.stderr.splitlines() if x.startswith(("INFO", "WARN"))]
-    return json.loads(done.stdout), [x for x in lines if "tensorflow" not in x]
+@pytest.fixture
+def anew(tmp_path, monkeypatch):
+    """Has the library looked for anew, in a cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", sys.executable)  # found, and must never run
+    monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
+    monkeypatch.setattr(build, "_run", lambda command: pytest.fail(f"ran {command}"))
+    build._load.cache_clear()
+    yield
+    build._load.cache_clear()
 
 
-def test_without_a_compiler_the_portable_route_is_taken_and_said(tmp_path):
-    found, log = fresh(
-        CXX="/nonexistent/g++", XDG_CACHE_HOME=str(tmp_path), TFAGENTS_BATCH_ROUTE=""
-    )
-    route, compilable, reward, error = found
-    assert (route, compilable, reward) == ("portable", False, [1, 1])
-    assert "there is no C++ compiler: CXX is '/nonexistent/g++', not found" in error
-    assert "UserError" in error
-    assert "jit_compile=True" in error
-    (line,) = [x for x in log if "portable" in x]
-    assert line.startswith("WARNING 2 environments in 1 worker processes: portable")
-    assert "CXX is '/nonexistent/g++'" in line
-    assert not (tmp_path / "tfagents_batch").exists()
+@pytest.fixture
+def cached(library, anew):
+    """Where the library belongs."""
+    path = build._path()
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_without_a_compiler_the_portable_route_is_taken_and_said(
+    anew, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    why = "there is no C\\+\\+ compiler: CXX is '/nonexistent/g\\+\\+', not found"
+    with ProcessEnv(fault_envs(None), 1) as env:
+        assert (env.route, env.compilable) == ("portable", False)
+        state, _ = env.init(1)
+        assert env.step(state, [0, 0])[1].reward.numpy().tolist() == [1, 1]
+        with pytest.raises(UserError, match=f"under jit_compile=True: .*{why}"):
+            tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "2 environments in 1 worker processes: portable" in record.getMessage()
+    assert "CXX is '/nonexistent/g++'" in record.getMessage()
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.xla
 def test_it_is_built_once_into_the_cache_folder(tmp_path, library):
-    for index in range(2):
-        (route, compilable, reward, error), log = fresh(XDG_CACHE_HOME=str(tmp_path))
-        assert (route, compilable, reward, error) == ("native", True, [1, 1], "")
-        assert any("built the native" in line for line in log) == (index == 0)
-        assert any("native route" in line for line in log)
+    """By a compiler that copies what the real one made for the other tests."""
+    compiler = tmp_path / "compiler"
+    loop = 'while [ "$1" != -o ]; do shift; done'
+    compiler.write_text(f'#!/bin/sh\n{loop}\ncp {library._name} "$2"\n')
+    compiler.chmod(0o755)
+    for built in (True, False):
+        variables = {"XDG_CACHE_HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, **variables, "CXX": str(compiler if built else "gone")},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == ["native", True, [0, 0]]
+        assert ("INFO built the native" in done.stderr) == built
+        assert "worker processes: native route" in done.stderr
     (made,) = (tmp_path / "tfagents_batch").iterdir()
     assert sorted(path.name for path in made.iterdir()) == ["hub.so", "lock"]
-
-
-@pytest.mark.xla
-def test_a_damaged_library_is_not_used_and_named(tmp_path, monkeypatch, library):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = build._path()
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"\x7fELF and no more")
-    build._load.cache_clear()
-    try:
-        with pytest.raises(build.Unavailable, match=f"{path} cannot be loaded"):
-            build.library()
-    finally:
-        build._load.cache_clear()
-
-
-@pytest.fixture
-def cached(tmp_path, monkeypatch, library):
-    """Where the library belongs, in a cache folder of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("CXX", sys.executable)  # found, and must never run
-    monkeypatch.setattr(build, "_run", lambda command: pytest.fail(f"ran {command}"))
-    path = build._path()
-    path.parent.mkdir(parents=True)
-    build._load.cache_clear()
-    yield path
-    build._load.cache_clear()
 
 
 @pytest.mark.xla
@@ -142,8 +130,8 @@ def test_a_library_of_another_user_is_not_loaded(cached, monkeypatch):
 @pytest.mark.xla
 def test_a_library_below_a_folder_where_nobody_can_replace_it_is_loaded(cached):
     cached.parents[2].chmod(0o1777)  # as /tmp is
-    cached.write_bytes(b"own, and damaged")
-    with pytest.raises(build.Unavailable, match="cannot be loaded"):
+    cached.write_bytes(b"\x7fELF and no more")
+    with pytest.raises(build.Unavailable, match=f"{cached} cannot be loaded"):
         build.library()
 
 
@@ -173,16 +161,10 @@ def a_file(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("cache", [a_file, no_home])
-def test_a_cache_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch, cache):
+def test_a_cache_folder_that_cannot_be_made_is_told(anew, tmp_path, monkeypatch, cache):
     cache(monkeypatch, tmp_path)
-    monkeypatch.setenv("CXX", sys.executable)  # found, and never run
-    monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
-    build._load.cache_clear()
-    try:
-        with pytest.raises(build.Unavailable, match="set XDG_CACHE_HOME"):
-            build.library()
-    finally:
-        build._load.cache_clear()
+    with pytest.raises(build.Unavailable, match="set XDG_CACHE_HOME"):
+        build.library()
 
 
 def test_the_variable_forces_the_portable_route(monkeypatch):

@@ -12,7 +12,6 @@ import gymnasium
 import gymnasium.spaces as gs
 import keras
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 
@@ -61,14 +60,6 @@ ACTION = gs.Dict(
         "switches": gs.MultiBinary(3),
     }
 )
-BATCHES = {
-    "cartpole": [cartpole] * 5,
-    "every space": [
-        functools.partial(SpaceEnv, OBSERVATION, ACTION, length)
-        for length in (1, 3, 4, 4, 7)
-    ],
-    "pendulum": [functools.partial(gymnasium.make, "Pendulum-v1")] * 3,
-}
 
 
 def transitions(env, seed, actions, jit_compile):
@@ -103,9 +94,11 @@ def transitions(env, seed, actions, jit_compile):
     return run(tf.constant(seed), actions)
 
 
-@pytest.mark.parametrize("name", BATCHES)
-def test_both_routes_give_equal_transitions(native, name):
-    constructors = BATCHES[name]
+def test_both_routes_give_equal_transitions(native):
+    lengths = (1, 3, 4, 4, 7)
+    constructors = [
+        functools.partial(SpaceEnv, OBSERVATION, ACTION, length) for length in lengths
+    ]
     compiled = native(constructors)
     with ProcessEnv(constructors, 2, route="portable") as portable:
         table = random_actions(portable.spec, STEPS, 7)
@@ -115,79 +108,37 @@ def test_both_routes_give_equal_transitions(native, name):
         expected, ok = transitions(portable, 3, table, jit_compile=False)
         assert bool(ok)
         fraction = portable.metrics()["env/action_clipped_fraction"]
+    assert fraction > 0
     for jit_compile in (True, False):
         found, ok = transitions(compiled, 3, table, jit_compile)
         assert bool(ok)
         for x, y in zip(found, expected, strict=True):
             np.testing.assert_array_equal(x, y)
         assert compiled.metrics()["env/action_clipped_fraction"] == fraction
-    if name != "cartpole":
-        assert fraction > 0
-
-
-def policy_rollout(env, features, steps):
-    """Sums of rewards and valid rows of a Keras policy's rollout, and ``ok``."""
-    space = env.spec.action_space
-    discrete = isinstance(space, gs.Discrete)
-    width = int(space.n) if discrete else space.shape[0]
-    probe = features(env.init(1)[1].observation)
-    policy = keras.Sequential(
-        [
-            keras.Input(probe.shape[1:]),
-            keras.layers.Dense(16, activation="tanh"),
-            keras.layers.Dense(width),
-        ]
-    )
-
-    @tfb.function(jit_compile=True, autograph=False)
-    def run(seed):
-        state, step = env.init(seed)
-
-        def body(t, state, observation, total, valid):
-            heads = policy(features(observation))
-            action = tf.argmax(heads, -1, tf.int32) if discrete else heads
-            state, step = env.step(state, action)
-            total += tf.reduce_sum(step.reward)
-            valid += tf.reduce_sum(tf.cast(step.valid, tf.int32))
-            return t + 1, state, step.observation, total, valid
-
-        _, state, _, total, valid = tf.while_loop(
-            lambda t, *_: t < steps,
-            body,
-            (tf.constant(0), state, step.observation, tf.constant(0.0), 0),
-        )
-        return total, valid, env.ok(state)
-
-    return run(tf.constant(1))
-
-
-def test_a_policy_steps_cartpole_in_one_program(native):
-    env = native([cartpole] * 4)
-    total, valid, ok = policy_rollout(env, lambda x: x, 100)
-    assert bool(ok)
-    assert int(valid) == 400
-    assert 300 < float(total) <= 400
 
 
 def test_a_policy_steps_a_dict_observation_in_one_program(native):
     space = gs.Dict({"a": gs.Box(-1, 1, (3,)), "b": gs.Box(0, 255, (4,), np.uint8)})
     env = native([functools.partial(SpaceEnv, space, gs.Discrete(2))] * 4)
+    policy = keras.Sequential([keras.Input([7]), keras.layers.Dense(2)])
 
-    def features(x):
-        return tf.concat([x["a"], tf.cast(x["b"], tf.float32) / 255], -1)
+    @tfb.function(jit_compile=True, autograph=False)
+    def run(seed):
+        def body(t, state, x, valid):
+            features = tf.concat([x["a"], tf.cast(x["b"], tf.float32) / 255], -1)
+            action = tf.argmax(policy(features), -1, tf.int32)
+            state, step = env.step(state, action)
+            valid += tf.reduce_sum(tf.cast(step.valid, tf.int32))
+            return t + 1, state, step.observation, valid
 
-    _, valid, ok = policy_rollout(env, features, 50)
+        state, step = env.init(seed)
+        start = (tf.constant(0), state, step.observation, 0)
+        _, state, _, valid = tf.while_loop(lambda t, *_: t < 50, body, start)
+        return valid, env.ok(state)
+
+    valid, ok = run(tf.constant(1))
     assert bool(ok)
     assert int(valid) == 200
-
-
-def test_a_policy_steps_half_cheetah_in_one_program(native):
-    pytest.importorskip("mujoco")
-    make = functools.partial(gymnasium.make, "HalfCheetah-v5")
-    total, valid, ok = policy_rollout(native([make] * 2), lambda x: x, 50)
-    assert bool(ok)
-    assert int(valid) == 100
-    assert np.isfinite(float(total))
 
 
 def long_rollout(env, steps):
@@ -293,21 +244,6 @@ def test_an_exception_inside_a_program_is_raised_by_function(native):
     assert caught.value.__cause__.type_name == "ValueError"
 
 
-def test_a_variable_is_not_written_by_a_program_that_saw_a_fault(native):
-    env = native(fault_envs("exc", 2), 1)
-    weight = tf.Variable(1.0)
-
-    @tf.function(jit_compile=True)
-    def run():
-        state, _ = env.init(1)
-        for _ in tf.range(10):
-            state, _ = env.step(state, tf.zeros([2], tf.int32))
-        weight.assign(tf.cond(env.ok(state), lambda: 2.0, lambda: weight))
-
-    run()
-    assert float(weight) == 1
-
-
 def test_a_state_used_twice_in_a_program_fails_all_rows(native):
     env = native(fault_envs(None), 1)
 
@@ -348,7 +284,7 @@ def test_an_invalid_action_in_a_program_is_refused_and_told(
     assert (caught.value.env, caught.value.step) == (1, 0)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint64"])
 def test_integers_of_any_width_are_taken_and_checked(native, dtype):
     space = gs.Discrete(3)
     env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
@@ -464,13 +400,6 @@ def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(native):
     assert run(tf.zeros([3], tf.int32)).numpy().all()
     with pytest.raises(tf.errors.InvalidArgumentError):
         run(tf.zeros([2], tf.int32))
-
-
-def test_a_worker_stays_small(native):
-    env = native([cartpole] * 4, 2)
-    assert bool(long_rollout(env, 200)[1])
-    sizes = [psutil.Process(pid).memory_info().rss / 1e6 for pid in env._pool.pids]
-    assert max(sizes) < 60
 
 
 def test_a_thousand_failed_steps_return_at_once(native):

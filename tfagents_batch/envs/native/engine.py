@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.envs import actions, batch, layout
-from tfagents_batch.envs.crew import ProcessCrew
 from tfagents_batch.envs.native import hub as hubs
 from tfagents_batch.envs.native.hub import Hub
 from tfagents_batch.envs.outcome import Fault
+from tfagents_batch.envs.processes import ProcessExecutor
 from tfagents_batch.errors import EnvError, UserError
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -22,22 +22,25 @@ class Native:
     """Knows what goes wrong in a hub, which programs call by its handle (see ``op``).
 
     Args:
-      crew: attached and driven by the hub.
+      executor: attached and driven by the hub.
       hub: opened on the pool's memory.
+      heals: whether lost workers are replaced, by somebody who listens to them.
       memory: shared with the workers, laid out by ``plan``.
       plan: the layout.
       action_space: of one environment.
       writer: the action leaves, for their words.
 
     Attributes:
-      handle: the hub's number, for programs.
+      hub: as given.
+      handle: its number, for programs.
       history: why the pool is over; None while it is not.
     """
 
     def __init__(
         self,
-        crew: ProcessCrew,
+        executor: ProcessExecutor,
         hub: Hub,
+        heals: bool,
         memory: Any,
         plan: layout.Layout,
         action_space: Any,
@@ -46,8 +49,9 @@ class Native:
         self.history: str | None = None
         self.handle = hub.handle
         self._fault: BaseException | None = None
-        self._crew = crew
-        self._hub = hub
+        self._executor = executor
+        self._heals = heals
+        self.hub = hub
         self._memory = memory
         self._space = action_space
         self._arrays: layout.Arrays | None = layout.views(plan, memory)
@@ -70,7 +74,7 @@ class Native:
         try:
             self._writer.check_kinds(action, rows)
         except actions.InvalidAction as error:
-            if self._hub.ok:
+            if self.hub.ok:
                 self.fault = _exception(error, {})
             leaves = zip(action, self._shapes, strict=True)
             return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
@@ -78,7 +82,7 @@ class Native:
 
     @property
     def ok(self) -> bool:
-        return self._hub.ok and not self._crew.stopping
+        return self.hub.ok and not self._executor.stopping
 
     @property
     def fault(self) -> BaseException | None:
@@ -90,13 +94,13 @@ class Native:
     def fault(self, error: BaseException | None) -> None:
         self._fault = error
         if error is not None:
-            self._hub.refuse()
+            self.hub.refuse()
 
     def review(self) -> None:
         """Read what workers said unasked, and look whether they live."""
-        if self.history is not None or self.fault is not None:
+        if self._heals or self.history is not None or self.fault is not None:
             return
-        for fault in self._crew.listen(self.context)[:1]:
+        for fault in self._executor.listen(self.context)[:1]:
             self.fault = batch.exception([fault])
 
     def give_up(self, error: Exception) -> None:
@@ -109,7 +113,7 @@ class Native:
         if self.history is None:
             self._gather()  # before the workers are gone
             self.history = history
-            self._hub.end()
+            self.hub.end()
 
     def release(self) -> None:
         """Drop the shared memory."""
@@ -120,7 +124,7 @@ class Native:
     def counters(self) -> dict[str, float]:
         """Numbers since the start."""
         self.review()
-        report = self._hub.report()
+        report = self.hub.report()
         return {
             "clipped": report.clipped,
             "total": report.total,
@@ -131,13 +135,13 @@ class Native:
 
     def lost(self) -> np.ndarray:
         """int64 ``[B]``: failed rows since the start."""
-        return self._hub.lost(self._num_envs)
+        return self.hub.lost(self._num_envs)
 
     def context(self, row: int) -> dict[str, Any]:
         """What is known of a row whose worker cannot tell."""
-        report = self._hub.report()
+        report = self.hub.report()
         seed = report.seed if report.started else None
-        over = bool(self._hub.over(self._num_envs)[row])
+        over = bool(self.hub.over(self._num_envs)[row])
         return batch.known(row, seed, over, self._arrays, self._space)
 
     def _gather(self) -> None:
@@ -146,13 +150,13 @@ class Native:
             if self._fault is not None:
                 return
             if self.history is not None:
-                if self._hub.used and self._hub.report().used:
+                if self.hub.used and self.hub.report().used:
                     text = f"{self.history}; make a new environment"
                     self._fault = EnvError(text)
                 return
-            if self._gathered or not self._hub.failed:
+            if self._gathered or not self.hub.failed:
                 return
-            report = self._hub.report()
+            report = self.hub.report()
             if report.kind != hubs.NOTHING:
                 self._gathered = True
                 self._fault = self._told(report)
@@ -166,11 +170,15 @@ class Native:
             return _ORDER[report.kind](report.first)
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
-            error = self._writer.refusal(leaf, row, self._hub.refused())
+            error = self._writer.refusal(leaf, row, self.hub.refused())
             return _exception(error, self.context(row))
-        outcome = self._crew.explain(
-            report.first, report.sequences, report.states, self.context
-        )
+        failed = {
+            worker: state == hubs.LATE
+            for worker, state in enumerate(report.states)
+            if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
+        }
+        asked = report.first, report.sequences, failed
+        outcome = self._executor.explain(*asked, self.context)
         for note in outcome.notes():
             _LOG.warning("%s", note)
         if not outcome.faults:

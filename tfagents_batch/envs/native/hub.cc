@@ -720,7 +720,7 @@ class Hub {
   }
 
   // Until `count` of the groups are done, that is all of their workers have replied,
-  // died or are late; or a stop. As crew.py's.
+  // died or are late; or a stop. As in requests.py.
   void Await(const std::vector<int64_t>& groups, int64_t count) {
     bool graced = false;
     const int64_t patience = poll_ > 0 ? Now() + poll_ : 0;

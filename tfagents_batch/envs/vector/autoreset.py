@@ -28,8 +28,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from tfagents_batch.envs import validation
+from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.observation_rules import flat as flatten
 from tfagents_batch.envs.vector import batch_validation
-from tfagents_batch.envs.vector.batch_validation import defect
 from tfagents_batch.errors import UserError
 
 _NO_ROWS = np.zeros(0, np.intp)
@@ -106,10 +107,10 @@ def next_step(
     if over.any():
         both = over & (stepped.terminated | stepped.truncated)
         if both.any():
-            raise defect(
+            raise Defect(
                 "a row ended in the step in which it had to restart: is its autoreset "
                 "mode NEXT_STEP, as its metadata say? pass autoreset_mode= otherwise",
-                int(np.flatnonzero(both)[0]),
+                row=int(np.flatnonzero(both)[0]),
             )
         stepped.reward[over] = 0.0
     return stepped
@@ -134,10 +135,10 @@ def same_step(
     there = np.asarray(info.get("_final_obs", final is not None))
     lost = ended & ~np.broadcast_to(there, ended.shape)
     if lost.any():
-        raise defect(
+        raise Defect(
             "an episode ended without info['final_obs'], which a SAME_STEP environment "
             "has to give: its last observation is lost",
-            int(np.flatnonzero(lost)[0]),
+            row=int(np.flatnonzero(lost)[0]),
         )
     rows = np.flatnonzero(ended)
     flat = _final_rows(env.single_observation_space, final, rows)
@@ -197,7 +198,7 @@ def _reset(
 
 def _flat(env: gymnasium.vector.VectorEnv, observation: Any) -> list[Any]:
     space = env.single_observation_space
-    return batch_validation.flatten(space, observation, "observation")
+    return flatten(space, observation)
 
 
 def _clear(stepped: Stepped, over: np.ndarray) -> None:
@@ -210,10 +211,10 @@ def _final_rows(space: gymnasium.Space, final: Any, rows: np.ndarray) -> list[An
     """Leaves ``[n, ...]`` of the final observations of some rows."""
     name = "info['final_obs']"
     if not (isinstance(final, np.ndarray) and final.dtype == object):
-        flat = batch_validation.flatten(space, final, name)
+        flat = flatten(space, final, name)
         return [np.asarray(leaf)[rows] for leaf in flat]
-    each = [batch_validation.flatten(space, final[row], name) for row in rows]
+    each = [flatten(space, final[row], name) for row in rows]
     try:
         return [np.stack(column) for column in zip(*each, strict=True)]
     except ValueError as error:
-        raise defect(f"{name} has rows of different shapes: {error}") from None
+        raise Defect(f"{name} has rows of different shapes: {error}") from None

@@ -17,13 +17,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.envs import observation_rules, validation
 from tfagents_batch.envs.failures import Defect
-from tfagents_batch.envs.observation_rules import flat as flatten  # noqa: F401
 from tfagents_batch.envs.observations import ObservationWriter
-
-
-def defect(text: str, row: int | None = None) -> Defect:
-    """A Defect of one row, or of the whole batch."""
-    return Defect(text, row=row)
 
 
 def step_columns(
@@ -64,7 +58,7 @@ def info_column(
         return column
     value = np.asarray(info[name])
     if value.shape != (num_envs,) or not np.can_cast(value.dtype, dtype, "same_kind"):
-        raise defect(
+        raise Defect(
             f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
             f"numbers that {dtype} can hold, as declared in info_keys"
         )
@@ -134,7 +128,7 @@ def _column(
 ) -> np.ndarray:
     array = np.asarray(value)
     if array.shape != (num_envs,) or array.dtype.kind not in kinds:
-        raise defect(
+        raise Defect(
             f"{name} is {validation.kind_of(array)}; expected {wanted} of shape "
             f"[{num_envs}]"
         )

@@ -10,7 +10,6 @@ its seeds when it is made: ``init`` makes another pool.
 from __future__ import annotations
 
 import importlib
-import os
 import warnings
 from typing import Any
 
@@ -19,10 +18,11 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import stepper, validation
-from tfagents_batch.envs.vector import autoreset, batch_validation
+from tfagents_batch.envs import stepper, validation, waiting
+from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.observation_rules import flat as flatten
+from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
-from tfagents_batch.envs.vector.batch_validation import defect
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
@@ -36,7 +36,7 @@ _OURS = {
 
 
 class EnvPoolBatch:
-    """One EnvPool, as a ``VectorPool`` steps it.
+    """One EnvPool, as a ``Steppable``.
 
     Environment i depends on ``(seed, i)`` only, whatever the number of threads.
     Images that EnvPool gives channels first, uint8 ``[C, H, W]``, are given channels
@@ -68,7 +68,7 @@ class EnvPoolBatch:
         env_kwargs: dict[str, Any] | None = None,
     ):
         self.num_envs = num_envs
-        cores = _cores() if num_threads is None else max(num_threads, 1)
+        cores = len(waiting.available()) if num_threads is None else max(num_threads, 1)
         self.num_threads = min(cores, num_envs)
         kwargs = dict(env_kwargs or {})
         self._make, spec = _recipe(name.removeprefix(PREFIX), name, kwargs)
@@ -110,7 +110,7 @@ class EnvPoolBatch:
         validation.reset_result(result)
         observation, info = result
         self._check_order(info)
-        flat = batch_validation.flatten(self._space, observation, "observation")
+        flat = flatten(self._space, observation)
         return spaces.pack(self.observation_space, self._turned(flat)), info
 
     def step(self, action: Any, over: np.ndarray) -> Stepped:
@@ -123,13 +123,13 @@ class EnvPoolBatch:
         observation = self._turned(stepped.observation)
         return stepped._replace(observation=observation, raw_reward=raw)
 
-    def close(self, failed: bool) -> None:
+    def close(self, failed: bool = False) -> None:
         """End its threads."""
         self._pool = None
 
     def _check_order(self, info: dict[str, Any]) -> None:
         if not np.array_equal(info["env_id"], self._order):
-            raise defect(f"EnvPool answered for environments {info['env_id'].tolist()}")
+            raise Defect(f"EnvPool answered for environments {info['env_id'].tolist()}")
 
     def _turned(self, flat: list[Any]) -> list[Any]:
         """Images channels last, in buffers that the next step uses again."""
@@ -195,13 +195,6 @@ def _channels_last(space: gymnasium.Space) -> gymnasium.Space:
         return space
     low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
     return gs.Box(low, high, dtype=np.uint8)
-
-
-def _cores() -> int:
-    """Those this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _line(error: BaseException) -> str:

@@ -1,46 +1,142 @@
-"""Environments that come as a batch already, as ops: the ``Env`` protocol."""
+"""A ``gymnasium.vector.VectorEnv`` as an environment of this library."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import tensorflow as tf
-from gymnasium.vector import AutoresetMode
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
-from tfagents_batch.envs import host_calls
-from tfagents_batch.envs.vector import gymnasium_batch
-from tfagents_batch.envs.vector.vector_crew import Steppable
-from tfagents_batch.envs.vector.vector_pool import VectorPool
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.envs import arguments, failures, stepper, validation
+from tfagents_batch.envs.pool import RAISE, RESTART
+from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.vector import autoreset
+from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.vector.batch_stepper import Steppable
+from tfagents_batch.errors import UserError
 
 _LOG = logging.getLogger("tfagents_batch")
-_REASON = "its batch of environments is stepped in this process, by Python"
 _COSTS = {
     AutoresetMode.SAME_STEP: "the first transition of every episode but the first of "
     "each row is lost",
     AutoresetMode.DISABLED: "one more reset and one more step for every episode but "
     "the first of each row are lost",
 }
+_CLOSE_SECONDS = 2.0
+_driven: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class VectorEnv:
-    """A ``gymnasium.vector.VectorEnv`` or another batch, usable inside graphs.
+class GymnasiumBatch:
+    """Seeds, steps and closes one vector environment.
+
+    Environment i is seeded by ``stepper.env_seed(seed, i)`` where the vector
+    environment takes a seed per row, as Sync- and AsyncVectorEnv do. One that takes
+    a single number is seeded by ``env_seed(seed, 0)``; then a row depends on the size
+    of the batch too.
+
+    Args:
+      env: the vector environment; it is closed here, too.
+      autoreset_mode: of it, if its metadata do not say.
+
+    Attributes:
+      num_envs: B.
+      observation_space, action_space: of one environment.
+      max_episode_steps: its time limit, None if unknown.
+
+    Raises:
+      UserError: if it cannot be driven.
+    """
+
+    def __init__(
+        self,
+        env: GymnasiumVectorEnv,
+        autoreset_mode: AutoresetMode | str | None = None,
+    ):
+        _check(env)
+        mode = autoreset.mode_of(env, autoreset_mode)
+        if mode in _COSTS:
+            text = "a vector environment restarts by %s: %s; NEXT_STEP loses nothing"
+            _LOG.warning(text, mode.name, _COSTS[mode])
+        self.num_envs = int(env.num_envs)
+        self.observation_space = env.single_observation_space
+        self.action_space = env.single_action_space
+        self.max_episode_steps = _time_limit(env)
+        self._env = env
+        self._step = autoreset.STEPS[mode]
+        own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
+        self._seed_per_row: bool | None = True if own else None  # None: to be tried
+        _driven.add(env.unwrapped)
+
+    def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
+        """Start every environment; the batched observation and infos."""
+        result = self._reset(seed)
+        validation.reset_result(result)
+        return result
+
+    def step(self, action: Any, over: np.ndarray) -> Stepped:
+        """Step; see ``autoreset``."""
+        return self._step(self._env, action, over)
+
+    def close(self, failed: bool = False) -> None:
+        """End it; idempotent.
+
+        Args:
+          failed: whether it may not answer any more.
+        """
+        env, self._env = self._env, None  # which frees what it does not close
+        if env is None:
+            return
+        _driven.discard(env.unwrapped)
+        if not isinstance(env.unwrapped, AsyncVectorEnv):
+            env.close()
+            return
+        dead = not all(process.is_alive() for process in env.unwrapped.processes)
+        if failed or dead:  # who closes politely would wait for ever
+            env.close(terminate=True)
+        else:
+            env.close(timeout=_CLOSE_SECONDS)
+
+    def _reset(self, seed: int) -> Any:
+        if self._seed_per_row is not False:
+            seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+            try:
+                result = self._env.reset(seed=seeds)
+            except (TypeError, ValueError, gymnasium.error.Error):
+                if self._seed_per_row:
+                    raise
+            else:
+                self._seed_per_row = True
+                return result
+        result = self._env.reset(seed=stepper.env_seed(seed, 0))
+        self._seed_per_row = False
+        return result
+
+
+def VectorEnv(
+    env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
+    *,
+    autoreset_mode: AutoresetMode | str | None = None,
+    on_fault: str = RAISE,
+    finite_check: str = stepper.RAISE,
+    info_keys: Mapping[str, str] | None = None,
+) -> ProcessEnv:
+    """Make a batch that exists already usable inside graphs.
 
     It is stepped in this process by ``tf.numpy_function`` ops, so not under
     ``jit_compile=True``, without deadlines, and a crash of it ends this process.
-    Otherwise it behaves as ``ProcessEnv`` does: the state is an int32 token that
-    orders the calls, each used once; after a fault rows come back invalid and ``ok``
-    is false; the exception is raised by the end of an eager call, ``tfb.function``,
-    ``check`` or leaving the ``with`` block.
+    Otherwise it behaves as environments that are made one by one.
 
     Environments of every autoreset mode appear as NEXT_STEP ones; what SAME_STEP and
     DISABLED lose by that is written in ``autoreset`` and counted in
     ``env/unused_steps``.
 
     >>> import gymnasium
+    >>> import tensorflow as tf
     >>> with VectorEnv(gymnasium.make_vec("CartPole-v1", 4)) as env:
     ...     state, timestep = env.init(seed=1)
     ...     state, timestep = env.step(state, tf.zeros([4], tf.int32))
@@ -49,117 +145,76 @@ class VectorEnv:
 
     Args:
       env: a vector environment, a function without arguments that makes one, or
-        another batch with the methods of ``vector_crew.Steppable``. It is closed with
-        this object.
+        another batch with the methods of ``batch_stepper.Steppable``. It is closed
+        with what is returned.
       autoreset_mode: of a vector environment whose metadata do not say.
-      options: of ``VectorPool``: ``on_fault``, ``finite_check``, ``info_keys``.
-
-    Attributes:
-      spec: EnvSpec.
-      compilable: False.
+      on_fault: "raise", which fails the whole batch after a fault.
+      finite_check: "raise" makes NaN and infinity in observations and rewards a
+        fault; "off" passes them on.
+      info_keys: ``{key: dtype}`` of numbers to copy from the infos; float32, int32 or
+        bool. A missing one is NaN, 0 or false.
 
     Raises:
       EnvError: if the function raises.
       UserError: if it cannot be driven, with the reason.
     """
+    if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
+        if not isinstance(env, GymnasiumVectorEnv):
+            env = _construct(env)
+        env = GymnasiumBatch(env, autoreset_mode)
+    try:
+        if on_fault == RESTART:
+            raise UserError(
+                "on_fault is 'restart', but a batch that exists already cannot be "
+                "replaced; use on_fault='raise', or environments in worker processes"
+            )
+        arguments.one_of("on_fault", on_fault, (RAISE,))
+        arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
+        return ProcessEnv(env, 0, finite_check=finite_check, info_keys=info_keys)
+    except BaseException:
+        env.close()
+        raise
 
-    compilable = False
 
-    def __init__(
-        self,
-        env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
-        *,
-        autoreset_mode: AutoresetMode | str | None = None,
-        **options: Any,
-    ):
-        if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
-            env = gymnasium_batch.make(env, autoreset_mode)
-            if env.mode in _COSTS:
-                text = (
-                    "a vector environment restarts by %s: %s; NEXT_STEP loses nothing"
-                )
-                _LOG.warning(text, env.mode.name, _COSTS[env.mode])
-        try:
-            pool = VectorPool(env, **options)
-        except BaseException:
-            env.close(failed=False)
-            raise
-        self._pool = pool
-        self.spec = EnvSpec(
-            pool.num_envs,
-            pool.observation_space,
-            pool.action_space,
-            dict(pool.info),
-            pool.max_episode_steps,
+def _construct(constructor: Callable[[], GymnasiumVectorEnv]) -> GymnasiumVectorEnv:
+    if not callable(constructor):
+        raise UserError(
+            f"env is of type {type(constructor).__name__}; expected a "
+            "gymnasium.vector.VectorEnv or a function without arguments that makes one"
         )
-        self._outputs = host_calls.outputs(self.spec)
-        self._host = host_calls.HostCalls(pool.engine, self._outputs, _REASON)
+    try:
+        env = constructor()
+    except Exception as error:
+        known = {"phase": "construct", "cause": error, **failures.describe(error)}
+        failure = failures.Failure(failures.ERROR, **known)
+        raise failures.to_exception(failure, None) from error
+    if isinstance(env, GymnasiumVectorEnv):
+        return env
+    raise UserError(
+        f"the constructor returned {type(env).__name__}; expected a "
+        "gymnasium.vector.VectorEnv, such as gymnasium.make_vec returns (single "
+        "environments are for make_env)"
+    )
 
-    def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
-        """Start every environment.
 
-        Args:
-          seed: int or integer scalar tensor.
+def _check(env: GymnasiumVectorEnv) -> None:
+    if any(each.__module__.startswith("envpool.") for each in type(env).__mro__):
+        raise UserError(
+            "an EnvPool object cannot be seeded again; pass its name, such as "
+            "make_env('envpool:CartPole-v1', num_envs=8)"
+        )
+    if env.unwrapped in _driven:
+        raise UserError(
+            f"this {type(env.unwrapped).__name__} is stepped by another environment "
+            "already; make one for each, for example one for training and one for "
+            "evaluation"
+        )
 
-        Returns:
-          int32 token, TimeStep of ``[B, ...]``.
-        """
-        return self._run(self._host.init, host_calls.seed_tensor(seed))
 
-    def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
-        """Step every row; a row that was last ignores its action and restarts.
-
-        Args:
-          state: token of the previous ``init`` or ``step``.
-          action: nest of ``[B, ...]`` as the action space is nested; integers of any
-            width for discrete spaces. Box actions are clipped to finite bounds.
-
-        Returns:
-          int32 token, TimeStep of ``[B, ...]``.
-
-        Raises:
-          UserError: if an action has the wrong structure, shape or dtype.
-        """
-        inputs = [state, *host_calls.flat_actions(self.spec, action)]
-        return self._run(self._host.step, inputs)
-
-    def ok(self, state: tf.Tensor) -> tf.Tensor:
-        """bool ``[]``: false after a stop or a fault: the iteration is void."""
-        return self._host.ok(state)
-
-    def check(self) -> None:
-        """Raise what went wrong since the last check; the batch is closed then.
-
-        Raises:
-          EnvError, UserError: a fault, or the use of an environment that is closed.
-          Stopped: after ``stop``.
-        """
-        self._pool.check()
-
-    def stop(self) -> None:
-        """Make all later steps return at once, any thread; one under way goes on."""
-        self._pool.stop()
-
-    def close(self) -> None:
-        """Close the batch; idempotent."""
-        self._pool.close()
-
-    def metrics(self) -> dict[str, float]:
-        """Counters since the last call: ``env/*`` and ``time/*``."""
-        return self._pool.metrics()
-
-    def events(self) -> list[dict[str, Any]]:
-        """Environments that were replaced: none, a batch is not replaced."""
-        return []
-
-    def __enter__(self) -> VectorEnv:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        fault = self._pool.take_fault()
-        self.close()
-        if kind is None and fault is not None:
-            raise fault
-
-    def _run(self, call: Callable, inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        return host_calls.run(self._pool, self.spec, self._outputs, call, inputs)
+def _time_limit(env: GymnasiumVectorEnv) -> int | None:
+    """Of the vector environment's registration, or its first environment's own."""
+    limit = getattr(getattr(env.unwrapped, "spec", None), "max_episode_steps", None)
+    first = next(iter(getattr(env.unwrapped, "envs", ())), None)
+    if limit is None and first is not None:
+        limit = stepper.inspect(first)["max_episode_steps"]
+    return None if limit is None else int(limit)

@@ -1,12 +1,10 @@
-"""A batch that exists already, behind the commands that worker processes obey.
+"""Steps a batch that exists already, over rows of shared arrays.
 
-It is stepped in this process, as a whole: the counterpart of ``local.LocalCrew``.
-There are no deadlines, nothing could end a call that hangs.
+The counterpart of ``stepper.Stepper``, which steps environments one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -14,19 +12,16 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import actions, failures, layout, protocol, stepper, validation
+from tfagents_batch.envs import actions, failures, layout, stepper, validation
 from tfagents_batch.envs.failures import Defect, Failure
-from tfagents_batch.envs.outcome import Context, Fault, Outcome
+from tfagents_batch.envs.observation_rules import flat as flatten
 from tfagents_batch.envs.vector import batch_validation
 from tfagents_batch.envs.vector.autoreset import Stepped
-
-# Ctrl-C is the user's here, so KeyboardInterrupt is not an environment's failure.
-_CATCH = (Exception, SystemExit)
 
 
 @runtime_checkable
 class Steppable(Protocol):
-    """What the crew drives; restarts are those of NEXT_STEP."""
+    """A batch of environments; restarts are those of NEXT_STEP."""
 
     num_envs: int
     observation_space: gymnasium.Space
@@ -39,32 +34,49 @@ class Steppable(Protocol):
     def step(self, action: Any, over: np.ndarray) -> Stepped:
         """Step; rows that are ``over`` restart."""
 
-    def close(self, failed: bool) -> None:
-        """Free everything; ``failed`` if it may not answer any more."""
+    def close(self, failed: bool = False) -> None:
+        """Free everything; ``failed`` if it may not answer any more. Idempotent."""
 
 
-class VectorCrew:
-    """Obeys resets and steps by a ``Steppable``, writing into the pool's arrays.
+def inspect(batch: Steppable) -> dict:
+    """What is known of each environment, as of ``stepper.inspect``."""
+    return {
+        "observation_space": spaces.to_json(batch.observation_space),
+        "action_space": spaces.to_json(batch.action_space),
+        "max_episode_steps": batch.max_episode_steps,
+    }
+
+
+class BatchStepper:
+    """A batch and its rows. A failure loses all of them.
 
     Args:
       batch: the environments.
       arrays: views of all rows.
+      words: control words, uint32.
       finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
+      catch: exceptions that become failures.
 
     Attributes:
       unused: steps taken that no row shows, since the start.
-      outside: observations seen outside their space, since the start.
+      notes: for the log; whoever reads them empties the list.
     """
 
-    workers = ()
-    size = 1
-
-    def __init__(self, batch: Steppable, arrays: layout.Arrays, finite_check: str):
+    def __init__(
+        self,
+        batch: Steppable,
+        arrays: layout.Arrays,
+        words: Any,
+        finite_check: str,
+        catch: stepper.Catch,
+    ):
         self.unused = 0
-        self.outside = 0
+        self.notes: list[str] = []
         self._batch = batch
         self._arrays = arrays
+        self._words = words
         self._finite = finite_check == stepper.RAISE
+        self._catch = catch
         self._observations = batch_validation.ObservationReader(
             batch.observation_space, arrays.observation
         )
@@ -80,61 +92,40 @@ class VectorCrew:
         self._seed: int | None = None
         self._checks = 0
         self._noted: set[str] = set()
-        self._stopping = self._closed = self._failed = False
+        self._failed = False
 
-    def command(
-        self,
-        code: int,
-        payloads: Sequence[Any] | None,
-        limits: Sequence[float | None],
-        descriptors: Sequence[int] | None = None,
-        context: Context = lambda row: {},
-    ) -> Outcome:
-        outcome = Outcome()
-        if not self._stopping:
-            try:
-                if code == protocol.STEP:
-                    self._step()
-                else:
-                    self._reset(payloads[0]["seed"])
-                self._look(outcome, "step" if code == protocol.STEP else "reset")
-            except _CATCH as error:
-                phase = "step" if code == protocol.STEP else "reset"
-                self._fail(outcome, error, phase, context)
-            except BaseException:  # Ctrl-C: a row may be half stepped
-                self._failed = True
-                self.stop()
-                raise
-        if self._stopping:
-            outcome.stopped = True
-            outcome.lost = set(range(self._batch.num_envs))
-        return outcome
+    def reset(self, seed: int) -> list[Failure]:
+        """Seed and start every environment."""
+        self._seed = seed
+        return self._run("reset", self._reset)
 
-    def idle_crashes(self, context: Context) -> list[Fault]:
-        return []
-
-    def stop(self) -> None:
-        self._stopping = True
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
+    def step(self) -> list[Failure]:
+        """Step every row with the actions in the arrays."""
+        return self._run("step", self._step)
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self.stop()
-            self._batch.close(self._failed)
+        """Free the batch."""
+        self._batch.close(self._failed)
 
-    def _reset(self, seed: int) -> None:
-        self._seed = seed
-        space, arrays = self._batch.observation_space, self._arrays
-        observation, info = self._batch.reset(seed)
-        flat = batch_validation.flatten(space, observation, "observation")
-        self._observations.read(flat)
+    def _run(self, phase: str, command: Any) -> list[Failure]:
+        self._failed, found = True, []  # until it has answered
+        try:
+            command()
+            self._look_outside()
+            self._failed = False
+        except self._catch as error:
+            found.append(self._failure(error, phase))
+        return found
+
+    def _reset(self) -> None:
+        seed, arrays = self._seed, self._arrays
         self._over[:] = True  # all rows start
         arrays.episode[:] = -1
         arrays.seed[:] = [stepper.env_seed(seed, i) for i in range(len(self._over))]
+        observation, info = self._batch.reset(seed)
+        space = self._batch.observation_space
+        self._observations.read(flatten(space, observation))
+        self._refuse_not_finite()
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
@@ -145,6 +136,7 @@ class VectorCrew:
         self._observations.read(stepped.observation)
         if len(stepped.rows):
             self._observations.read(stepped.rows_observation, stepped.rows)
+        self._refuse_not_finite()
         arrays = self._arrays
         arrays.reward[:] = stepped.reward
         arrays.terminated[:] = stepped.terminated
@@ -189,72 +181,47 @@ class VectorCrew:
             flat.append(value)
         return spaces.pack(space, flat)
 
-    def _look(self, outcome: Outcome, phase: str) -> None:
-        """NaN in all rows at once, and now and then the bounds."""
-        if self._finite:
-            for row, name in self._observations.not_finite().items():
-                error = Defect(f"{name} has NaN or infinite values")
-                started = bool(self._arrays.first[row])
-                phase = "reset" if started else "step"
-                known = self._known(row, phase, int(self._lengths[row]) - 1)
-                outcome.faults.append(Fault(_failure(error, known), None))
-                outcome.lost.add(row)
-                self._failed = True
+    def _refuse_not_finite(self) -> None:
+        found = self._observations.not_finite() if self._finite else {}
+        if found:
+            row = min(found)
+            raise Defect(f"{found[row]} has NaN or infinite values", row=row)
+
+    def _look_outside(self) -> None:
+        """Now and then, count observations outside their bounds."""
         count = self._checks
         self._checks = count + 1
         if count >= validation.FULL_CHECKS and count % validation.FULL_CHECK_EVERY:
             return
         outside = self._observations.outside()
-        self.outside += sum(outside.values())
+        self._words[layout.OUT_OF_BOUNDS] += sum(outside.values())
         new = sorted(outside.keys() - self._noted)
         if new:
             self._noted.update(new)
-            note = (
+            self.notes.append(
                 f"{', '.join(new)} lies outside the bounds of its space; counted in "
                 "env/observation_out_of_bounds and not said again"
             )
-            outcome.replies[0] = {"notes": [note]}
 
-    def _fail(
-        self, outcome: Outcome, error: BaseException, phase: str, context: Context
-    ) -> None:
-        """The whole batch is lost; say which row it was, where that is known."""
-        self._failed = True
-        row = getattr(error, "row", None)
-        if row is None:
-            found = _failure(error, self._known_of_all(phase))
-            which = f"which of the {self._batch.num_envs} environments is not known"
-            text = f"{found.text} ({which}; the seed of init was {self._seed})"
-            found = found._replace(text=text)
-        else:
-            found = _failure(error, context(row) | {"env": row, "phase": phase})
-        outcome.faults.append(Fault(found, None))
-        outcome.lost.update(range(self._batch.num_envs))
-
-    def _known(self, row: int, phase: str, step: int) -> dict[str, Any]:
-        arrays, stepping = self._arrays, phase == "step"
-        space = self._batch.action_space
-        return {
-            "env": row,
-            "seed": stepper.env_seed(self._seed, row),
-            "episode": int(arrays.episode[row]),
-            "phase": phase,
-            "step": step if stepping else 0,
-            "action": actions.text(space, arrays.action, row) if stepping else None,
-        }
-
-    def _known_of_all(self, phase: str) -> dict[str, Any]:
-        """Seed of ``init`` and everybody's action."""
+    def _failure(self, error: BaseException, phase: str) -> Failure:
+        """Say which row it was, where that is known; else everybody's action."""
+        row, arrays = getattr(error, "row", None), self._arrays
         known: dict[str, Any] = {"phase": phase, "seed": self._seed}
+        described = failures.describe(error)
+        if row is None:
+            which = f"which of the {self._batch.num_envs} environments is not known"
+            described["text"] += f" ({which}; the seed of init was {self._seed})"
+            shown, place = [array[None] for array in arrays.action], 0
+        else:
+            starts = bool(self._over[row])
+            episode, step = int(arrays.episode[row]) + starts, int(self._lengths[row])
+            known = {"env": row, "seed": stepper.env_seed(self._seed, row)}
+            known |= {"episode": episode, "step": 0 if starts else step}
+            known["phase"] = phase = "reset" if starts else phase
+            shown, place = arrays.action, row
         if phase == "step":
-            space, arrays = self._batch.action_space, self._arrays.action
-            known["action"] = actions.text(space, [array[None] for array in arrays], 0)
-        return known
-
-
-def _failure(error: BaseException, known: dict[str, Any]) -> Failure:
-    described = failures.describe(error)
-    return Failure(failures.ERROR, cause=error, **known, **described)
+            known["action"] = actions.text(self._batch.action_space, shown, place)
+        return Failure(failures.ERROR, cause=error, **known, **described)
 
 
 def _neutral(leaf: spaces.Leaf) -> Any:

@@ -1,4 +1,4 @@
-"""What may be replaced after a failure, how often, and what is told of it."""
+"""How often environments that fail may be replaced, and the record of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED, RESTARTED = "env_failed", "env_restarted"  # events
 _CAUSES = 5  # that are told when there is no further restart
 
 
-class Healer:
+class RestartBudget:
     """Grants restarts within a budget, and keeps the record; safe for threads.
 
     An environment that fails again within ``period`` seconds would only go on failing,
@@ -86,14 +86,20 @@ class Healer:
             self._events.append(who)
         return None
 
-    def failed(self, fault: Fault) -> None:
-        """Note the failure of one environment, which is replaced where it is."""
-        rows = [fault.failure.env]
-        refusal = self.grant(fault, rows)
-        if refusal is None:
-            self.record(fault, rows)
-        else:
+    def lost(self, fault: Fault, rows: Sequence[int], charge: bool = True) -> bool:
+        """Whether what failed may be replaced; gives up if not. See ``grant``."""
+        refusal = self.grant(fault, rows, charge)
+        if refusal is not None:
             self.give_up(refusal)
+        return refusal is None
+
+    def failed(self, fault: Fault) -> bool:
+        """The same for one environment, which is replaced where it is."""
+        rows = [fault.failure.env]
+        granted = self.lost(fault, rows)
+        if granted:
+            self.record(fault, rows)
+        return granted
 
     def record(self, fault: Fault, rows: Sequence[int], seconds: float = 0.0) -> None:
         """Note that ``rows`` were replaced.
