@@ -101,7 +101,7 @@ def train(
         ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
         called and may end training by returning False, see ``training.hooks``.
-      **options: any other field of ``training.experiment.Config``.
+      **options: any other field of ``training.config.Config``.
 
     Raises:
       UserError: for anything that cannot be used, before there is a folder.
