@@ -13,15 +13,26 @@ T, B = 12, 4
 
 
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
-    """PPO with small minibatches and few epochs, if the settings say nothing else."""
+    """PPO with two minibatches and one epoch, if the settings say nothing else."""
     keras.utils.set_random_seed(seed)
-    config = ppo.Config(**{"minibatch_size": 16, "epochs": 2, **settings})
+    config = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
     return ppo.PPO(config, make_spec(observation, action, B))
 
 
 def named(agent) -> dict[str, np.ndarray]:
     """A copy of everything that an agent saves, by name."""
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
+
+
+def assert_same(agents, **tolerance) -> None:
+    """Two agents save the same variables, exactly without a tolerance."""
+    expected, found = map(named, agents)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        if tolerance:
+            np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
+        else:
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 def collect(

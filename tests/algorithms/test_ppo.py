@@ -1,176 +1,501 @@
+"""PPO on transitions and on sequences, with feed-forward and recurrent networks."""
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, T, collect, make_ppo, named
-from tests.nn.cases import ACTIONS, OBSERVATIONS, make_spec
+from tests.algorithms.cases import B, T, assert_same, collect, make_ppo
+from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
-from tfagents_batch.ops import chunks
+from tfagents_batch.ops import chunks, returns
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.types import TimeStep, Trajectory
+from tfagents_batch.training.seeds import functional
+from tfagents_batch.types import TimeStep
+
+NETWORKS = {
+    "feed_forward": networks.Config(hidden=(8, 8)),
+    "squashed": networks.Config(hidden=(8, 8), squash=True, max_std=2.0),
+    "gru": networks.Config(hidden=(8, 6), core="gru"),
+    "gru_policy": networks.Config(hidden=(8, 6), core="gru", value_core="none"),
+    "lstm": networks.Config(hidden=(8, 6), core="lstm", value_core="shared"),
+}
+BOTH = pytest.mark.parametrize("network", ["feed_forward", "gru"])
+
+
+def make(network="feed_forward", observation=VECTOR, action="discrete", **settings):
+    action = ACTIONS[action]
+    return make_ppo(observation, action, network=NETWORKS[network], **settings)
 
 
 def weights(agent):
-    return [variable.numpy() for variable in agent.network.variables]
+    return [variable.numpy() for variable in agent.network.trainable_variables]
 
 
-@pytest.mark.parametrize("objective", ["clip", "kl", "both"])
-@pytest.mark.parametrize("action", ACTIONS)
-def test_an_update_is_finite_and_moves_the_weights(action, objective):
-    agent = make_ppo(action=ACTIONS[action], objective=objective)
-    before = weights(agent)
-    metrics = agent.update(collect(agent), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
+def compiled(agent, jit=False):
+    return tf.function(agent.update, jit_compile=jit, autograph=False)
+
+
+def assert_finite(metrics):
+    for name, value in metrics.items():
+        assert value.shape.rank or np.isfinite(value), name
     assert float(metrics["grad/skipped"]) == 0
-    moved = [np.any(a != b) for a, b in zip(before, weights(agent), strict=True)]
-    assert all(moved)
 
 
-def test_squashed_actions_are_learned_from_and_have_an_entropy():
-    network = networks.Config(squash=True, max_std=2.0)
-    agent = make_ppo(action=ACTIONS["box"], entropy_scale=0.01, network=network)
+def moving_state(agent):
+    """A state that is not that of a start."""
+    trajectory = collect(agent, seed=9, length=T + 1)
+    state, return_ = agent.initial_state(B)
+    if agent.recurrent:
+        state = nest.map(lambda x: x[-1], trajectory.behavior["state"])
+        assert all(np.any(x) for x in nest.flatten(state))
+    return state, return_
+
+
+# ---- every kind of space and network
+
+
+@pytest.mark.parametrize(
+    ("action", "network", "objective"),
+    [
+        ("discrete", "feed_forward", "clip"),
+        ("box", "lstm", "both"),
+        ("box", "squashed", "kl"),
+        ("scalar_box", "feed_forward", "both"),
+        ("multi_discrete", "lstm", "clip"),
+        ("multi_binary", "gru", "kl"),
+    ],
+)
+def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
+    agent = make(network, action=action, objective=objective, entropy_scale=0.01)
     before = weights(agent)
     trajectory = collect(agent)
-    assert np.all(np.abs(trajectory.action) < 1)
-    metrics = agent.update(trajectory, 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
+    assert_finite(agent.update(trajectory, 1))
     assert all(np.any(a != b) for a, b in zip(before, weights(agent), strict=True))
+    recorded = nest.flatten(trajectory.behavior.get("state", ()))
+    assert agent.recurrent == bool(recorded)
+    assert all(x.shape == (T, B, 6) for x in recorded)
+    if network == "squashed":
+        assert np.all(np.abs(trajectory.action) < 1)
 
 
-@pytest.mark.parametrize("observation", ["nested", "small_image", "multi_binary"])
-def test_observations_of_any_kind_are_learned_from(observation):
+@pytest.mark.parametrize(
+    ("observation", "network"),
+    [("nested", "gru"), ("small_image", "feed_forward"), ("multi_binary", "lstm")],
+)
+def test_observations_of_any_kind_are_learned_from(observation, network):
     space = OBSERVATIONS[observation]
-    agent = make_ppo(space)
-    metrics = agent.update(collect(agent, space), 1)
-    assert all(np.all(np.isfinite(x)) for x in metrics.values() if x.shape.rank == 0)
+    agent = make(network, space, sequence_length=4)
+    assert_finite(agent.update(collect(agent, space), 1))
+    assert agent.compilable == (observation == "multi_binary")
 
 
-@pytest.mark.parametrize("squash", [False, True])
-def test_before_the_first_step_ratio_is_one_and_kl_zero(squash):
-    network = networks.Config(squash=squash)
-    agent = make_ppo(action=ACTIONS["box"], objective="both", network=network)
+@pytest.mark.parametrize(
+    ("network", "length", "action"),
+    [
+        ("feed_forward", None, "discrete"),
+        ("feed_forward", 5, "box"),
+        ("squashed", None, "box"),
+        ("gru", 5, "box"),
+        ("gru_policy", 1, "discrete"),
+        ("lstm", None, "box"),
+    ],
+)
+def test_before_the_first_step_ratio_is_one_and_kl_zero(network, length, action):
+    agent = make(
+        network,
+        action=action,
+        objective="both",
+        clip_ratio=1e-5,
+        learning_rate="piecewise(0: 1e-2, 1: 0)",
+        sequence_length=length,
+    )
     agent.update(collect(agent), 1)  # normalisers are in use now
-    trajectory = collect(agent, seed=1)
-    seen = agent.observations(trajectory.steps.observation)
-    heads, _ = agent.network.unroll(trajectory.steps._replace(observation=seen))
-    policy = heads.policy.with_params(nest.map(lambda x: x[:-1], heads.policy.params))
-    behavior = trajectory.behavior
-    log_ratio = policy.log_prob(trajectory.action) - behavior["log_prob"]
-    np.testing.assert_allclose(log_ratio, 0, atol=1e-5)
-    kl = policy.with_params(behavior["policy"]).kl(policy)
-    np.testing.assert_allclose(kl, 0, atol=1e-6)
+    trajectory = collect(agent, seed=1, state=moving_state(agent))
+    metrics = agent.update(trajectory, 2)
+    assert float(metrics["policy/clip_fraction"]) == 0  # within 1 +- 1e-5
+    assert abs(float(metrics["policy/approx_kl"])) <= 1e-8
+    assert abs(float(metrics["policy/kl"])) <= 1e-6
+    rows = metrics["policy/row_kl"].numpy()
+    assert np.sum(np.isfinite(rows)) == np.sum(trajectory.mask)
 
 
-@pytest.mark.parametrize("poison", [np.nan, 1e9])
-def test_what_is_masked_has_no_influence(poison):
+# ---- what counts and what does not
+
+
+@BOTH
+def test_what_is_masked_has_no_influence(network):
     """Rewards and actions of restart rows and failed rows may be anything."""
-    results = []
-    for value in (0.0, poison):
-        agent = make_ppo(action=ACTIONS["box"])
-        trajectory = collect(agent, length=5)
+    agents = []
+    for poison in ([0.0], [np.nan, 1e9]):
+        agent = make(network, action="box", objective="kl", sequence_length=5)
+        trajectory = collect(agent)
         mask = trajectory.mask.numpy()
-        reward = trajectory.steps.reward.numpy().copy()
-        reward[1:][~mask] = value
-        action = trajectory.action.numpy().copy()
-        action[~mask] = value
-        log_prob = trajectory.behavior["log_prob"].numpy().copy()
-        log_prob[~mask] = value
+
+        def put(x, rows=0, poison=poison, mask=mask):
+            x = x.numpy().copy()
+            for index, place in enumerate(np.argwhere(~mask)):
+                x[rows:][tuple(place)] = poison[index % len(poison)]
+            return tf.constant(x)
+
+        log_prob = put(trajectory.behavior["log_prob"])
         trajectory = trajectory._replace(
-            steps=trajectory.steps._replace(reward=tf.constant(reward)),
-            action=tf.constant(action),
-            behavior=trajectory.behavior | {"log_prob": tf.constant(log_prob)},
+            steps=trajectory.steps._replace(reward=put(trajectory.steps.reward, 1)),
+            action=put(trajectory.action),
+            behavior=trajectory.behavior | {"log_prob": log_prob},
         )
         agent.update(trajectory, 1)
-        results.append(named(agent))
-    for name, expected in results[0].items():
-        np.testing.assert_array_equal(results[1][name], expected, err_msg=name)
+        agents.append(agent)
+    assert_same(agents)
 
 
-def test_a_trajectory_without_a_valid_row_changes_no_weight():
-    agent = make_ppo()
-    agent.update(collect(agent), 1)
-    trajectory = collect(agent, seed=1)
+def padded(trajectory, rows):
+    """``rows`` more of each stream, which repeat its last and count for nothing."""
+
+    def more(x):
+        return tf.concat([x, tf.repeat(x[-1:], rows, axis=0)], 0)
+
+    return trajectory._replace(
+        steps=nest.map(more, trajectory.steps),
+        action=nest.map(more, trajectory.action),
+        behavior=nest.map(more, trajectory.behavior),
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "length", "reduction"),
+    [("feed_forward", 5, "batch"), ("lstm", None, "sequence")],
+)
+def test_padding_changes_nothing(network, length, reduction):
+    agents, told = [], []
+    for rows in (1, 3 * T):
+        agent = make(
+            network,
+            action="box",
+            objective="both",
+            kl_reduction=reduction,
+            normalize_advantage="batch",
+            sequence_length=length,
+            minibatch_size=None,
+            histograms=False,
+        )
+        trajectory = collect(agent)
+        steps = trajectory.steps
+        last = tf.concat([steps.truncated[:-1], tf.ones([1, B], tf.bool)], 0)
+        trajectory = trajectory._replace(steps=steps._replace(truncated=last))
+        metrics = compiled(agent)(padded(trajectory, rows), tf.constant(1))
+        told.append({name: float(value) for name, value in metrics.items()})
+        agents.append(agent)
+    assert told[1] == pytest.approx(told[0], rel=1e-4, abs=1e-6)
+    assert_same(agents, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_valid_row_nothing_is_learned_and_the_penalty_stays():
+    agent = make(objective="kl", learning_rate=Constant(1e-3), histograms=False)
+    trajectory = collect(agent)
     failed = tf.ones_like(trajectory.steps.first)
     steps = trajectory.steps._replace(first=failed, truncated=failed)
-    before = named(agent)
-    agent.update(trajectory._replace(steps=steps), 2)
-    after = named(agent)
-    changed = {k for k in before if np.any(before[k] != after[k])}
-    assert changed <= {"optimizer/001"}, changed  # the learning rate
-    assert after["algorithm/step"] == before["algorithm/step"]
+    before = {k: v.numpy() for k, v in agent.named_variables().items()}
+    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    assert float(metrics["grad/updates"]) == 0
+    after = agent.named_variables()
+    changed = {k for k in before if np.any(before[k] != after[k].numpy())}
+    assert changed == {"optimizer/001"}  # the learning rate
 
 
 def test_steps_count_transitions_with_mask_one():
-    agent = make_ppo()
-    trajectory = collect(agent)
-    agent.update(trajectory, 1)
-    assert int(agent.step) == int(np.sum(trajectory.mask))
-    assert 0 < int(agent.step) < T * B
-
-
-@pytest.mark.parametrize("minibatch_size", [2, 7, 16, 1000])
-def test_any_minibatch_size_is_taken(minibatch_size):
-    agent = make_ppo(minibatch_size=minibatch_size, epochs=1)
-    trajectory = collect(agent)
-    metrics = agent.update(trajectory, 1)
-    rows = int(np.sum(trajectory.mask))
-    width = min(minibatch_size, T * B)
-    assert int(metrics["grad/updates"]) == -(-rows // width)
-
-
-def test_compiled_and_uncompiled_updates_agree():
-    results = []
-    for jit in (False, True):
-        agent = make_ppo(action=ACTIONS["box"], objective="both")
-        update = tf.function(agent.update, jit_compile=jit, autograph=False)
-        update(collect(agent), tf.constant(1))
-        results.append(named(agent))
-    for name, expected in results[0].items():
-        np.testing.assert_allclose(
-            results[1][name], expected, rtol=2e-3, atol=2e-5, err_msg=name
-        )
-
-
-def test_equal_seeds_give_equal_updates_and_others_do_not():
-    finals = []
-    for seed in (1, 1, 2):
-        agent = make_ppo()
-        agent.update(collect(agent), seed)
-        finals.append(weights(agent))
-    for a, b in zip(finals[0], finals[1], strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert any(np.any(a != b) for a, b in zip(finals[0], finals[2], strict=True))
-
-
-def test_learning_rate_follows_its_schedule():
-    agent = make_ppo(learning_rate=Linear(1e-3, 0.0, 100))
+    agent = make(learning_rate=Linear(1e-3, 0.0, 100), histograms=False)
     trajectory = collect(agent)
     first = agent.update(trajectory, 1)["grad/learning_rate"]
-    second = agent.update(collect(agent, seed=1), 2)["grad/learning_rate"]
     count = int(np.sum(trajectory.mask))
+    assert 0 < int(agent.step) == count < T * B
+    second = agent.update(collect(agent, seed=1), 2)["grad/learning_rate"]
     assert float(first) == pytest.approx(1e-3)
     assert float(second) == pytest.approx(1e-3 * (1 - count / 100), rel=1e-5)
 
 
-def test_kl_stop_ends_the_epochs():
-    agent = make_ppo(learning_rate=Linear(0.1, 0.1, 1), epochs=20, kl_stop=0.01)
-    updates = int(agent.update(collect(agent), 1)["grad/updates"])
-    rows = T * B // 16
-    assert updates < 20 * rows
+# ---- minibatches and sequences
 
 
-def test_the_penalty_moves_towards_the_target_and_is_saved():
-    timid = make_ppo(objective="kl", learning_rate=Linear(1e-7, 1e-7, 1))
-    timid.update(collect(timid), 1)
-    assert float(timid.penalty.beta) == pytest.approx(1 / 1.5)
-    bold = make_ppo(objective="kl", learning_rate=Linear(0.05, 0.05, 1), epochs=5)
-    bold.update(collect(bold), 1)
-    assert float(bold.penalty.beta) == pytest.approx(1.5)
-    assert float(bold.named_variables()["algorithm/penalty"]) == pytest.approx(1.5)
+@pytest.mark.parametrize(
+    ("network", "size", "length", "updates"),
+    [
+        ("feed_forward", 7, None, 6),
+        ("feed_forward", 1000, None, 1),
+        ("feed_forward", None, None, 1),
+        ("feed_forward", 8, 4, 6),
+        ("gru", 1, 6, 8),
+        ("gru", 25, 6, 2),
+    ],
+)
+def test_minibatches_are_of_whole_sequences(network, size, length, updates):
+    agent = make(network, minibatch_size=size, sequence_length=length, epochs=2)
+    trajectory = collect(agent)
+    assert 35 < np.sum(trajectory.mask) <= 42
+    assert int(agent.update(trajectory, 1)["grad/updates"]) == 2 * updates
+
+
+def test_what_fills_no_minibatch_may_be_left_out():
+    """12 x 4 steps, of which some do not count: never as many as 16 times three."""
+    settings = {"minibatch_size": 16, "epochs": 2, "histograms": False}
+    kept, dropped = (make(drop_rest=drop, **settings) for drop in (False, True))
+    trajectory = collect(kept)
+    assert 32 < np.sum(trajectory.mask) < 48
+    assert int(kept.update(trajectory, 1)["grad/updates"]) == 2 * 3
+    assert int(dropped.update(trajectory, 1)["grad/updates"]) == 2 * 2
+
+
+def test_a_step_on_everything_is_a_minibatch_of_everything():
+    agents = [make(minibatch_size=size, epochs=2) for size in (None, T * B)]
+    for agent in agents:
+        agent.update(collect(agent), 1)
+    assert_same(agents, rtol=1e-3, atol=1e-5)
+
+
+def test_sequences_without_a_valid_step_are_not_visited():
+    agent = make("gru", minibatch_size=1, sequence_length=4, histograms=False)
+    trajectory = collect(agent, length=T + 1)
+    failed = tf.constant(np.arange(T + 1)[:, None] * np.ones(B) >= 4)
+    steps = trajectory.steps._replace(
+        first=failed, truncated=failed, terminated=tf.zeros_like(failed)
+    )
+    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    assert int(metrics["grad/updates"]) == B
+
+
+@pytest.mark.parametrize(
+    ("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (3, T - 1), (7, 2), (T, 7)]
+)
+def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length):
+    agent = make("gru", minibatch_size=None, sequence_length=length, histograms=False)
+    trajectory = collect(agent, length=episode, terminate=True)
+    metrics = agent.update(trajectory, 1)
+    assert int(agent.step) == np.sum(trajectory.mask)
+    assert int(metrics["grad/updates"]) == 1 and not metrics["grad/skipped"]
+
+
+@pytest.mark.parametrize("network", ["feed_forward", "gru_policy", "lstm"])
+def test_targets_do_not_depend_on_how_a_trajectory_is_cut(network):
+    targets, gradients = [], []
+    for length in (None, 1, 5):
+        agent = make(network, sequence_length=length, minibatch_size=None)
+        trajectory = collect(agent, state=moving_state(agent))
+        metrics = agent.update(trajectory, 1)
+        targets.append(metrics["value/target"])
+        gradients.append(metrics["grad/all"])
+    for target, gradient in zip(targets, gradients, strict=True):
+        np.testing.assert_allclose(target, targets[0], rtol=1e-5, atol=1e-5)
+        if network == "feed_forward":
+            np.testing.assert_allclose(gradient, gradients[0], rtol=1e-5, atol=1e-5)
+
+
+def test_values_of_a_recurrent_network_go_on_from_the_state_of_acting():
+    agent = make("gru", normalize_observation=False, normalize_return=False)
+    trajectory = collect(agent, state=moving_state(agent))
+    state, value = trajectory.state[0], []
+    for t in range(T + 1):
+        now = nest.map(lambda x, t=t: x[t], trajectory.steps)
+        heads, state = agent.network(now, state)
+        value.append(heads.value)
+    advantage = returns.gae(
+        trajectory.reward,
+        trajectory.discount(0.99),
+        tf.stack(value),
+        0.95,
+        trajectory.mask,
+    )
+    target = agent.update(trajectory, 1)["value/target"].numpy()
+    expected = (advantage + tf.stack(value)[:-1]).numpy()[trajectory.mask.numpy()]
+    np.testing.assert_allclose(
+        target[np.isfinite(target)], expected, rtol=1e-4, atol=1e-5
+    )
+
+
+# ---- the same result another way
+
+
+@pytest.mark.parametrize(
+    ("network", "objective", "length"),
+    [("feed_forward", "both", None), ("gru_policy", "kl", 5)],
+)
+def test_compiled_and_uncompiled_updates_agree(network, objective, length):
+    agents = []
+    for jit in (False, True):
+        agent = make(
+            network,
+            action="box",
+            objective=objective,
+            sequence_length=length,
+            epochs=2,
+            histograms=False,
+        )
+        update = compiled(agent, jit=True) if jit else agent.update
+        update(collect(agent), tf.constant(1))
+        agents.append(agent)
+    assert_same(agents, rtol=2e-3, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_copies_that_are_vectorised_learn_what_each_learns_alone():
+    """As several seeds in one program do."""
+    agents = [
+        make("lstm", seed=seed, sequence_length=5, histograms=False)
+        for seed in range(2)
+    ]
+    trajectories = [collect(agent, seed=7) for agent in agents]
+    variables = list(agents[0].named_variables().values())
+    each = [[np.array(x.numpy()) for x in a.named_variables().values()] for a in agents]
+    values = [tf.constant(np.stack(pair)) for pair in zip(*each, strict=True)]
+    rows = nest.map(lambda *xs: tf.stack(xs), *trajectories)
+
+    def update(row):
+        return functional.call(variables, row[0], agents[0].update, row[1], row[2])
+
+    @tf.function(jit_compile=True, autograph=False)
+    def together(values, rows, seeds):
+        return tf.vectorized_map(
+            update, (values, rows, seeds), fallback_to_while_loop=False
+        )
+
+    after, metrics = together(values, rows, tf.constant([3, 4]))
+    for index, agent in enumerate(agents):
+        alone = agent.update(trajectories[index], 3 + index)
+        for (name, wanted), got in zip(
+            agent.named_variables().items(), after, strict=True
+        ):
+            np.testing.assert_allclose(
+                got[index], wanted, rtol=1e-3, atol=1e-5, err_msg=name
+            )
+        np.testing.assert_allclose(
+            metrics["loss/value"][index], alone["loss/value"], rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("network", "name", "limit"),
+    [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", chunks.LAYER * 2 * (T + 1))],
+)
+def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit):
+    agents, told = [], []
+    for value in (getattr(chunks, name), limit):
+        monkeypatch.setattr(chunks, name, value)
+        agent = make(network, action="box", objective="both", sequence_length=5)
+        told.append(agent.update(collect(agent), 1))
+        agents.append(agent)
+    assert_same(agents, rtol=1e-4, atol=1e-6)
+    for key, expected in told[0].items():
+        np.testing.assert_allclose(
+            told[1][key], expected, rtol=1e-4, atol=1e-6, err_msg=key
+        )
+
+
+def test_equal_seeds_give_equal_updates_and_others_do_not():
+    agents = [make(histograms=False) for _ in range(3)]
+    for agent, seed in zip(agents, (1, 1, 2), strict=True):
+        agent.update(collect(agent), seed)
+    assert_same(agents[:2])
+    finals = map(weights, agents[1:])
+    assert any(np.any(a != b) for a, b in zip(*finals, strict=True))
+
+
+@pytest.mark.parametrize("network", ["feed_forward", "lstm"])
+def test_an_agent_restored_by_name_acts_and_learns_alike(network):
+    first, second = (
+        make(network, seed=seed, objective="both", histograms=False) for seed in (0, 1)
+    )
+    first.update(collect(first), 1)
+    held = {id(variable) for variable in first.named_variables().values()}
+    everything = [*first.variables, *first.network.variables]
+    everything += first.optimizer.adam.variables
+    assert not [v.name for v in everything if id(v) not in held]
+    target = second.named_variables()
+    for name, variable in first.named_variables().items():
+        target[name].assign(variable)
+    for agent in (first, second):
+        agent.update(collect(agent, seed=3), 4)
+    assert_same((first, second))
+
+
+# ---- objective, penalty and entropy
+
+
+@BOTH
+def test_kl_stop_ends_the_epochs(network):
+    agent = make(
+        network,
+        learning_rate=Constant(0.1),
+        epochs=10,
+        kl_stop=0.01,
+        sequence_length=6,
+        histograms=False,
+    )
+    assert int(agent.update(collect(agent), 1)["grad/updates"]) < 10 * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "beta"),
+    [
+        ({"learning_rate": Constant(1e-7)}, 1 / 1.5),
+        ({"learning_rate": Constant(1e-7), "kl_adapt_factor": 4.0}, 1 / 4),
+        ({"learning_rate": Constant(0.1), "epochs": 8}, 1.5),
+        ({"learning_rate": Constant(0.1), "epochs": 8, "kl_adapt_high": 1e9}, 1),
+    ],
+)
+def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
+    agent = make(objective="kl", histograms=False, **settings)
+    agent.update(collect(agent), 1)
+    saved = agent.named_variables()["algorithm/penalty"]
+    assert float(saved) == float(agent.penalty.beta) == pytest.approx(beta)
+
+
+@BOTH
+def test_a_penalty_of_sequences_is_the_mean_of_those_of_each(network):
+    agent = make(
+        network, objective="kl", kl_reduction="sequence", epochs=2, histograms=False
+    )
+    kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
+    mask = tf.constant([[True, True, False], [True, False, False]])
+    mean, counts = agent.penalty.mean(kl, mask)
+    np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
+    np.testing.assert_array_equal(counts, [True, True, False])
+    metrics = agent.update(collect(agent), 1)
+    assert np.isfinite(metrics["policy/kl"])
+    assert int(metrics["grad/updates"]) == 2 * 2  # two streams a minibatch
+
+
+def test_means_over_sequences_weigh_short_ones_as_much_as_long_ones():
+    """As many steps of KL 1 in a short sequence as of KL 0 in a long one."""
+    kl = tf.constant([[1.0, 0.0], [1.0, 0.0], [9.0, 0.0], [9.0, 0.0]])
+    mask = tf.constant([[True, True], [True, True], [False, True], [False, True]])
+    for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
+        agent = make(objective="kl", kl_reduction=reduction)
+        found = agent.penalty.mean(kl, mask)
+        assert float(tf.reduce_mean(found[0])) == pytest.approx(expected)
+
+
+def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
+    """The mean over equal updates tells how much of the loss is bonus."""
+    found = []
+    agent = make(entropy_scale="linear(0.5, 0, 100)", learning_rate=0, histograms=False)
+    for step in (0, 50, 100):
+        agent.step.assign(step)
+        metrics = agent.update(collect(agent), 1)
+        parts = ("loss/policy", "loss/value", "loss/kl_penalty", "loss/network")
+        rest = sum(float(metrics[name]) for name in parts)
+        bonus = rest - float(metrics["loss/total"])
+        found.append(bonus / float(metrics["policy/entropy"]))
+    np.testing.assert_allclose(found, [0.5, 0.25, 0.0], atol=0.02)
+
+
+def test_the_epsilon_of_adam_is_a_setting():
+    assert make(adam_epsilon=1e-8).optimizer.adam.epsilon == 1e-8
+    assert make().optimizer.adam.epsilon == 1e-5
+
+
+# ---- values
 
 
 def test_time_limits_bootstrap_and_terminations_do_not():
@@ -184,7 +509,10 @@ def test_time_limits_bootstrap_and_terminations_do_not():
             gamma=0.5,
             gae_lambda=0.9,
             learning_rate=Linear(3e-2, 1e-3, 20_000),
-            epochs=4,
+            epochs=16,
+            minibatch_size=None,
+            network=NETWORKS["feed_forward"],
+            histograms=False,
         )
         # Observations tell the time of the episode, one-hot; at the last it looks as
         # at the first, for a value is learned where actions are taken.
@@ -193,8 +521,8 @@ def test_time_limits_bootstrap_and_terminations_do_not():
         reward = tf.where(trajectory.steps.first, 0.0, 1.0)
         steps = trajectory.steps._replace(observation=tf.one_hot(clock % 4, 5))
         trajectory = trajectory._replace(steps=steps._replace(reward=reward))
-        update = tf.function(agent.update, autograph=False)
-        for seed in range(60):
+        update = compiled(agent)
+        for seed in range(40):
             update(trajectory, tf.constant(seed))
         flags = tf.zeros([1, 5], tf.bool)
         probe = TimeStep(tf.eye(5)[None], tf.zeros([1, 5]), flags, flags, flags, {})
@@ -205,132 +533,19 @@ def test_time_limits_bootstrap_and_terminations_do_not():
     np.testing.assert_allclose(spread[True], [1.875, 1.75, 1.5, 1.0], atol=0.15)
 
 
-def test_a_limit_of_50_steps_does_not_bend_the_value():
-    """V(t) under a constant reward: flat if time limits cut off, else it falls."""
-    limit, spread = 50, {}
-    clock = (np.arange(2 * limit + 2)[:, None] + 13 * np.arange(B)) % (limit + 1)
-    first, last = clock == 0, clock == limit
-    shape = [2 * limit + 1, B]
-    for terminate in (False, True):
-        agent = make_ppo(
-            gs.Box(0, 1, (limit,)),
-            normalize_observation=False,
-            normalize_return=False,
-            gamma=0.9,
-            gae_lambda=0.9,
-            learning_rate=Linear(3e-2, 1e-3, 20_000),
-            epochs=4,
-            minibatch_size=101,
-        )
-        flags = (first, last & terminate, last & (not terminate))
-        steps = TimeStep(
-            tf.one_hot(clock % limit, limit),  # the last looks as the first
-            tf.where(first, 0.0, 1.0),
-            *map(tf.constant, flags),
-            {},
-        )
-        rows, noise = nest.map(
-            lambda x: tf.reshape(x, [-1, *x.shape[2:]]),
-            (nest.map(lambda x: x[:-1], steps), agent.noise(shape, 0)),
-        )
-        action, behavior, _ = agent.act(
-            rows, agent.initial_state(shape[0] * B), noise, True
-        )
-        action, behavior = nest.map(
-            lambda x: tf.reshape(x, [*shape, *x.shape[1:]]), (action, behavior)
-        )
-        trajectory = Trajectory(steps, action, behavior, agent.initial_state(B))
-        update = tf.function(agent.update, autograph=False)
-        for seed in range(60):
-            update(trajectory, tf.constant(seed))
-        off = tf.zeros([1, limit], tf.bool)
-        probe = TimeStep(tf.eye(limit)[None], tf.zeros([1, limit]), off, off, off, {})
-        value = agent.network.unroll(probe)[0].value[0].numpy()
-        spread[terminate] = value.std() / value.mean()
-    assert spread[False] < 0.05
-    assert spread[True] > 0.2  # 1 + gamma + ... to the end: the original's targets
-
-
-def test_all_state_of_an_agent_is_in_its_checkpoint():
-    agent = make_ppo(action=ACTIONS["box"], objective="both")
-    agent.update(collect(agent), 1)
-    held = {id(v) for v in agent.named_variables().values()}
-    everything = [*agent.variables, *agent.network.variables]
-    everything += [*agent.optimizer.adam.variables]
-    missing = [v.name for v in everything if id(v) not in held]
-    assert not missing
-
-
-def test_an_agent_restored_by_name_acts_and_learns_alike():
-    first, second = make_ppo(seed=0), make_ppo(seed=1)
-    first.update(collect(first), 1)
-    target = second.named_variables()
-    for name, variable in first.named_variables().items():
-        target[name].assign(variable)
-    for agent in (first, second):
-        agent.update(collect(agent, seed=3), 4)
-    a, b = named(first), named(second)
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-
-
-def test_an_update_without_a_transition_leaves_the_penalty():
-    agent = make_ppo(objective="kl", minibatch_size=None)
-    trajectory = collect(agent)
-    steps = trajectory.steps
-    failed = tf.ones_like(steps.first)
-    void = steps._replace(first=failed, truncated=failed)
-    metrics = agent.update(trajectory._replace(steps=void), 1)
-    assert float(metrics["grad/updates"]) == 0
-    assert float(agent.penalty.beta) == 1
-    agent.update(trajectory, 2)  # one step moves hardly anything
-    assert float(agent.penalty.beta) == pytest.approx(1 / 1.5)
-
-
-def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
-    """The mean over equal updates tells how much of the loss is bonus."""
-    weights = []
-    for step in (0, 50, 100):
-        agent = make_ppo(entropy_scale="linear(0.5, 0, 100)", learning_rate=0, epochs=1)
-        agent.step.assign(step)
-        metrics = agent.update(collect(agent), 1)
-        parts = ("loss/policy", "loss/value", "loss/kl_penalty", "loss/network")
-        rest = sum(float(metrics[name]) for name in parts)
-        bonus = rest - float(metrics["loss/total"])
-        weights.append(bonus / float(metrics["policy/entropy"]))
-    np.testing.assert_allclose(weights, [0.5, 0.25, 0.0], atol=0.02)
-
-
-def test_the_rule_of_the_penalty_is_in_the_settings():
-    rate = Constant(1e-7)  # so the KL is 0
-    timid = make_ppo(objective="kl", learning_rate=rate, kl_adapt_factor=4.0)
-    timid.update(collect(timid), 1)
-    assert float(timid.penalty.beta) == pytest.approx(1 / 4)
-    bold = make_ppo(
-        objective="kl", learning_rate=Constant(0.05), epochs=5, kl_adapt_high=1e9
+def test_the_target_may_be_the_return_whatever_lambda_is():
+    targets = {}
+    for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
+        agent = make(value_target=kind, gae_lambda=lambda_)
+        target = agent.update(collect(agent), 1)["value/target"].numpy()
+        targets[kind, lambda_] = target[np.isfinite(target)]
+    np.testing.assert_allclose(
+        targets["return", 0.3], targets["gae", 1.0], rtol=1e-5, atol=1e-5
     )
-    bold.update(collect(bold), 1)
-    assert float(bold.penalty.beta) == 1
+    assert np.max(np.abs(targets["gae", 0.3] - targets["gae", 1.0])) > 0.1
 
 
-def test_the_epsilon_of_adam_is_a_setting():
-    assert make_ppo(adam_epsilon=1e-8).optimizer.adam.epsilon == 1e-8
-    assert make_ppo().optimizer.adam.epsilon == 1e-5
-
-
-def test_evaluating_in_chunks_changes_nothing(monkeypatch):
-    results = []
-    for limit in (chunks.ROWS, 7):
-        monkeypatch.setattr(chunks, "ROWS", limit)
-        agent = make_ppo(action=ACTIONS["box"], objective="both")
-        metrics = tf.function(agent.update, autograph=False)(
-            collect(agent), tf.constant(1)
-        )
-        results.append((named(agent), metrics))
-    for part in (0, 1):
-        for name, expected in results[0][part].items():
-            got = results[1][part][name]
-            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+# ---- networks of users, and action masks
 
 
 def regularized(scale):
@@ -341,63 +556,66 @@ def regularized(scale):
     return build
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_what_a_users_layers_add_is_minimised_and_logged(jit):
-    norms, logged = {}, {}
-    for scale in (0.0, 1.0):
+def test_what_a_users_layers_add_is_minimised_and_logged():
+    norms = {}
+    for scale, jit in ((0.0, False), (1.0, True)):
         keras.utils.set_random_seed(0)
-        config = ppo.Config(minibatch_size=16, learning_rate=Constant(1e-2))
+        config = ppo.Config(
+            minibatch_size=16, learning_rate=Constant(1e-2), histograms=False
+        )
         agent = ppo.PPO(config, make_spec(num_envs=B), regularized(scale))
         kernel = agent.network.trainable_variables[0]
         first = float(np.sum(np.square(kernel.numpy())))
-        update = tf.function(agent.update, jit_compile=jit, autograph=False)
+        update = compiled(agent, jit=True) if jit else agent.update
         for seed in range(2):
-            metrics = update(collect(agent), tf.constant(seed))
-        logged[scale] = float(metrics["loss/network"])
+            logged = float(update(collect(agent), tf.constant(seed))["loss/network"])
+            # Once a minibatch, however many went before.
+            assert 0 < logged < first if scale else logged == 0
         norms[scale] = float(np.sum(np.square(kernel.numpy())))
-    assert logged[0.0] == 0
-    assert 0 < logged[1.0] < first  # once a minibatch, however many went before
     assert norms[1.0] < 0.5 * norms[0.0]
 
 
-# ---- variants of the objective and of targets
+class TestActionMask:
+    space = gs.Dict(features=VECTOR, action_mask=gs.MultiBinary(3))
 
-
-@pytest.mark.parametrize("objective", ["clip", "kl"])
-def test_without_a_minibatch_size_an_epoch_is_one_step(objective):
-    agent = make_ppo(minibatch_size=None, epochs=3, objective=objective)
-    assert int(agent.update(collect(agent), 1)["grad/updates"]) == 3
-
-
-def test_a_step_on_everything_is_a_minibatch_of_everything():
-    results = []
-    for size in (None, T * B):
-        agent = make_ppo(minibatch_size=size, epochs=2)
-        agent.update(collect(agent), 1)
-        results.append(named(agent))
-    for name, expected in results[0].items():
-        np.testing.assert_allclose(
-            results[1][name], expected, rtol=1e-3, atol=1e-5, err_msg=name
+    def trajectory(self, agent, masks):
+        """Acted on under masks ``[T + 1, B, 3]``."""
+        plain = collect(agent, self.space)
+        state, rows = agent.initial_state(B), []
+        steps = plain.steps._replace(
+            observation=plain.steps.observation | {"action_mask": tf.constant(masks)}
         )
+        noise = agent.noise((T, B), 3)
+        for t in range(T):
+            now = nest.map(lambda x, t=t: x[t], steps)
+            *acted, state = agent.act(now, state, noise[t], True)
+            rows.append(acted)
+        action, behavior = nest.map(lambda *xs: tf.stack(xs), *rows)
+        return plain._replace(steps=steps, action=action, behavior=behavior)
 
+    def test_masks_and_memory_go_together(self):
+        masks = np.random.default_rng(0).integers(2, size=(T + 1, B, 3)).astype(np.int8)
+        masks[..., 0] = 1
+        agent = make("gru", self.space, objective="both", sequence_length=5)
+        trajectory = self.trajectory(agent, masks)
+        taken = np.take_along_axis(masks[:-1], trajectory.action.numpy()[..., None], -1)
+        assert np.all(taken == 1)
+        metrics = agent.update(trajectory, 1)
+        assert_finite(metrics)
+        entropy = metrics["policy/row_entropy"].numpy()
+        most = np.log(masks[:-1].sum(-1))[trajectory.mask.numpy()]
+        assert np.all(entropy[np.isfinite(entropy)] <= most + 1e-5)
 
-def test_the_target_may_be_the_return_whatever_lambda_is():
-    targets = {}
-    for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
-        agent = make_ppo(value_target=kind, gae_lambda=lambda_)
-        target = agent.update(collect(agent), 1)["value/target"].numpy()
-        targets[kind, lambda_] = target[np.isfinite(target)]
-    np.testing.assert_allclose(
-        targets["return", 0.3], targets["gae", 1.0], rtol=1e-5, atol=1e-5
-    )
-    assert np.max(np.abs(targets["gae", 0.3] - targets["gae", 1.0])) > 0.1
-
-
-def test_what_fills_no_minibatch_may_be_left_out():
-    """12 x 4 steps, of which some do not count: never as many as 16 times three."""
-    kept, dropped = (make_ppo(drop_rest=drop, epochs=2) for drop in (False, True))
-    trajectory = collect(kept)
-    valid = int(np.sum(trajectory.mask))
-    assert 32 < valid < 48
-    assert int(kept.update(trajectory, 1)["grad/updates"]) == 2 * 3
-    assert int(dropped.update(trajectory, 1)["grad/updates"]) == 2 * 2
+    def test_where_one_action_is_allowed_nothing_is_to_be_learned(self):
+        masks = np.zeros((T + 1, B, 3), np.int8)
+        masks[..., 1] = 1
+        agent = make("gru", self.space, objective="both", entropy_scale=0.01)
+        before = weights(agent)
+        metrics = agent.update(self.trajectory(agent, masks), 1)
+        for name in ("policy/entropy", "policy/kl", "policy/approx_kl"):
+            assert float(metrics[name]) == 0, name
+        assert np.isfinite(metrics["grad/norm"])
+        after = agent.network.trainable_variables
+        for variable, old in zip(after, before, strict=True):
+            same = np.array_equal(variable, old)
+            assert same == ("policy" in variable.path), variable.path

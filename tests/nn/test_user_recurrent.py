@@ -13,7 +13,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn import networks, user
 from tfagents_batch.ops.distributions import for_space
-from tfagents_batch.schedules import Constant
 
 
 class Elman(keras.Model):
@@ -87,17 +86,13 @@ def test_it_says_what_the_users_model_says(action):
     assert float(network.extra_loss()) == 0
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("action", ["discrete", "box"])
-def test_it_is_trained(action, jit):
+def test_it_is_trained():
     keras.utils.set_random_seed(0)
-    config = ppo.Config(
-        minibatch_size=16, sequence_length=4, learning_rate=Constant(1e-2)
-    )
-    agent = ppo.PPO(config, make_spec(action=ACTIONS[action], num_envs=B), build)
+    config = ppo.Config(sequence_length=4, epochs=1, histograms=False)
+    agent = ppo.PPO(config, make_spec(action=ACTIONS["box"], num_envs=B), build)
     assert agent.recurrent
     before = [v.numpy() for v in agent.network.trainable_variables]
-    update = tf.function(agent.update, jit_compile=jit, autograph=False)
+    update = tf.function(agent.update, jit_compile=True, autograph=False)
     metrics = update(collect(agent), tf.constant(1))
     assert all(np.isfinite(x) for x in metrics.values() if x.shape.rank == 0)
     after = agent.network.trainable_variables

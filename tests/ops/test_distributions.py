@@ -128,7 +128,8 @@ def test_leading_axes_of_any_number_are_kept(name):
     )
 
 
-def test_compiled_graph_and_eager_agree(name):
+@pytest.mark.parametrize("name", ["discrete", "multi", "bits", "matrix", "tanh"])
+def test_compiled_and_eager_agree(name):
     family, policy = make(name)
     _, other = make(name, seed=1)
 
@@ -139,12 +140,10 @@ def test_compiled_graph_and_eager_agree(name):
         fixed = current.log_prob(policy.mode())
         return action, current.mode(), fixed, current.entropy(), current.kl(other)
 
-    eager = everything(policy.params, 3)
-    for jit in (False, True):
-        function = tf.function(everything, jit_compile=jit)
-        results = function(policy.params, tf.constant(3))
-        for x, y in zip(eager, results, strict=True):
-            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    compiled = tf.function(everything, jit_compile=True, autograph=False)
+    results = compiled(policy.params, tf.constant(3))
+    for x, y in zip(everything(policy.params, 3), results, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 def test_batches_of_unknown_size_are_served(name):

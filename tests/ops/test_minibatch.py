@@ -50,7 +50,7 @@ def by_epoch(count, log, epochs):
 MASKS = st.lists(st.booleans(), min_size=1, max_size=24)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(MASKS, st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**31 - 1))
 def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
     mask, minibatch_size, epochs, seed
@@ -65,7 +65,7 @@ def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
     assert count == 0 or (sizes.max() - sizes.min() <= 1 and sizes.min() >= 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(MASKS, st.integers(1, 9), st.integers(0, 2**31 - 1))
 def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
     mask, minibatch_size, seed
@@ -87,7 +87,7 @@ def test_every_row_is_visited_though_a_rest_is_dropped():
     assert {*log.ravel()} == {*range(7)}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(MASKS, st.integers(0, 9))
 def test_appending_masked_rows_changes_neither_visits_nor_updates(mask, extra):
     short, long = (
@@ -120,22 +120,18 @@ def test_every_row_comes_first_equally_often():
     np.testing.assert_allclose(share, [0.25, 0.25, 0, 0.25, 0.25], atol=0.04)
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_compiled_and_graph_visit_what_eager_does(jit):
+def test_compiled_code_visits_what_eager_code_does():
     mask = np.random.default_rng(0).random(33) < 0.8
-    eager = visits(mask, epochs=3, minibatch_size=8)
-    graph = visits(
-        mask,
-        epochs=3,
-        minibatch_size=8,
-        run=lambda f: tf.function(f, jit_compile=jit, autograph=False)(),
+    options = {"epochs": 3, "minibatch_size": 8}
+    eager, compiled = (
+        visits(mask, **options),
+        visits(mask, run=compile_and_run, **options),
     )
-    assert eager[0] == graph[0]
-    np.testing.assert_array_equal(eager[1], graph[1])
+    assert eager[0] == compiled[0]
+    np.testing.assert_array_equal(eager[1], compiled[1])
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_a_stop_flag_skips_all_that_remains(jit):
+def test_a_stop_flag_skips_all_that_remains():
     def loop():
         return minibatch.loop(
             lambda rows, mask, carry: (carry[0] + 1, carry[0] + 1 >= 3),
@@ -148,12 +144,11 @@ def test_a_stop_flag_skips_all_that_remains(jit):
             stop=lambda carry: carry[1],
         )
 
-    count, stopped = tf.function(loop, jit_compile=jit, autograph=False)()
+    count, stopped = compile_and_run(loop)
     assert int(count) == 3 and bool(stopped)
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_steps_train_variables_one_after_the_other(jit):
+def test_steps_train_variables_one_after_the_other():
     weight = tf.Variable(0.0)
     target = tf.constant(np.arange(12), tf.float32)
 
@@ -164,7 +159,7 @@ def test_steps_train_variables_one_after_the_other(jit):
         weight.assign_sub(0.01 * tape.gradient(loss, weight))
         return carry + loss
 
-    def loop(seed):
+    def loop():
         return minibatch.loop(
             step,
             0.0,
@@ -172,16 +167,14 @@ def test_steps_train_variables_one_after_the_other(jit):
             tf.fill([12], True),
             epochs=60,
             minibatch_size=4,
-            seed=seed,
+            seed=3,
         )
 
-    loop = tf.function(loop, jit_compile=jit)
-    loop(tf.constant(3))
+    compile_and_run(loop)
     assert float(weight) == pytest.approx(5.5, abs=0.6)
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_without_a_size_a_minibatch_is_everything_in_its_order(jit):
+def test_without_a_size_a_minibatch_is_everything_in_its_order():
     mask = tf.constant([True, False, True])
 
     def loop():
@@ -199,7 +192,7 @@ def test_without_a_size_a_minibatch_is_everything_in_its_order(jit):
     def mask_of(mask):
         return tf.cast(mask, tf.float32)
 
-    count, total = tf.function(loop, jit_compile=jit, autograph=False)()
+    count, total = loop()
     assert int(count) == 2
     np.testing.assert_array_equal(total, [2, 0, 8])
 

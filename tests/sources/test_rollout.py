@@ -2,24 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch import interfaces, seeds
+from tests.sources.cases import Counter
+from tfagents_batch import interfaces
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.sources.rollout import Rollout
-
-
-class Counter:
-    """Acts 0 or 1 by its noise and counts its own steps as acting state."""
-
-    def initial_state(self, batch):
-        return (tf.zeros([batch], tf.int32),)
-
-    def noise(self, shape, seed):
-        return seeds.uniform(shape, seeds.key(seed, "action"))
-
-    def act(self, timestep, state, noise, explore):
-        action = tf.cast(noise > 0.5, tf.int32) if explore else tf.zeros_like(state[0])
-        return action, {"count": state[0], "noise": noise}, (state[0] + 1,)
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ class PPO(tf.Module):
         )
         start = self.network.initial_state(2)
         self.recurrent = bool(nest.flatten(start))
+        self._sequential = self.recurrent or config.kl_reduction == "sequence"
         self._check_minibatches()
         # For its type: what else there is to a policy is in its parameters.
         self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
@@ -140,8 +141,7 @@ class PPO(tf.Module):
 
     def _check_minibatches(self) -> None:
         config = self.config
-        sequences = self.recurrent or config.kl_reduction == "sequence"
-        alone = config.sequence_length in (None, 1) and not sequences
+        alone = config.sequence_length in (None, 1) and not self._sequential
         if config.minibatch_size == 1 and config.normalize_advantage is True and alone:
             raise UserError(
                 "minibatch_size is 1, and normalize_advantage is true: a single "
@@ -209,8 +209,7 @@ class PPO(tf.Module):
     def _rows(self, batch: Batch, trajectory: Trajectory) -> tuple[Batch, tf.Tensor]:
         """What minibatches are made of, and which of it counts."""
         config, mask = self.config, trajectory.mask
-        whole = self.recurrent or config.kl_reduction == "sequence"
-        length = config.sequence_length or (mask.shape[0] if whole else None)
+        length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
         return batches.rows(batch, mask, length, state)
 

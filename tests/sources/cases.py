@@ -1,0 +1,20 @@
+"""An actor that the tests of sources share."""
+
+import tensorflow as tf
+
+from tfagents_batch import seeds
+
+
+class Counter:
+    """Acts 0 or 1 by its noise and counts its own steps as acting state."""
+
+    def initial_state(self, batch):
+        return (tf.zeros([batch], tf.int32),)
+
+    def noise(self, shape, seed):
+        return seeds.uniform(shape, seeds.key(seed, "action"))
+
+    def act(self, timestep, state, noise, explore):
+        action = tf.cast(noise > 0.5, tf.int32) if explore else tf.zeros_like(state[0])
+        behavior = {"count": state[0], "noise": noise}
+        return action, behavior, (state[0] + 1,)
