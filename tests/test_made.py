@@ -11,6 +11,7 @@ import pytest
 import tfagents_batch as tfb
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.training import checkpoint
 from tfagents_batch.training.logger import read_events
 
 SMALL = {
@@ -243,3 +244,6 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
     )
     assert tfb.evaluate(run.logdir, 2).episodes == 2
     assert tfb.evaluate(run.logdir, 2, env="tf/CartPole-v1").episodes == 2
+    agent = tfb.load(run.logdir)
+    assert agent.predict(agent.observation_space.sample())[0] in (0, 1)
+    assert checkpoint.newest(run.logdir) == run.step

@@ -107,6 +107,19 @@ def test_a_wrong_observation_is_the_one_defect(space, corrupt, kind, field, call
     assert not report.ok
 
 
+def test_a_finding_is_one_line_of_bounded_length():
+    space = gs.MultiDiscrete(np.full((40, 30), 2))
+    (finding,) = check(of_space(space, lambda x: x + 2)).defects
+    assert finding.kind == "bounds"
+    assert "\n" not in str(finding)
+    assert len(str(finding)) < 2000
+
+
+def test_arguments_reach_the_environment():
+    report = check("tfagents_batch.envs.testing:CountingEnv", env_kwargs={"length": 7})
+    assert report.facts["longest_episode"] == 7
+
+
 def test_a_defect_of_both_calls_is_one_finding_with_both_counts():
     report = check(of_space(BOX, lambda x: None), steps=8)
     (finding,) = report.defects
@@ -184,6 +197,19 @@ def refilled(nested):
     return make
 
 
+class TwoBuffers(CountingEnv):
+    """Returns two arrays in turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffers = np.zeros((2, 2), np.float32)
+
+    def _observation(self):
+        buffer = self.buffers[self._step % 2]
+        buffer[:] = super()._observation()
+        return buffer
+
+
 class NeverWorks(CountingEnv):
     """Raises in every step; what it observes is wrong too."""
 
@@ -229,6 +255,24 @@ class Unseeded(Noise):
     def draw(self):
         seeded = (self._step == 0) == (self.where == "step")
         return (self.np_random if seeded else self.generator).random(2, np.float32)
+
+
+class SeededOnce(Noise):
+    """Draws from a generator that its constructor seeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = np.random.default_rng(0)
+
+    def draw(self):
+        return self.generator.random(2, np.float32)
+
+
+class ZeroIsNone(Noise):
+    """Takes a seed of 0 for none."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed or None)
 
 
 class DrawnOnce(Noise):
@@ -299,6 +343,17 @@ class OddObservation(CountingEnv):
         return (*super().step(action)[:4], None)
 
 
+class OddAction(CountingEnv):
+    """A space of actions that is not supported, and no info."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = gs.Text(4)
+
+    def step(self, action):
+        return (*super().step(action)[:4], None)
+
+
 class NoSpace(CountingEnv):
     def __init__(self):
         super().__init__()
@@ -352,6 +407,7 @@ MISTAKES = [
     (reset_returns(lambda o, i: (o, None)), "type of info", ""),
     (fault("reuse_buffer"), "reused of observation", "such as observation.copy()"),
     (ResetBuffer, "reused of observation", "reset() of episode 1"),
+    (TwoBuffers, "reused of observation", ""),
     (refilled(nested=True), "reused of observation['a']", ""),
     (refilled(nested=False), "reused of observation['a']", ""),
     (Constant, "", ""),
@@ -368,6 +424,8 @@ MISTAKES = [
     (Required, "required of reset(), raised TypeError of reset()", "argument: 'seed'"),
     (functools.partial(Unseeded, "reset"), UNSEEDED, "from self.np_random"),
     (functools.partial(Unseeded, "step"), UNSEEDED, "[step() at step"),
+    (SeededOnce, UNSEEDED, ""),
+    (ZeroIsNone, UNSEEDED, ""),
     (DrawnOnce, "not reproducible of constructor", ""),
     (SharedSpace, "not reproducible of constructor", "not in classes or modules"),
     (TimeInInfo, "", ""),
@@ -378,10 +436,12 @@ MISTAKES = [
     (functools.partial(ChangesSpace, False), "changed of action_space", SPACE_CHANGED),
     (EqualSpaces, "", ""),
     (OddObservation, "unsupported of observation_space, type of info", ""),
+    (OddAction, "unsupported of action_space, type of info", ""),
     (NoSpace, "unsupported of action_space", ""),
     (functools.partial(CountingEnv, 10**9), "never ends of step()", "TimeLimit(env,"),
     (Masked, "", ""),
     (lambda: None, "type of constructor", ""),
+    (lambda: 3, "type of constructor", ""),
     (lambda: gymnasium.vector.SyncVectorEnv([CountingEnv]), "type of constructor", ""),
 ]
 WARNINGS = ("not reproducible", "alone", "never ends")

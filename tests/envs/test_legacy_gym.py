@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import re
@@ -76,12 +77,35 @@ def test_environments_of_gym_0_26_play_with_numpy_2(name, limit):
         assert env.reset(seed=1)[0] in env.observation_space
 
 
+def test_an_episode_of_gym_is_that_of_gymnasium():
+    """CartPole did not change: equal seeds, equal episodes."""
+    with (
+        registry.constructor("gym:CartPole-v1")() as old,
+        gymnasium.make("CartPole-v1") as new,
+    ):
+        same(play(old, 100), play(new, 100))
+
+
 def test_a_time_limit_truncates_and_can_be_chosen():
     with registry.constructor("gym:Pendulum-v1", {"max_episode_steps": 3})() as env:
         env.reset(seed=1)
         action = np.zeros(1, np.float32)
         flags = [env.step(action)[2:4] for _ in range(3)]
     assert flags == [(False, False), (False, False), (False, True)]
+
+
+def test_the_names_that_numpy_dropped_are_known_where_gym_uses_them():
+    root = Path(gym.__file__).parent
+    users = {
+        ".".join(["gym", *path.relative_to(root).with_suffix("").parts]): node.attr
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and getattr(node.value, "id", None) == "np"
+        and not hasattr(np, node.attr)
+    }
+    assert set(users) <= set(legacy_gym._USERS)
+    assert set(users.values()) <= set(legacy_gym._LOST)
 
 
 def test_numpy_itself_is_left_alone():
@@ -96,6 +120,12 @@ def test_an_environment_of_gym_make_needs_no_care():
         assert type(env.env.env).__name__ == "CartPoleEnv"
         assert env._max_episode_steps == 500
         play(env)
+
+
+def test_wrappers_of_gymnasium_fit_outside():
+    env = gymnasium.wrappers.TimeAwareObservation(adapt(gym.make("CartPole-v1")))
+    with env:
+        assert env.reset(seed=1)[0].shape == (5,)
 
 
 def test_a_users_wrappers_stay_and_the_checker_within_works():
@@ -334,6 +364,11 @@ class TestOldContract(EnvContract):
 
     def make_env(self):
         return make_env("gym:Walk-v1", 3, 0)
+
+
+def test_an_environment_of_the_older_interface_plays_in_workers(old_gym):
+    with make_env("gym:Walk-v1", 2, 2, route="portable") as batch:
+        assert rollout(batch, 20, 1).ok.all()
 
 
 @pytest.mark.any_route
