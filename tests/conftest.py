@@ -6,11 +6,13 @@ import gc
 import os
 import re
 import signal
+import sys
 import threading
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # of the user's
 
+import cloudpickle
 import psutil
 import pytest
 import tensorflow as tf
@@ -28,13 +30,18 @@ _LASTING = re.compile(
 )
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Spend the time of the tests on what they test.
 
-    What is imported stays, so garbage collection need not look through it again, and
-    tracing makes many objects that stay. TensorFlow's optimizer of graphs takes longer
-    than the few steps that a test makes with its result.
+    Workers get environments of test modules by value: they would import the module,
+    and TensorFlow with it, for seconds. What is imported stays, so garbage collection
+    need not look through it again, and tracing makes many objects that stay.
+    TensorFlow's optimizer of graphs takes longer than the few steps that a test makes
+    with its result.
     """
+    for name in {item.module.__name__ for item in session.items}:
+        if name in sys.modules:
+            cloudpickle.register_pickle_by_value(sys.modules[name])
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
