@@ -57,13 +57,11 @@ def test_the_last_line_of_training_is_the_runs_folder(trained):
     assert pathlib.Path(lines[0], "config.json").is_file()
 
 
-def test_several_seeds_print_the_folder_of_each(tmp_path):
-    small = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout_length=8", "--steps=32"]
-    small += ["--algorithm.network.hidden=4", "--algorithm.histograms=false"]
-    small += ["--algorithm.epochs=1", "--eval_every=0"]
-    done = run([*TRAIN, *small, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"])
-    assert done.returncode == 0, done.stderr
-    folders = done.stdout.splitlines()
+def test_several_seeds_print_the_folder_of_each(linear, tmp_path, capsys):
+    flags = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout_length=8", "--steps=32"]
+    flags += [f"--algorithm={linear}", "--eval_every=0", "--compile_cache=false"]
+    assert train.main([*flags, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"]) == 0
+    folders = capsys.readouterr().out.splitlines()
     assert [folder[-3:] for folder in folders] == ["-s5", "-s6"]
     assert all(pathlib.Path(folder, "config.json").is_file() for folder in folders)
 
