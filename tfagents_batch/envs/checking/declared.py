@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -12,8 +11,8 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.checking.attempt import short
-from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report
+from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report, short
+from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
 _SPACES = ("observation_space", "action_space")
@@ -79,7 +78,7 @@ def check_signatures(env: Any, report: Report) -> bool:
       whether all of them take a seed.
     """
     takes_seed = True
-    for layer in _layers(env):
+    for layer in layers.walk(env):
         try:
             signature = inspect.signature(layer.reset)
         except (TypeError, ValueError):  # no Python function
@@ -106,10 +105,10 @@ def check_signatures(env: Any, report: Report) -> bool:
 def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
     """Name the bounds of continuous actions, where they are not -1 and 1."""
     try:
-        leaves = spaces.leaves(space)
+        found = spaces.leaves(space)
     except UserError:  # a defect already
         return
-    for leaf in leaves:
+    for leaf in found:
         box = leaf.space
         if not isinstance(box, gs.Box) or np.dtype(leaf.dtype).kind != "f":
             continue
@@ -128,11 +127,3 @@ def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
             f"learn best there: {fix}",
             Place(),
         )
-
-
-def _layers(env: Any) -> Iterator[Any]:
-    """Wrappers from the outside in, then the environment."""
-    while isinstance(env, gymnasium.Wrapper):
-        yield env
-        env = env.env
-    yield env
