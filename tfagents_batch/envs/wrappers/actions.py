@@ -1,0 +1,89 @@
+"""Clip actions, and repeat them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+from gymnasium.utils import RecordConstructorArgs
+
+from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.errors import UserError
+
+INFO_KEY = "action_clipped_fraction"
+
+
+class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
+    """Shows an unbounded Box of actions and clips to the bounds of ``env``.
+
+    ``info["action_clipped_fraction"]`` is the share of the action's numbers that lay
+    outside (float in [0, 1], 0 after a reset). A batch sees no bounds any more and so
+    counts nothing in ``env/action_clipped_fraction``; ask for the key instead, by
+    ``make_env(..., info_keys={"action_clipped_fraction": "float32"})``.
+
+    Args:
+      env: with a Box of float actions.
+
+    Raises:
+      UserError: for another action space.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        RecordConstructorArgs.__init__(self)
+        gymnasium.Wrapper.__init__(self, env)
+        space = layers.box("ClipAction", "action", env.action_space)
+        if space.dtype.kind != "f":
+            raise UserError(
+                f"ClipAction: the action space is {space}, and integers have no "
+                "unbounded Box; wrap it in RangeNormalize(action=True) first, or leave "
+                "ClipAction out: a batch clips to bounds that it sees"
+            )
+        self._low, self._high, self._dtype = space.low, space.high, space.dtype
+        self._size = max(space.low.size, 1)
+        self.action_space = gs.Box(-np.inf, np.inf, space.shape, space.dtype)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        observation, info = self.env.reset(seed=seed, options=options)
+        return observation, {**info, INFO_KEY: 0.0}
+
+    def step(self, action: Any):
+        action = layers.shaped("ClipAction", "action", action, self._low.shape)
+        clipped = np.minimum(np.maximum(action, self._low), self._high)
+        fraction = int(np.count_nonzero(clipped != action)) / self._size
+        clipped = np.asarray(clipped, self._dtype)
+        observation, reward, terminated, truncated, info = self.env.step(clipped)
+        return observation, reward, terminated, truncated, {**info, INFO_KEY: fraction}
+
+
+class ActionRepeat(gymnasium.Wrapper, RecordConstructorArgs):
+    """Steps ``amount`` times with one action and sums the rewards.
+
+    Stops early when the episode ends. Observation, flags and info are those of the
+    last step taken. A time limit beneath is known outside as ``ceil(limit / amount)``.
+
+    Args:
+      env: to be stepped.
+      amount: inner steps of one outer step, at least 1.
+
+    Raises:
+      UserError: for another ``amount``, or if ``env`` restarts by itself.
+    """
+
+    def __init__(self, env: gymnasium.Env, amount: int):
+        RecordConstructorArgs.__init__(self, amount=amount)
+        gymnasium.Wrapper.__init__(self, env)
+        layers.refuse_restarts("ActionRepeat", env)
+        self._amount = layers.count("ActionRepeat", "amount", amount)
+        limit = layers.time_limit(env)
+        self._max_episode_steps = None if limit is None else -(-limit // self._amount)
+
+    def step(self, action: Any):
+        total = 0.0
+        for _ in range(self._amount):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
