@@ -233,6 +233,14 @@ class NoParameters(CountingEnv):
         return super().reset()
 
 
+class Holds(CountingEnv):
+    """An adapter: what it steps has an interface of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.env = NoParameters()
+
+
 class Required(CountingEnv):
     def reset(self, seed, options=None):
         return super().reset(seed=seed)
@@ -423,6 +431,7 @@ MISTAKES = [
     (fault("exc_bytes"), "raised ValueError of step()", ""),
     (fault("sysexit"), "raised SystemExit of step()", ""),
     (NoParameters, "no seed of reset(), no options of reset()", "def reset(self, *, s"),
+    (Holds, "", ""),
     (Forgetful, "no seed of reset()", "reset() of Forgetful takes no seed"),
     (Required, "required of reset(), raised TypeError of reset()", "argument: 'seed'"),
     (functools.partial(Unseeded, "reset"), UNSEEDED, "from self.np_random"),

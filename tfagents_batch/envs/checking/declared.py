@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,6 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report, short
-from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
 _SPACES = ("observation_space", "action_space")
@@ -78,7 +78,7 @@ def check_signatures(env: Any, report: Report) -> bool:
       whether all of them take a seed.
     """
     takes_seed = True
-    for layer in layers.walk(env):
+    for layer in _layers(env):
         try:
             signature = inspect.signature(layer.reset)
         except (TypeError, ValueError):  # no Python function
@@ -127,3 +127,11 @@ def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
             f"learn best there: {fix}",
             Place(),
         )
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    """Wrappers from the outside in, then the environment, whatever that holds."""
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+    yield env
