@@ -17,29 +17,32 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS)
-def test_compiled_graph_and_eager_draws_agree(draw):
+def draw(key):
+    return {name: function(key) for name, function in DRAWS.items()}
+
+
+def assert_alike(found, expected):
+    for name, values in expected.items():
+        tolerance = 1e-5 if name in ("normal", "fold") else 0
+        np.testing.assert_allclose(found[name], values, tolerance, tolerance, name)
+
+
+def test_compiled_graph_and_eager_draws_agree():
     def program(seed):
-        return DRAWS[draw](seeds.key(seed, "test"))
+        return draw(seeds.key(seed, "test"))
 
     seed = tf.constant(seeds.iteration_seed(1, 2))
-    eager = program(seed)
     for jit_compile in (False, True):
         found = tf.function(program, jit_compile=jit_compile)(seed)
-        tolerance = 1e-5 if draw in ("normal", "fold") else 0
-        np.testing.assert_allclose(found, eager, tolerance, tolerance)
+        assert_alike(found, program(seed))
 
 
-@pytest.mark.parametrize("draw", DRAWS)
-def test_many_keys_at_once_draw_what_each_draws(draw):
+def test_many_keys_at_once_draw_what_each_draws():
     """In one go: the fallback, one after the other, would be an error here."""
     keys = [seeds.key(seed, "test") for seed in range(5)]
-    found = tf.vectorized_map(DRAWS[draw], tf.stack(keys), fallback_to_while_loop=False)
-    for row, key in zip(found, keys, strict=True):
-        if draw in ("normal", "fold"):
-            np.testing.assert_allclose(row, DRAWS[draw](key), 1e-5, 1e-5)
-        else:
-            np.testing.assert_array_equal(row, DRAWS[draw](key))
+    found = tf.vectorized_map(draw, tf.stack(keys), fallback_to_while_loop=False)
+    for row, key in enumerate(keys):
+        assert_alike({name: x[row] for name, x in found.items()}, draw(key))
 
 
 @pytest.mark.parametrize(
@@ -128,17 +131,14 @@ def test_numbers_are_uniform_and_normal():
     assert abs(normal.var() - 1) < 5 * np.sqrt(2 / 1e5)
 
 
-@pytest.mark.parametrize("step", [0, 1, 2048, 2**32 - 1, 2**32, 2**40 + 7])
-def test_seeds_of_iterations_are_the_same_in_a_graph(step):
-    expected = [seeds.iteration_seed(run, step) for run in (0, 5, 2**31 - 1)]
-
-    @tf.function(jit_compile=True)
-    def program(runs, steps):
-        return seeds.iteration_seed(runs, steps)
-
-    runs = tf.constant([0, 5, 2**31 - 1])
-    steps = tf.fill([3], tf.constant(step, tf.int64))
-    for function in (program, seeds.iteration_seed):
+def test_seeds_of_iterations_are_the_same_in_a_graph():
+    runs, steps = (0, 5, 2**31 - 1), (0, 1, 2048, 2**32 - 1, 2**32, 2**40 + 7)
+    pairs = list(itertools.product(runs, steps))
+    expected = [seeds.iteration_seed(*pair) for pair in pairs]
+    runs, steps = zip(*pairs, strict=True)
+    runs, steps = tf.constant(runs), tf.constant(steps, tf.int64)
+    compiled = tf.function(seeds.iteration_seed, jit_compile=True)
+    for function in (compiled, seeds.iteration_seed):
         np.testing.assert_array_equal(function(runs, steps), expected)
 
 

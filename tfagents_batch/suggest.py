@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -27,6 +28,25 @@ def closest(name: str, known: Collection[str]) -> str | None:
     folded = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1)
     return folded[close[0]] if close else None
+
+
+def similar_id(id: str, known: Collection[str]) -> str:
+    """A hint at the newest version of an id, or at an id like it; "" without any."""
+    newest = newest_version(id, known)
+    if newest is not None:
+        return f"the newest version is {newest!r}"
+    close = closest(id, known)
+    return f"did you mean {(newest_version(close, known) or close)!r}?" if close else ""
+
+
+def warn_of_age(name: str, id: str, known: Collection[str]) -> None:
+    """Warn if there is a newer version of an environment's id."""
+    newest = newest_version(id, known)
+    if newest not in (None, id):
+        warnings.warn(
+            f"environment {name!r} is out of date; the newest is {newest!r}",
+            stacklevel=5,
+        )
 
 
 def newest_version(id: str, known: Collection[str]) -> str | None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import dm_env
-import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
@@ -17,7 +16,7 @@ from gymnasium import spaces as gs
 from tests.envs.dm_walk import walk
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.adapters.dm import DmEnv, to_space
+from tfagents_batch.envs.adapters.dm import to_space
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.failures import Defect
 from tfagents_batch.envs.make import make_env
@@ -246,11 +245,6 @@ print(json.dumps(sorted(found & {"gym", "dm_env", "ale_py", "cv2", "tensorflow"}
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []
-
-
-def test_wrappers_of_gymnasium_fit_outside():
-    with gymnasium.wrappers.TimeLimit(DmEnv(walk()), 2) as env:
-        assert len(episode(env)) == 3
 
 
 class TestContract(EnvContract):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import re
 import subprocess
 import sys
 import warnings
@@ -120,12 +119,6 @@ def test_an_environment_of_gym_make_needs_no_care():
         assert type(env.env.env).__name__ == "CartPoleEnv"
         assert env._max_episode_steps == 500
         play(env)
-
-
-def test_wrappers_of_gymnasium_fit_outside():
-    env = gymnasium.wrappers.TimeAwareObservation(adapt(gym.make("CartPole-v1")))
-    with env:
-        assert env.reset(seed=1)[0].shape == (5,)
 
 
 def test_a_users_wrappers_stay_and_the_checker_within_works():
@@ -281,24 +274,6 @@ def test_an_observation_that_looks_like_one_with_info_is_told_apart(old_gym):
         assert env.reset() == ((1, {"a": 2}), {})
 
 
-def test_a_name_that_cannot_be_used_says_what_can(monkeypatch):
-    for name, message in [
-        ("gym:CartPol-v1", "does not exist in gym; did you mean 'CartPole-v1'?"),
-        ("gym:CartPole-v7", "the newest version is 'CartPole-v1'"),
-        ("gym:xyzzy_absent:Mine-v0", "importing xyzzy_absent raised ModuleNotFound"),
-        ("gym:", "is incomplete"),
-    ]:
-        with pytest.raises(UserError, match=re.escape(message)):
-            registry.constructor(name)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda m: None if m == "gym" else find_spec(m)
-    )
-    for name in ("gym:CartPole-v1", "gym:user:Mine-v1"):
-        with pytest.raises(UserError, match=r"needs gym: pip install .*\[gym\]"):
-            registry.constructor(name)
-
-
 def test_ids_of_a_users_module_are_user_code_and_work_in_workers(tmp_path, monkeypatch):
     (tmp_path / "user_gym.py").write_text(
         "import gym\n"
@@ -353,17 +328,6 @@ class TestContract(EnvContract):
 
     def make_env(self):
         return make_env(lambda: gym.make("CartPole-v1"), 3, 0)
-
-
-class TestOldContract(EnvContract):
-    """The same with the older interface."""
-
-    @pytest.fixture(autouse=True)
-    def _old(self, old_gym):
-        """For every rule."""
-
-    def make_env(self):
-        return make_env("gym:Walk-v1", 3, 0)
 
 
 def test_an_environment_of_the_older_interface_plays_in_workers(old_gym):

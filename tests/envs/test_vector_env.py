@@ -586,7 +586,7 @@ def test_make_env_takes_vector_environments():
     "arguments, options, text",
     [
         ((3,), {}, "of 2 environments, but num_envs is 3; leave num_envs out"),
-        ((2, 1), {}, "stepped in this process, but num_workers is 1"),
+        ((2, 1), {}, "as a whole in this process, so there is no num_workers"),
         ((), {"env_kwargs": {"x": 1}}, "give them to gymnasium.make_vec"),
     ],
 )

@@ -644,7 +644,7 @@ LONG = gs.Box(-(2**63), 2**63 - 2, (1,), np.int64)
         *(
             ("SelectEntries", box(0, 1, (4,)), {"indices": indices}, message)
             for indices, message in (
-                ([], r"indices is \[\]; expected different numbers of 0 to 3"),
+                ([], r"indices is \[\]; expected a list of different numbers"),
                 ([4], r"indices is \[4\]"),
                 ([1, 1], r"indices is \[1, 1\]"),
                 ([-1], "one of indices is -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -84,10 +85,11 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise UserError(f"{name} is {value!r}; expected {wanted}")
 
 
-def at_least(name: str, value: Any, least: float) -> None:
+def at_least(name: str, value: Any, least: float, most: float = math.inf) -> None:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not value >= least:
-        raise UserError(f"{name} is {value!r}; expected a number, at least {least:g}")
+    if not number or not least <= value <= most:
+        bounds = f"{least:g} to {most:g}" if most < math.inf else f"at least {least:g}"
+        raise UserError(f"{name} is {value!r}; expected a number, {bounds}")
 
 
 def variables(given: Any) -> dict[str, str]:

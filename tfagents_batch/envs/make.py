@@ -177,22 +177,14 @@ def _batch(
     options: dict[str, Any],
 ) -> ProcessEnv:
     kind = type(env).__name__
-    if num_envs not in (None, env.num_envs):
-        raise UserError(
-            f"env is a {kind} of {env.num_envs} environments, but num_envs is "
-            f"{num_envs}; leave num_envs out, or make them agree"
-        )
-    if num_workers:
-        raise UserError(
-            f"env is a {kind}, which is stepped in this process, but num_workers is "
-            f"{num_workers}; leave num_workers out, or pass what makes one environment"
-        )
+    _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
     if env_kwargs:
         raise UserError(
             f"env_kwargs cannot be given to a {kind}, which is made already; give them "
             "to gymnasium.make_vec"
         )
-    _refuse_options(f"env is a {kind}, which", options)
+    told = options | ({"num_workers": num_workers} if num_workers else {})
+    _refuse_options(f"env is a {kind}, which", told)
     return VectorEnv(env, **options)
 
 
@@ -201,8 +193,17 @@ def _refuse_options(batch: str, options: dict[str, Any]) -> None:
     told = sorted(set(options) - set(_OF_BATCHES))
     if told:
         raise UserError(
-            f"{batch} is stepped as a whole, so there is no {', '.join(told)}; leave "
-            "that out, or take environments in worker processes"
+            f"{batch} is stepped as a whole in this process, so there is no "
+            f"{', '.join(told)}; leave that out, or take environments in worker "
+            "processes"
+        )
+
+
+def _check_size(what: str, size: int, num_envs: int | None) -> None:
+    if num_envs not in (None, size):
+        raise UserError(
+            f"env is {what}, but num_envs is {num_envs}; leave num_envs out, or make "
+            "them agree"
         )
 
 
@@ -212,11 +213,7 @@ def _several(
     env_kwargs: dict[str, Any] | None,
     wrappers: named.Wrappers,
 ) -> list[Callable[[], gymnasium.Env]]:
-    if num_envs not in (None, len(envs)):
-        raise UserError(
-            f"env is a list of {len(envs)}, but num_envs is {num_envs}; leave "
-            "num_envs out, or make them agree"
-        )
+    _check_size(f"a list of {len(envs)}", len(envs), num_envs)
     if not envs:
         raise UserError("env is an empty list; expected at least one environment")
     for index, env in enumerate(envs):

@@ -23,7 +23,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -32,11 +31,11 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from tfagents_batch import suggest
 from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest, newest_version
 
 RESERVED = {
     "tf/": "environments written in TensorFlow, which are batches: pass one such name, "
@@ -89,9 +88,7 @@ def constructor(
             )
         return functools.partial(_itself, adapt(env))
     if callable(env):
-        argument = kwargs.pop(SEED_ARGUMENT, None)
-        make = functools.partial(env, **kwargs) if kwargs else env
-        return make if argument is None else _reseeded(make, argument, env, kwargs)
+        return _with_arguments(env, env, kwargs)
     hint = ""
     if isinstance(env, gymnasium.vector.VectorEnv):
         hint = ": batches are made here; pass what makes one environment"
@@ -184,11 +181,9 @@ def make_registered(
     return gymnasium.make(spec, **{"disable_env_checker": True, **kwargs})
 
 
-def make_class(
-    module: str, name: str, kwargs: dict[str, Any], **seed: int
-) -> gymnasium.Env:
+def make_class(module: str, name: str, /, **kwargs: Any) -> gymnasium.Env:
     """``package.module:Class``, or ``/path/file.py:Class``."""
-    return _attribute(_load(module), name)(**kwargs, **seed)
+    return _attribute(_load(module), name)(**kwargs)
 
 
 def _itself(env: gymnasium.Env) -> gymnasium.Env:
@@ -229,10 +224,7 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
             f"environment {name!r}: {target} is of type {type(made).__name__}; "
             "expected a class or a function that returns a gymnasium.Env"
         )
-    kwargs = dict(kwargs)
-    argument = kwargs.pop(SEED_ARGUMENT, None)
-    make = functools.partial(make_class, module, target, kwargs)
-    return make if argument is None else _reseeded(make, argument, made, kwargs)
+    return _with_arguments(functools.partial(make_class, module, target), made, kwargs)
 
 
 def _parts(name: str) -> tuple[str | None, str]:
@@ -251,7 +243,7 @@ def _found(name: str, module: str, target: str) -> Any:
     try:
         return _attribute(loaded, target)
     except AttributeError:
-        close = closest(target, [key for key in vars(loaded) if key[0] != "_"])
+        close = suggest.closest(target, [key for key in vars(loaded) if key[0] != "_"])
         hint = f"; did you mean {close!r}?" if close else ""
         raise UserError(
             f"environment {name!r}: {module} has no {target!r}{hint}"
@@ -267,10 +259,20 @@ def _from_spec(
     return functools.partial(atari.make, spec, kwargs)
 
 
-def _reseeded(
-    make: Callable[..., Any], argument: Any, function: Any, kwargs: dict[str, Any]
+def _with_arguments(
+    make: Callable[..., Any], function: Any, kwargs: dict[str, Any]
 ) -> Callable[[], gymnasium.Env]:
-    """A constructor of what is made anew with every seed, if it takes one."""
+    """A constructor with its arguments; one of them may name that of the seed.
+
+    Args:
+      make: calls ``function``.
+      function: of the user.
+      kwargs: which are changed.
+    """
+    argument = kwargs.pop(SEED_ARGUMENT, None)
+    make = functools.partial(make, **kwargs) if kwargs else make
+    if argument is None:
+        return make
     try:
         inspect.signature(function).bind_partial(**{argument: 0, **kwargs})
     except TypeError:
@@ -287,27 +289,19 @@ def _find_spec(id: str, name: str) -> EnvSpec:
     """What the registry knows of an id; refused if it cannot be made here."""
     _register_atari(id)
     spec = gymnasium.registry.get(id)
-    newest = newest_version(id, gymnasium.registry)
     if spec is None:
         if id.startswith("ALE/") and not _installed("ale_py"):
             raise UserError(f"environment {name!r} needs ale_py: {_ATARI}")
-        close = closest(id, gymnasium.registry)
-        close = close and (newest_version(close, gymnasium.registry) or close)
-        hint = f"did you mean {close!r}?" if close else f"expected {SUPPORTED}"
-        if newest is not None:
-            hint = f"the newest version is {newest!r}"
+        hint = suggest.similar_id(id, gymnasium.registry) or f"expected {SUPPORTED}"
         raise UserError(f"environment {name!r} does not exist; {hint}")
     if getattr(spec.entry_point, "__name__", "").startswith("_raise"):
+        newest = suggest.newest_version(id, gymnasium.registry)
         hint = f"; use {newest!r}" if newest not in (None, id) else ""
         raise UserError(f"environment {name!r} is no longer part of Gymnasium{hint}")
     for start, (module, command) in _NEEDS.items():
         if str(spec.entry_point).startswith(start) and not _installed(module):
             raise UserError(f"environment {name!r} needs {module}: {command}")
-    if newest not in (None, id):
-        warnings.warn(
-            f"environment {name!r} is out of date; the newest is {newest!r}",
-            stacklevel=4,
-        )
+    suggest.warn_of_age(name, id, gymnasium.registry)
     return spec
 
 

@@ -22,8 +22,8 @@ from tfagents_batch.envs import (
     observations,
     validation,
 )
-from tfagents_batch.envs.adapters.made import made_by
 from tfagents_batch.envs.failures import Defect, Failure
+from tfagents_batch.envs.validation import made_by
 from tfagents_batch.envs.wrappers import layers
 
 # What NaN and infinity in observations and rewards lead to (finite_check).

@@ -6,12 +6,14 @@ Each raises a Defect where it is broken: workers and batches refuse the first on
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from tfagents_batch.envs.adapters.adapt import is_tensor_env
+from tfagents_batch.envs.adapters.adapt import adapt, is_tensor_env
 from tfagents_batch.envs.failures import Defect
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -40,6 +42,23 @@ def environment(env: Any) -> None:
         return
     text = f"the constructor returned {type(env).__name__}{fault}"
     raise Defect(text, "type", "constructor")
+
+
+def made_by(make: Callable[[], Any]) -> Any:
+    """What ``make`` returns, adapted; closed again if it is no environment.
+
+    Raises:
+      Defect: if it is none; UserError, and whatever ``make`` raises.
+    """
+    made = make()
+    try:
+        env = adapt(made)
+        environment(env)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            getattr(made, "close", lambda: None)()
+        raise
+    return env
 
 
 def reset_result(result: Any) -> None:

@@ -210,6 +210,16 @@ def test_eager_steps_do_not_trace_anew():
     assert Counted.traces == before
 
 
+def returning(function):
+    """A ``step`` that returns what a function of state and action does."""
+    return {"step": lambda self, state, action, key: function(state, action)}
+
+
+def starting(state, observation):
+    """A ``reset`` that returns these."""
+    return {"reset": lambda self, key: (state, tf.constant(observation))}
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -217,17 +227,14 @@ def test_eager_steps_do_not_trace_anew():
         ({"max_episode_steps": 0}, "max_episode_steps is 0; expected a positive"),
         ({"reset": lambda s, key: tf.zeros([2])}, r"reset returned .*state, observ"),
         (
-            {"step": lambda s, state, action, key: (state, state["place"])},
+            returning(lambda s, a: (s, s["place"])),
             r"step returned a tuple of 2; expected .*reward, terminated",
         ),
         (
-            {"reset": lambda s, key: ({"place": tf.zeros([2])}, tf.zeros([3]))},
+            starting({"place": np.zeros(2, np.float32)}, [0.0] * 3),
             r"reset: observation has shape \[3\]; its space says \[2\]",
         ),
-        (
-            {"reset": lambda s, key: (0, tf.constant(["a", "b"]))},
-            "observation is string; expected float32",
-        ),
+        (starting(0, ["a", "b"]), "observation is string; expected float32"),
         (
             {
                 "observation_space": gymnasium.spaces.Dict({"a": SPACE}),
@@ -235,63 +242,25 @@ def test_eager_steps_do_not_trace_anew():
             },
             r"reset: observation lacks keys \['a'\]; its space has \['a'\]",
         ),
+        (starting([0.0, 0.0], [0.0, 0.0]), "step raised"),
         (
-            {"reset": lambda s, key: (tf.zeros([2]), tf.zeros([2]))},
-            "step raised",
-        ),
-        (
-            {
-                "step": lambda s, state, action, key: (
-                    {**state, "steps": 0.5},
-                    state["place"],
-                    0.0,
-                    False,
-                )
-            },
+            returning(lambda s, a: ({**s, "steps": 0.5}, s["place"], 0.0, False)),
             "a tensor of the state is float32 .*, but int32 .* after reset",
         ),
         (
-            {
-                "step": lambda s, state, action, key: (
-                    state["place"],
-                    state["place"],
-                    0.0,
-                    False,
-                )
-            },
+            returning(lambda s, a: (s["place"], s["place"], 0.0, False)),
             "the state is not nested as that of reset",
         ),
         (
-            {
-                "step": lambda s, state, action, key: (
-                    state,
-                    state["place"],
-                    tf.zeros([1]),
-                    False,
-                )
-            },
+            returning(lambda s, a: (s, s["place"], tf.zeros([1]), False)),
             "reward has shape .1.; expected one float32",
         ),
         (
-            {
-                "step": lambda s, state, action, key: (
-                    state,
-                    state["place"],
-                    0.0,
-                    0.0,
-                )
-            },
+            returning(lambda s, a: (s, s["place"], 0.0, 0.0)),
             "terminated is float32; expected bool",
         ),
         (
-            {
-                "step": lambda s, state, action, key: (
-                    state,
-                    state["place"],
-                    1.0 if action == 1 else 0.0,
-                    False,
-                )
-            },
+            returning(lambda s, a: (s, s["place"], 1.0 if a == 1 else 0.0, False)),
             "decides in Python .* use tf.where",
         ),
     ],
@@ -328,28 +297,21 @@ def test_an_operation_that_cannot_be_vectorised_is_named():
 
 
 @pytest.mark.parametrize(
-    "name, message",
-    [
-        ("tf/CartPol-v1", "does not exist; did you mean 'tf/CartPole-v1'"),
-        ("tf/Nothing", "does not exist; expected one of tf/CartPole-v1"),
-    ],
-)
-def test_a_name_that_does_not_exist_is_refused(name, message):
-    with pytest.raises(UserError, match=message):
-        tfb.make_env(name)
-
-
-@pytest.mark.parametrize(
     "options, message",
     [
+        (
+            {"env": "tf/CartPol-v1"},
+            "does not exist; did you mean 'tf/CartPole-v1'",
+        ),
+        ({"env": "tf/Nothing"}, "does not exist; expected one of tf/CartPole-v1"),
         ({"num_workers": 2}, "without processes; leave out num_workers"),
         ({"step_seconds": 3}, "without processes; leave out step_seconds"),
         ({"env_kwargs": {"rowz": 3}}, "do not fit tf/Catch-v0: .*rowz"),
-        ({"env_kwargs": {"rows": 1}}, "rows is 1; expected at least 2"),
+        ({"env_kwargs": {"rows": 1}}, "rows is 1; expected a number, at least 2"),
         ({"env_kwargs": {"max_episode_steps": 0}}, "max_episode_steps is 0"),
         ({"env_kwargs": {"max_episode_steps": "9"}}, "max_episode_steps is '9'"),
     ],
 )
-def test_options_of_processes_are_refused(options, message):
+def test_names_and_options_that_cannot_be_used_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        tfb.make_env("tf/Catch-v0", 2, **options)
+        tfb.make_env(**{"env": "tf/Catch-v0", **options})

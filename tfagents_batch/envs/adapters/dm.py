@@ -14,14 +14,13 @@ imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.adapters.coerce import coercer
+from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.failures import Defect
 from tfagents_batch.errors import UserError
 
@@ -53,8 +52,7 @@ class DmEnv(gymnasium.Env):
         observation, action = env.observation_spec(), env.action_spec()
         self.observation_space = to_space(observation, f"observation of {name}")
         self.action_space = to_space(action, f"action of {name}", is_action=True)
-        self._coerce = coercer(self.observation_space)
-        self._to_action = _action_maker(action)
+        self._action_spec = action
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed)
@@ -64,10 +62,11 @@ class DmEnv(gymnasium.Env):
                 f"reset() returned a time step of type {timestep.step_type!r}; "
                 "expected FIRST"
             )
-        return self._coerce(timestep.observation), {"discount": 1.0}
+        observation = coerce(self.observation_space, timestep.observation)
+        return observation, {"discount": 1.0}
 
     def step(self, action):
-        timestep = self.env.step(self._to_action(action))
+        timestep = self.env.step(_nested(self._action_spec, action))
         kind = int(timestep.step_type)
         if kind == _FIRST:
             raise Defect(
@@ -78,7 +77,7 @@ class DmEnv(gymnasium.Env):
         last = kind == _LAST
         ended = last and discount == 0
         return (
-            self._coerce(timestep.observation),
+            coerce(self.observation_space, timestep.observation),
             _number("reward", timestep.reward),
             ended,
             last and not ended,
@@ -86,9 +85,7 @@ class DmEnv(gymnasium.Env):
         )
 
     def close(self):
-        close = getattr(self.env, "close", None)
-        if close is not None:
-            close()
+        getattr(self.env, "close", lambda: None)()
 
 
 def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
@@ -146,17 +143,14 @@ def _bounds(spec: Any) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.broadcast_to(np.asarray(x, dtype), spec.shape) for x in (low, high))
 
 
-def _action_maker(spec: Any) -> Callable[[Any], Any]:
-    """A function that nests an action as its spec is and gives it its dtypes."""
+def _nested(spec: Any, action: Any) -> Any:
+    """An action nested as its spec is, in its dtypes."""
     if isinstance(spec, dict):
-        children = {key: _action_maker(child) for key, child in spec.items()}
-        return lambda action: {key: f(action[key]) for key, f in children.items()}
+        return {key: _nested(child, action[key]) for key, child in spec.items()}
     if isinstance(spec, (list, tuple)):
-        makers = [_action_maker(child) for child in spec]
         kind = list if isinstance(spec, list) else tuple
-        return lambda action: kind(f(x) for f, x in zip(makers, action, strict=True))
-    dtype = np.dtype(spec.dtype)
-    return lambda action: np.asarray(action).astype(dtype)
+        return kind(map(_nested, spec, action))
+    return np.asarray(action).astype(spec.dtype)
 
 
 def _check_scalar(env: Any, method: str, name: str) -> None:

@@ -12,6 +12,7 @@ own modules alone.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -24,11 +25,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch import spaces
-from tfagents_batch.envs.adapters.coerce import coercer
+from tfagents_batch import spaces, suggest
+from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.failures import Defect
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest, newest_version
 
 EXTRA = 'pip install "tfagents_batch[gym]"'
 # What NumPy dropped and gym 0.26 still uses, and the modules that do.
@@ -79,7 +79,7 @@ class LegacyGymEnv(gymnasium.Env):
         self.metadata = getattr(env, "metadata", None) or {"render_modes": []}
         self._native_mode = getattr(env, "render_mode", None)
         self.render_mode = self._native_mode or render_mode
-        self._coerce = coercer(self.observation_space)
+        self._coerce = functools.partial(coerce, self.observation_space)
         self._reset = _Reset(env)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
@@ -233,18 +233,11 @@ def check(name: str, id: str) -> None:
     """
     needs(name)
     registry = _registry(_load())
-    newest = newest_version(id, registry)
     if id not in registry:
-        close = closest(id, list(registry))
-        hint = f"; did you mean {close!r}?" if close else ""
-        if newest is not None:
-            hint = f"; the newest version is {newest!r}"
+        hint = suggest.similar_id(id, registry)
+        hint = f"; {hint}" if hint else ""
         raise UserError(f"environment {name!r} does not exist in gym{hint}")
-    if newest not in (None, id):
-        warnings.warn(
-            f"environment {name!r} is out of date; the newest is {newest!r}",
-            stacklevel=4,
-        )
+    suggest.warn_of_age(name, id, registry)
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:

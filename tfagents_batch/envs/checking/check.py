@@ -8,30 +8,56 @@ beside the first, to see whether a seed says all. No TensorFlow here.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
 
 from tfagents_batch.envs import registry, stepper, validation
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.checking import declared, replay
-from tfagents_batch.envs.checking.attempt import attempt, short
+from tfagents_batch.envs.checking import declared
 from tfagents_batch.envs.checking.findings import (
+    CATCH,
     DEFECT,
     HINT,
     WARNING,
     Place,
     Report,
+    short,
+    words,
 )
-from tfagents_batch.envs.checking.play import STEP, Call, play, snapshot
+from tfagents_batch.envs.checking.play import (
+    STEP,
+    Call,
+    has_ended,
+    parts,
+    play,
+    snapshot,
+)
 from tfagents_batch.envs.checking.returned import Returned
-from tfagents_batch.envs.failures import Defect
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
+BESIDE_STEPS = 100  # of a second instance beside the first
 MAX_EXCEPTIONS = 10  # of an environment, before its run is ended
+
+# What differs when the same calls are made again: field, what it is and what to do.
+_AGAIN = (
+    "reset(seed)",
+    "reset with the same seed and given the same actions, it differs",
+    "begin reset() with super().reset(seed=seed), and draw every random number from "
+    "self.np_random",
+)
+_BESIDE = (
+    "constructor",
+    "two environments made alike, of the same seed and actions, differ",
+    "draw in reset(), from self.np_random, what the constructor draws, and keep state "
+    "in self, not in classes or modules",
+)
+Play = Callable[[Any], Iterator[Call]]  # of an environment: the same calls again
 
 
 def check_env(
@@ -69,26 +95,25 @@ def check_env(
     report = Report(registry.describe(env))
     with contextlib.ExitStack() as stack:
 
-        def close_later(env: Any) -> None:
-            close = getattr(env, "close", lambda: None)
-            stack.callback(attempt, report, Place("close()"), close)
+        def made(env: Any) -> Any:
+            if mine and env is not None:
+                close = getattr(env, "close", lambda: None)
+                stack.callback(report.attempt, Place("close()"), close)
+            return env
 
-        first = _construct(make, report)
+        first = made(_construct(make, report))
+        calls, again = [], None
         if first is not None:
-            if mine:
-                close_later(first)
             calls, again = _check(first, steps, seed, report)
-            same = bool(calls) and replay.same_again(first, calls, again, report)
-            if mine and calls:
-                second = replay.make_second(make, first, report)
-                if second is not None:
-                    close_later(second)
-                    same = same and replay.same_beside(
-                        second, first, calls, again, report
-                    )
-                after = replay.after_end(first, calls, again, report)
-                report.facts["after_end"] = after
-            report.facts["reproducible"] = same if calls else None
+        if calls:
+            same = _same(report, _AGAIN, calls, again(first))
+            second = made(_second(make, first, report)) if mine else None
+            if same and second is not None:
+                before = calls[: BESIDE_STEPS + 1]
+                same = _same(report, _BESIDE, before, again(first), again(second))
+            if mine:
+                report.facts["after_end"] = _after_end(first, calls, again, report)
+            report.facts["reproducible"] = same
     if report.defects and raise_on_defect:
         lines = [finding.full_text() for finding in report.defects]
         raise UserError("\n".join([report.headline(), *lines]))
@@ -98,20 +123,37 @@ def check_env(
 def _construct(make: Callable[[], Any], report: Report) -> Any:
     """The environment; None if there is none to check."""
     place = Place("constructor")
-    good, env = attempt(report, place, lambda: adapt(make()))
-    if not good:
-        return None
+    good, env = report.attempt(place, lambda: adapt(make()))
+    wrong = len(report.defects)
+    if good:
+        report.check(place, validation.environment, env)
+    return env if good and len(report.defects) == wrong else None
+
+
+def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
+    """Another environment beside the first; None if there can be none."""
+    place = Place("constructor")
     try:
-        validation.environment(env)
-    except Defect as defect:
-        report.add_defect(defect, place)
+        env = adapt(make())
+    except CATCH as error:
+        text = (
+            f"a second environment cannot be made beside the first: {words(error)}; "
+            "expected any number of them: keep files, ports and devices apart, or give "
+            "each a process of its own with num_workers=num_envs"
+        )
+        report.add(WARNING, "alone", "constructor", text, place)
         return None
-    return env
+    if getattr(env, "unwrapped", env) is not getattr(first, "unwrapped", first):
+        return env
+    text = (
+        "the constructor returned the same environment twice, so all of a batch would "
+        "be one; expected a new one: make it inside the function"
+    )
+    report.add(DEFECT, "shared", "constructor", text, place)
+    return None
 
 
-def _check(
-    env: Any, steps: int, seed: int, report: Report
-) -> tuple[list[Call], replay.Play]:
+def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call], Play]:
     """Check what the environment declares, step it, and check all that it returns.
 
     Returns:
@@ -146,7 +188,12 @@ def _check(
         returned.look_again(place)
         spaces.look_again(place, thorough=not stepping)
         if snapshot(call.action) != snapshot(call.given):
-            _changed(call, report)
+            text = (
+                f"action was {short(call.action)}, and step() made it "
+                f"{short(call.given)}; expected it to be left alone: work on a copy, "
+                "such as np.array(action)"
+            )
+            report.add(DEFECT, "changed", "action", text, place)
         if not exceptions:
             calls.append(call._replace(result=None))
     facts |= {"steps": tried, "episodes": len(lengths)}
@@ -157,14 +204,6 @@ def _check(
     if spaces.supported and not exceptions and not lengths:
         _never_ends(tried, facts["max_episode_steps"], report)
     return calls if seeded else [], again
-
-
-def _changed(call: Call, report: Report) -> None:
-    text = (
-        f"action was {short(call.action)}, and step() made it {short(call.given)}; "
-        "expected it to be left alone: work on a copy, such as np.array(action)"
-    )
-    report.add(DEFECT, "changed", "action", text, call.place)
 
 
 def _never_ends(steps: int, limit: int | None, report: Report) -> None:
@@ -180,3 +219,69 @@ def _never_ends(steps: int, limit: int | None, report: Report) -> None:
         level = HINT
         text += f"so no end was checked; the time limit is {limit}: pass more steps"
     report.add(level, "never ends", "step()", text, Place())
+
+
+def _difference(
+    before: Sequence[Call], *plays: Iterator[Call]
+) -> tuple[Place, list[str]] | None:
+    """The first call that did something else, and the fields that differ.
+
+    Args:
+      before: what happened before.
+      plays: of environments that take turns; the last one is compared.
+
+    Returns:
+      no fields if the call raised; None if there was no such call.
+    """
+    for old, *new in zip(before, *plays, strict=False):
+        if any(call.raised for call in new):
+            return old.place, []
+        found = new[-1].digest
+        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
+        if names:
+            return old.place, names
+    return None
+
+
+def _same(
+    report: Report,
+    texts: tuple[str, str, str],
+    before: Sequence[Call],
+    *plays: Iterator[Call],
+) -> bool:
+    """Whether a play does again what happened before; the difference is a warning."""
+    found = _difference(before, *plays)
+    if found is None:
+        return True
+    place, names = found
+    if names:  # what raised is a finding already
+        field, what, fix = texts
+        text = f"{what} in {', '.join(names)}; expected the same: {fix}"
+        report.add(WARNING, "not reproducible", field, text, place)
+    return False
+
+
+def _after_end(
+    env: Any, before: Sequence[Call], again: Play, report: Report
+) -> str | None:
+    """What a step does after an episode ended; None if that is not known."""
+    index = next((i for i, call in enumerate(before) if call.ended), None)
+    if index is None or _difference(before[: index + 1], again(env)) is not None:
+        return None
+    last = before[index]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # to warn is right
+        try:
+            result = env.step(copy.deepcopy(last.action))
+        except CATCH as error:
+            return f"raises {type(error).__name__}"
+    if has_ended(parts(result)):
+        return "stays ended"
+    text = (
+        "step() after the end of an episode goes on as if nothing had ended; here "
+        "reset() always comes first, but if the environment restarts by itself, its "
+        "last observation is lost: leave restarting to the caller"
+    )
+    place = last.place._replace(step=last.place.step + 1)
+    report.add(HINT, "goes on", "step()", text, place)
+    return "goes on"

@@ -12,8 +12,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.checking.attempt import short
-from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report
+from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report, short
 from tfagents_batch.errors import UserError
 
 _SPACES = ("observation_space", "action_space")
@@ -106,10 +105,10 @@ def check_signatures(env: Any, report: Report) -> bool:
 def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
     """Name the bounds of continuous actions, where they are not -1 and 1."""
     try:
-        leaves = spaces.leaves(space)
+        found = spaces.leaves(space)
     except UserError:  # a defect already
         return
-    for leaf in leaves:
+    for leaf in found:
         box = leaf.space
         if not isinstance(box, gs.Box) or np.dtype(leaf.dtype).kind != "f":
             continue
@@ -131,7 +130,7 @@ def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
 
 
 def _layers(env: Any) -> Iterator[Any]:
-    """Wrappers from the outside in, then the environment."""
+    """Wrappers from the outside in, then the environment, whatever that holds."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import textwrap
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tfagents_batch.envs import failures
 from tfagents_batch.envs.failures import Defect
 
 DEFECT, WARNING, HINT = LEVELS = "defect", "warning", "hint"
-_INDENT = " " * 4
+# As in a worker; Ctrl-C is the user's.
+CATCH = (Exception, SystemExit)
+_FACTS = (
+    *("env", "observation_space", "action_space", "max_episode_steps", "steps"),
+    *("episodes", "longest_episode", "reward", "after_end", "reproducible"),
+)
+# Frames of these files only lead to the environment's.
+_HERE = os.path.dirname(__file__)
+_OURS = [os.path.join(_HERE, name) for name in ("findings.py", "check.py", "play.py")]
 
 
 class Place(NamedTuple):
@@ -71,7 +82,7 @@ class Finding:
         """Its line, and the traceback under it."""
         if not self.traceback_text:
             return str(self)
-        return f"{self}\n{textwrap.indent(self.traceback_text.rstrip(), _INDENT)}"
+        return f"{self}\n{textwrap.indent(self.traceback_text.rstrip(), ' ' * 4)}"
 
 
 class Report:
@@ -90,12 +101,7 @@ class Report:
 
     def __init__(self, env: str = ""):
         self._found: dict[tuple[str, str], Finding] = {}
-        self.facts: dict[str, Any] = {"env": env}
-        for name in (
-            *("observation_space", "action_space", "max_episode_steps", "steps"),
-            *("episodes", "longest_episode", "reward", "after_end", "reproducible"),
-        ):
-            self.facts[name] = None
+        self.facts: dict[str, Any] = dict.fromkeys(_FACTS) | {"env": env}
 
     @property
     def defects(self) -> tuple[Finding, ...]:
@@ -156,10 +162,56 @@ class Report:
         counts = self._found[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
+    def check(self, place: Place, rule: Callable, *args: Any) -> Any:
+        """Call a rule, such as those of ``validation``; a Defect is added.
+
+        Returns:
+          what the rule does; None if it raised.
+        """
+        try:
+            return rule(*args)
+        except Defect as defect:
+            self.add_defect(defect, place)
+            return None
+
     def add_defect(self, defect: Defect, place: Place) -> None:
         """Add what breaks a rule of ``validation``."""
         self.add(DEFECT, defect.kind, defect.field, str(defect), place)
 
+    def attempt(
+        self, place: Place, function: Callable, *args: Any, **kwargs: Any
+    ) -> tuple[bool, Any]:
+        """Call a function of an environment; what it raises is a defect.
+
+        Returns:
+          whether it returned, and what.
+        """
+        given = [short(value) for value in args]  # before anything can change it
+        try:
+            return True, function(*args, **kwargs)
+        except CATCH as error:
+            frames = error.__traceback__
+            while frames and frames.tb_frame.f_code.co_filename in _OURS:
+                frames = frames.tb_next
+            traced = failures.describe(error.with_traceback(frames))["traceback_text"]
+            action = f", with action {given[0]}" if given else ""
+            kind, call = f"raised {type(error).__name__}", place.call
+            text = f"{call} raised {words(error)}{action}; expected no exception: see "
+            self.add(DEFECT, kind, call, f"{text}its traceback", place, traced)
+            return False, None
+
     def _of(self, level: str) -> tuple[Finding, ...]:
         """The findings of a level, in the order in which they were met."""
         return tuple(each for each in self._found.values() if each.level == level)
+
+
+def words(error: BaseException) -> str:
+    """Class and text of an exception in one line."""
+    described = failures.describe(error)
+    return short(f"{described['type_name']}: {described['text']}")
+
+
+def short(value: Any) -> str:
+    """A value as one line of bounded length."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.checking.attempt import attempt
 from tfagents_batch.envs.checking.findings import Place, Report
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import flatten, leaves, pack
@@ -76,13 +75,13 @@ def play(
             episode += 1
             call = Call(Place(RESET, episode))
             keywords = {"seed": seed} if seeded and episode == 0 else {}
-            good, result = attempt(report, call.place, env.reset, **keywords)
+            good, result = report.attempt(call.place, env.reset, **keywords)
         else:
             steps -= 1
             action = _sample(space, observation)
             given = copy.deepcopy(action)
             call = Call(Place(STEP, episode, length), action, given)
-            good, result = attempt(report, call.place, env.step, given)
+            good, result = report.attempt(call.place, env.step, given)
         if good:
             read = parts(result)
             observation = read["observation"]
@@ -157,7 +156,8 @@ def _sample(space: gymnasium.Space, observation: Any) -> Any:
 
     As workers hand it on: arrays, those of a Box without axes too.
     """
-    action = _draw(space, observation)
+    mask = _mask(space, observation)
+    action = space.sample() if mask is None else space.sample(mask)
     try:
         pairs = zip(leaves(space), flatten(space, action), strict=True)
     except UserError:  # a space that is not supported
@@ -168,14 +168,15 @@ def _sample(space: gymnasium.Space, observation: Any) -> Any:
     return pack(space, flat)
 
 
-def _draw(space: gymnasium.Space, observation: Any) -> Any:
+def _mask(space: gymnasium.Space, observation: Any) -> Any:
+    """What ``space.sample`` takes; None if all actions are allowed."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     if mask is None or not isinstance(space, (gs.Discrete, gs.MultiDiscrete)):
-        return space.sample()
+        return None
     sizes = np.atleast_1d(space.n if isinstance(space, gs.Discrete) else space.nvec)
     mask = (np.asarray(mask) != 0).astype(np.int8)
     if mask.shape != (sizes.sum(),):
-        return space.sample()
+        return None
     cut = np.split(mask, np.cumsum(sizes)[:-1])
     masks = tuple(part if part.any() else np.ones_like(part) for part in cut)
-    return space.sample(masks[0] if isinstance(space, gs.Discrete) else masks)
+    return masks[0] if isinstance(space, gs.Discrete) else masks

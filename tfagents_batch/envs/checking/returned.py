@@ -7,7 +7,6 @@ and earlier observations are kept to see whether they change.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -17,7 +16,6 @@ from gymnasium import spaces as gs
 from tfagents_batch.envs import observation_rules, validation
 from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 from tfagents_batch.envs.checking.play import parts, snapshot
-from tfagents_batch.envs.failures import Defect
 
 KEPT = 16  # observations that are looked at again
 
@@ -37,7 +35,7 @@ class Returned:
 
     def reset(self, result: Any, place: Place) -> None:
         """Check what ``reset`` returned."""
-        self._check(place, validation.reset_result, result)
+        self._report.check(place, validation.reset_result, result)
         pair = isinstance(result, tuple) and len(result) == 2
         if pair or not isinstance(result, tuple) or isinstance(self._space, gs.Tuple):
             # The legacy API returned the observation alone.
@@ -45,15 +43,15 @@ class Returned:
 
     def step(self, result: Any, place: Place) -> float | None:
         """Check what ``step`` returned; the reward, if it is a number."""
-        self._check(place, validation.step_result, result)
+        self._report.check(place, validation.step_result, result)
         read = parts(result)
         if "reward" not in read:
             return None
         for name in ("terminated", "truncated"):
             if name in read:
-                self._check(place, validation.flag, name, read[name])
+                self._report.check(place, validation.flag, name, read[name])
         number = self._reward(read["reward"], place)
-        self._check(place, validation.info, read["info"])
+        self._report.check(place, validation.info, read["info"])
         self._observe(read["observation"], place)
         return number
 
@@ -85,16 +83,10 @@ class Returned:
         self._kept.append((place, observation, snapshot(observation)))
 
     def _reward(self, value: Any, place: Place) -> float | None:
-        self._check(place, validation.reward, value)
+        self._report.check(place, validation.reward, value)
         try:
             number = float(np.asarray(value).item())
         except (TypeError, ValueError):  # not one number
             return None
-        self._check(place, validation.finite_reward, number)
+        self._report.check(place, validation.finite_reward, number)
         return number
-
-    def _check(self, place: Place, rule: Callable, *args: Any) -> None:
-        try:
-            rule(*args)
-        except Defect as defect:
-            self._report.add_defect(defect, place)

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.envs import arguments
 from tfagents_batch.envs.tf import drawing
-from tfagents_batch.envs.tf.environment import at_least
 
 
 class Catch:
@@ -25,8 +25,8 @@ class Catch:
     render_fps = 5
 
     def __init__(self, rows: int = 10, columns: int = 5):
-        at_least("rows", rows, 2)
-        at_least("columns", columns, 1)
+        arguments.at_least("rows", rows, 2)
+        arguments.at_least("columns", columns, 1)
         self.rows, self.columns = rows, columns
         self.max_episode_steps = rows - 1
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (rows, columns))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from typing import TYPE_CHECKING, Protocol
-
-from tfagents_batch.errors import UserError
 
 if TYPE_CHECKING:
     import gymnasium
@@ -59,15 +55,3 @@ class TensorEnv(Protocol):
           The state, of the same structure, shapes and dtypes; the observation; the
           reward ``[]``, cast to float32; and bool ``[]``, true in a terminal state.
         """
-
-
-def at_least(name: str, value: float, least: float, most: float = math.inf) -> None:
-    """Refuse an argument that is no number within bounds.
-
-    Raises:
-      UserError: naming it.
-    """
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        bounds = f"at least {least}" if most == math.inf else f"{least} to {most}"
-        raise UserError(f"{name} is {value!r}; expected {bounds}")

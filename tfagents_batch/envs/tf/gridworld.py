@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.envs import arguments
 from tfagents_batch.envs.tf import drawing
-from tfagents_batch.envs.tf.environment import at_least
 from tfagents_batch.errors import UserError
 
 FOUR_ROOMS = (
@@ -66,7 +66,7 @@ class GridWorld:
         one_hot: bool = False,
         max_episode_steps: int = 200,
     ):
-        at_least("slip", slip, 0, 1)
+        arguments.at_least("slip", slip, 0, 1)
         self._cells = _cells(layout)
         self.slip, self.step_reward, self.one_hot = slip, step_reward, one_hot
         self.max_episode_steps = max_episode_steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -37,16 +38,6 @@ _GAMES = {
 }
 
 
-def _game(module: Any) -> Callable[..., TensorEnv]:
-    def make(**kwargs: Any) -> TensorEnv:
-        return MinAtar(module.RULES, **kwargs)
-
-    signature = inspect.signature(MinAtar)
-    rest = [p for p in signature.parameters.values() if p.name != "rules"]
-    make.__signature__ = signature.replace(parameters=rest)
-    return make
-
-
 ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
     "CartPole-v1": CartPole,
     "Pendulum-v1": Pendulum,
@@ -57,7 +48,10 @@ ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
     "GridWorld-v0": GridWorld,
     "Bandit-v0": Bandit,
     "TMaze-v0": TMaze,
-    **{f"MinAtar/{name}-v1": _game(module) for name, module in _GAMES.items()},
+    **{
+        f"MinAtar/{name}-v1": functools.partial(MinAtar, module.RULES)
+        for name, module in _GAMES.items()
+    },
 }
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.envs import arguments
 from tfagents_batch.envs.tf import drawing
-from tfagents_batch.envs.tf.environment import at_least
 
 
 class TMaze:
@@ -30,7 +30,7 @@ class TMaze:
     render_fps = 5
 
     def __init__(self, length: int = 10, max_episode_steps: int | None = None):
-        at_least("length", length, 1)
+        arguments.at_least("length", length, 1)
         self.length = length
         default = 4 * length + 20
         self.max_episode_steps = (

@@ -13,6 +13,7 @@ from tfagents_batch import nest, spaces
 from tfagents_batch.envs import observation_rules
 from tfagents_batch.envs.failures import Defect
 from tfagents_batch.envs.tf.environment import TensorEnv
+from tfagents_batch.envs.validation import kind_of
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import Nest
 
@@ -69,7 +70,7 @@ def reset(env: TensorEnv, key: tf.Tensor) -> tuple[Nest, Nest]:
     where = f"{type(env).__name__}.reset"
     returned = env.reset(key)
     if not isinstance(returned, tuple) or len(returned) != 2:
-        raise UserError(f"{where} returned {_kind(returned)}; expected {_RESET}")
+        raise UserError(f"{where} returned {kind_of(returned)}; expected {_RESET}")
     state, observation = returned
     return nest.map(tf.convert_to_tensor, state), _observation(where, env, observation)
 
@@ -81,7 +82,7 @@ def step(
     where = f"{type(env).__name__}.step"
     returned = env.step(state, action, key)
     if not isinstance(returned, tuple) or len(returned) != 4:
-        raise UserError(f"{where} returned {_kind(returned)}; expected {_STEP}")
+        raise UserError(f"{where} returned {kind_of(returned)}; expected {_STEP}")
     state, observation, reward, terminated = returned
     return (
         nest.map(tf.convert_to_tensor, state),
@@ -159,12 +160,6 @@ def _same(where: str, found: Nest, expected: Nest) -> None:
                 f"{where}: a tensor of the state is {x.dtype.name} {x.shape}, but "
                 f"{y.dtype.name} {y.shape} after reset; they have to agree"
             )
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    return f"a {type(value).__name__}"
 
 
 def _said(error: Exception) -> str:

@@ -18,17 +18,23 @@ any wrapper of Gymnasium. Where Gymnasium has the same thing, use Gymnasium's;
 ``docs/concepts/wrappers.md`` says what is ours and why.
 """
 
-from tfagents_batch.envs.wrappers.clip import ClipAction
-from tfagents_batch.envs.wrappers.delta import FrameDelta
-from tfagents_batch.envs.wrappers.history import FrameHistory
-from tfagents_batch.envs.wrappers.limit import LimitDuration
-from tfagents_batch.envs.wrappers.no_ops import CacheSpaces, ConvertTo32Bit
-from tfagents_batch.envs.wrappers.random_start import RandomStart
+from tfagents_batch.envs.wrappers.actions import ActionRepeat, ClipAction
+from tfagents_batch.envs.wrappers.episodes import (
+    AutoReset,
+    LimitDuration,
+    RandomStart,
+)
+from tfagents_batch.envs.wrappers.observations import (
+    FrameDelta,
+    FrameHistory,
+    SelectEntries,
+)
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
-from tfagents_batch.envs.wrappers.repeat import ActionRepeat
-from tfagents_batch.envs.wrappers.restart import AutoReset
-from tfagents_batch.envs.wrappers.select import SelectEntries
-from tfagents_batch.envs.wrappers.stack import standard_stack
+from tfagents_batch.envs.wrappers.stack import (
+    CacheSpaces,
+    ConvertTo32Bit,
+    standard_stack,
+)
 
 __all__ = [
     "ActionRepeat",

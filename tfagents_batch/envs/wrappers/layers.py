@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -49,6 +49,43 @@ def count(wrapper: str, name: str, value: Any, least: int = 1) -> int:
             f"{wrapper}: {name} is {value!r}; expected an integer, at least {least}"
         )
     return int(value)
+
+
+def indices(
+    wrapper: str,
+    name: str,
+    values: Any,
+    suited: Callable[[list[int]], bool],
+    expected: str,
+) -> list[int]:
+    """``values`` as a list of integers of at least 0.
+
+    Raises:
+      UserError: if they are none, or not ``suited``; with what was ``expected``.
+    """
+    try:
+        values = list(values)
+        found = [count(wrapper, f"one of {name}", each, least=0) for each in values]
+        if suited(found):
+            return found
+    except TypeError:  # no list
+        pass
+    raise UserError(f"{wrapper}: {name} is {values!r}; expected {expected}")
+
+
+def shaped(wrapper: str, what: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """``value`` as an array of the space's shape, which is not broadcast.
+
+    Raises:
+      ValueError: for another shape.
+    """
+    array = np.asarray(value)
+    if array.shape != shape:
+        raise ValueError(
+            f"{wrapper}: the {what} has shape {list(array.shape)}; the space says "
+            f"{list(shape)}"
+        )
+    return array
 
 
 def box(wrapper: str, field: str, space: gymnasium.Space) -> gs.Box:

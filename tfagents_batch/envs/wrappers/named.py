@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.adapters.made import made_by
+from tfagents_batch.envs.validation import made_by
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 

@@ -10,13 +10,14 @@ import numpy as np
 from gymnasium import spaces as gs
 from gymnasium.utils import RecordConstructorArgs
 
+from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
 HUGE = 1e30  # bounds from here on mean "none", though they are finite
 _LOG = logging.getLogger("tfagents_batch")
 
 
-class RangeNormalize(gymnasium.Wrapper, RecordConstructorArgs):
+class RangeNormalize(gymnasium.ObservationWrapper, RecordConstructorArgs):
     """Scales observations to [-1, 1] and takes actions from there, both float32.
 
     observation' = 2 (observation - low) / (high - low) - 1, and 0 where low = high
@@ -44,27 +45,23 @@ class RangeNormalize(gymnasium.Wrapper, RecordConstructorArgs):
         action: bool | None = None,
     ):
         RecordConstructorArgs.__init__(self, observation=observation, action=action)
-        gymnasium.Wrapper.__init__(self, env)
+        gymnasium.ObservationWrapper.__init__(self, env)
         self._observation = _range(env.observation_space, "observation", observation)
         self._action = _range(env.action_space, "action", action)
         if self._observation is not None:
-            self.observation_space = _unit_box(env.observation_space)
+            self.observation_space = gs.Box(-1.0, 1.0, env.observation_space.shape)
         if self._action is not None:
-            self.action_space = _unit_box(env.action_space)
+            self.action_space = gs.Box(-1.0, 1.0, env.action_space.shape)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        observation, info = self.env.reset(seed=seed, options=options)
-        if self._observation is not None:
-            observation = self._observation.to_unit(observation)
-        return observation, info
+    def observation(self, observation: Any) -> Any:
+        if self._observation is None:
+            return observation
+        return self._observation.to_unit(observation)
 
     def step(self, action: Any):
         if self._action is not None:
             action = self._action.from_unit(action)
-        result = self.env.step(action)
-        if self._observation is None:
-            return result
-        return (self._observation.to_unit(result[0]), *result[1:])
+        return super().step(action)
 
 
 class _Range:
@@ -81,17 +78,13 @@ class _Range:
         self._offset = np.where(flat, 0.0, 1.0)
 
     def to_unit(self, value: Any) -> np.ndarray:
-        value = np.asarray(value)
-        if value.shape != self._shape:
-            raise _wrong_shape("the observation", value, self._shape)
+        value = layers.shaped("RangeNormalize", "observation", value, self._shape)
         value = value.astype(np.float64)
         unit = 2.0 * (value - self._low) / self._divisor - self._offset
         return np.asarray(unit, np.float32)
 
     def from_unit(self, unit: Any) -> np.ndarray:
-        unit = np.asarray(unit)
-        if unit.shape != self._shape:
-            raise _wrong_shape("the action", unit, self._shape)
+        unit = layers.shaped("RangeNormalize", "action", unit, self._shape)
         unit = unit.astype(np.float64)
         value = (unit + 1.0) / 2.0 * self._width + self._low
         # Rounding may pass a bound by a digit, which environments refuse.
@@ -111,9 +104,12 @@ def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | 
         raise UserError(
             f"RangeNormalize: {field} is {wanted!r}; expected True, False or None"
         )
-    why = _unsuited(space)
-    if why is None:
-        return _Range(space)
+    why = "is no Box"
+    if isinstance(space, gs.Box):
+        bounds = np.stack([space.low, space.high]).astype(np.float64)
+        if (np.abs(bounds) < HUGE).all():
+            return _Range(space)
+        why = "has bounds that are not finite"
     if wanted is True:
         raise UserError(
             f"RangeNormalize: {field}=True, but its space, {space}, {why}; give it "
@@ -121,23 +117,3 @@ def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | 
         )
     _LOG.info("RangeNormalize leaves %ss as they are: %s %s", field, space, why)
     return None
-
-
-def _unsuited(space: gymnasium.Space) -> str | None:
-    if not isinstance(space, gs.Box):
-        return "is no Box"
-    bounds = np.stack([space.low, space.high]).astype(np.float64)
-    if not (np.abs(bounds) < HUGE).all():
-        return "has bounds that are not finite"
-    return None
-
-
-def _unit_box(space: gs.Box) -> gs.Box:
-    return gs.Box(-1.0, 1.0, space.shape, np.float32)
-
-
-def _wrong_shape(what: str, value: np.ndarray, shape: tuple[int, ...]) -> ValueError:
-    return ValueError(
-        f"RangeNormalize: {what} has shape {list(value.shape)}; the space says "
-        f"{list(shape)}"
-    )

@@ -1,4 +1,4 @@
-"""The standard stack of wrappers, one for training, evaluation and video."""
+"""The standard stack of wrappers, and names of what a batch does itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.wrappers.clip import ClipAction
-from tfagents_batch.envs.wrappers.limit import LimitDuration
+from tfagents_batch.envs.wrappers.actions import ClipAction
+from tfagents_batch.envs.wrappers.episodes import LimitDuration
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 
 
@@ -52,7 +52,9 @@ def standard_stack(
     if max_episode_steps is not None:
         env = LimitDuration(env, max_episode_steps)
     if normalize_ranges:
-        image = _is_image(env.observation_space)
+        space = env.observation_space
+        image = isinstance(space, gs.Box) and space.dtype == np.uint8
+        image = image and len(space.shape) >= 2
         env = RangeNormalize(env, observation=False if image else None)
     space = env.action_space
     if isinstance(space, gs.Box) and space.dtype.kind == "f":
@@ -60,6 +62,17 @@ def standard_stack(
     return env
 
 
-def _is_image(space: gymnasium.Space) -> bool:
-    box = isinstance(space, gs.Box)
-    return box and space.dtype == np.uint8 and len(space.shape) >= 2
+def CacheSpaces(env: gymnasium.Env) -> gymnasium.Env:
+    """Return ``env``: a batch asks for its spaces once, and keeps them."""
+    return env
+
+
+def ConvertTo32Bit(env: gymnasium.Env, finite_check: str = "raise") -> gymnasium.Env:
+    """Return ``env``: a batch has 32-bit numbers and looks for NaN and infinity.
+
+    Args:
+      env: of any supported spaces.
+      finite_check: not used; that of the batch says what is done about NaN.
+    """
+    del finite_check
+    return env

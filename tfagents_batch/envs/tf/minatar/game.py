@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.envs import arguments
 from tfagents_batch.envs.tf import drawing
-from tfagents_batch.envs.tf.environment import at_least
 from tfagents_batch.envs.tf.minatar import grid
 from tfagents_batch.types import Nest
 
@@ -68,7 +68,7 @@ class MinAtar:
         use_minimal_action_set: bool = True,
         max_episode_steps: int | None = 5000,
     ):
-        at_least("sticky_action_prob", sticky_action_prob, 0, 1)
+        arguments.at_least("sticky_action_prob", sticky_action_prob, 0, 1)
         self.rules = rules
         self.max_episode_steps = max_episode_steps
         self._sticky = sticky_action_prob

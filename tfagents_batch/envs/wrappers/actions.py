@@ -1,4 +1,4 @@
-"""Take any action and clip it to the bounds."""
+"""Clip actions, and repeat them."""
 
 from __future__ import annotations
 
@@ -49,14 +49,41 @@ class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
         return observation, {**info, INFO_KEY: 0.0}
 
     def step(self, action: Any):
-        action = np.asarray(action)
-        if action.shape != self._low.shape:
-            raise ValueError(
-                f"ClipAction: the action has shape {list(action.shape)}; the space "
-                f"says {list(self._low.shape)}"
-            )
+        action = layers.shaped("ClipAction", "action", action, self._low.shape)
         clipped = np.minimum(np.maximum(action, self._low), self._high)
         fraction = int(np.count_nonzero(clipped != action)) / self._size
         clipped = np.asarray(clipped, self._dtype)
         observation, reward, terminated, truncated, info = self.env.step(clipped)
         return observation, reward, terminated, truncated, {**info, INFO_KEY: fraction}
+
+
+class ActionRepeat(gymnasium.Wrapper, RecordConstructorArgs):
+    """Steps ``amount`` times with one action and sums the rewards.
+
+    Stops early when the episode ends. Observation, flags and info are those of the
+    last step taken. A time limit beneath is known outside as ``ceil(limit / amount)``.
+
+    Args:
+      env: to be stepped.
+      amount: inner steps of one outer step, at least 1.
+
+    Raises:
+      UserError: for another ``amount``, or if ``env`` restarts by itself.
+    """
+
+    def __init__(self, env: gymnasium.Env, amount: int):
+        RecordConstructorArgs.__init__(self, amount=amount)
+        gymnasium.Wrapper.__init__(self, env)
+        layers.refuse_restarts("ActionRepeat", env)
+        self._amount = layers.count("ActionRepeat", "amount", amount)
+        limit = layers.time_limit(env)
+        self._max_episode_steps = None if limit is None else -(-limit // self._amount)
+
+    def step(self, action: Any):
+        total = 0.0
+        for _ in range(self._amount):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info

@@ -1,0 +1,145 @@
+"""Where episodes begin and end: random starts, limits and restarts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from tfagents_batch.envs.wrappers import layers
+
+_STREAM = (0x57A27,)  # tells these draws from others that are keyed by the same seed
+
+
+class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
+    """Takes ``n`` random actions after each reset, ``n`` uniform in ``0..max_steps-1``.
+
+    Should the episode end meanwhile, another is begun with another ``n``. The draws
+    come from a generator of this wrapper alone, keyed by the seed of ``reset``, which
+    in a batch is another one for each environment; later resets continue it. Rewards
+    of the random steps are dropped, and ``info["random_start_steps"]`` counts them. A
+    time limit beneath counts them too, one around this wrapper does not.
+
+    Args:
+      env: to be started; its action space is sampled uniformly.
+      max_steps: one more than the most random actions, at least 1.
+      retries: episodes begun anew, at most, before ``reset`` gives up.
+
+    Raises:
+      UserError: for other numbers, or if ``env`` restarts by itself.
+      RuntimeError: from ``reset``, if every attempt ended.
+    """
+
+    def __init__(self, env: gymnasium.Env, max_steps: int, retries: int = 10):
+        RecordConstructorArgs.__init__(self, max_steps=max_steps, retries=retries)
+        gymnasium.Wrapper.__init__(self, env)
+        layers.refuse_restarts("RandomStart", env)
+        self._max_steps = layers.count("RandomStart", "max_steps", max_steps)
+        self._retries = layers.count("RandomStart", "retries", retries, least=0)
+        # A copy, so that seeding the one that users see changes nothing here.
+        self._actions = copy.deepcopy(env.action_space)
+        self._generator: np.random.Generator | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        if seed is not None or self._generator is None:
+            sequence = np.random.SeedSequence(seed, spawn_key=_STREAM)
+            self._generator = np.random.default_rng(sequence)
+            self._actions.seed(int(self._generator.integers(2**31)))
+        for _ in range(self._retries + 1):
+            observation, info = self.env.reset(seed=seed, options=options)
+            seed = None  # once: or each attempt would be the same episode
+            steps = int(self._generator.integers(self._max_steps))
+            ended = False
+            for _ in range(steps):
+                result = self.env.step(self._actions.sample())
+                observation, _, terminated, truncated, info = result
+                ended = bool(terminated or truncated)
+                if ended:
+                    break
+            if not ended:
+                return observation, {**info, "random_start_steps": steps}
+        raise RuntimeError(
+            f"RandomStart: {self._retries + 1} episodes in a row ended within their "
+            f"random steps; lower max_steps ({self._max_steps}) or raise retries"
+        )
+
+
+class LimitDuration(gymnasium.Wrapper, RecordConstructorArgs):
+    """Truncates episodes at step ``max_episode_steps`` and guards their ends.
+
+    The limit sets ``truncated`` and never ``terminated``; an episode that terminates on
+    its last step is not also truncated by it, for nothing was cut off.
+
+    Args:
+      env: to be limited.
+      max_episode_steps: at least 1.
+
+    Raises:
+      UserError: for another number, or if ``env`` restarts by itself.
+      RuntimeError: from ``step`` before the first reset, and after any end.
+    """
+
+    def __init__(self, env: gymnasium.Env, max_episode_steps: int):
+        RecordConstructorArgs.__init__(self, max_episode_steps=max_episode_steps)
+        gymnasium.Wrapper.__init__(self, env)
+        layers.refuse_restarts("LimitDuration", env)
+        name = "max_episode_steps"
+        self._limit = layers.count("LimitDuration", name, max_episode_steps)
+        inner = layers.time_limit(env)
+        self._max_episode_steps = min(self._limit, inner or self._limit)
+        self._steps: int | None = None  # None between episodes
+
+    @property
+    def spec(self):
+        """What is registered, with this limit, as Gymnasium's TimeLimit does."""
+        spec = super().spec
+        if spec is not None:
+            spec.max_episode_steps = self._max_episode_steps
+        return spec
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        result = self.env.reset(seed=seed, options=options)
+        self._steps = 0
+        return result
+
+    def step(self, action: Any):
+        if self._steps is None:
+            raise RuntimeError(
+                "LimitDuration: step() was called before reset(), or after the episode "
+                "had ended; call reset() first, or wrap this in AutoReset"
+            )
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        if self._steps >= self._limit and not terminated:
+            truncated = True
+        if terminated or truncated:
+            self._steps = None
+        return observation, reward, terminated, truncated, info
+
+
+class AutoReset(gymnasium.wrappers.Autoreset):
+    """Gymnasium's ``Autoreset`` that also starts an environment that was never reset.
+
+    For single environments in one's own loop. The step after the end ignores its action
+    and returns what ``reset`` returned, with reward 0 and neither end flag:
+    ``observation, 0.0, False, False, info``. So no observation is lost, not even the
+    last of an episode, and one row in each episode is a restart, just as in a batch of
+    ours. The first ``step`` starts the environment if ``reset`` was not called.
+
+    A batch restarts environments itself, by ``reset``, which also clears what is
+    pending here: inside one this wrapper changes nothing and can be left out.
+
+    Args:
+      env: outermost layer so far; wrappers that go around this one see no resets.
+
+    Raises:
+      UserError: if something beneath restarts already.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        layers.refuse_restarts("AutoReset", env)
+        super().__init__(env)
+        self.autoreset = True  # until it is reset or started

@@ -1,0 +1,194 @@
+"""Observe what changed, chosen frames of the past, or a part."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector.utils import batch_space
+
+from tfagents_batch import spaces
+from tfagents_batch.envs import arguments
+from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.errors import UserError
+
+RAW, ZEROS = "raw", "zeros"  # reset_value
+# Integers double in width, so that no difference overflows.
+_WIDER = {1: np.int16, 2: np.int32, 4: np.int64, 8: np.int64}
+
+
+class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """Observes ``s[t] - s[t-1]``, and after a reset ``s[0]`` or zeros.
+
+    The declared space is ``[low - high, high - low]``, widened where ``s[0]`` needs it.
+    Integers are widened first (uint8 to int16, int16 to int32, the rest to int64),
+    floats keep their dtype.
+
+    Args:
+      env: with a Box of observations.
+      reset_value: "raw", the first observation itself, or "zeros".
+
+    Raises:
+      UserError: for another space or ``reset_value``, for 64-bit integers whose
+        differences may not fit, or if ``env`` restarts by itself.
+    """
+
+    def __init__(self, env: gymnasium.Env, reset_value: str = RAW):
+        RecordConstructorArgs.__init__(self, reset_value=reset_value)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        layers.refuse_restarts("FrameDelta", env)
+        arguments.one_of("FrameDelta: reset_value", reset_value, (RAW, ZEROS))
+        space = layers.box("FrameDelta", "observation", env.observation_space)
+        self._raw = reset_value == RAW
+        self._inner = space.dtype
+        self._dtype = _difference_dtype(space)
+        self._last: np.ndarray | None = None
+        with np.errstate(over="ignore"):  # a range of more than float32: infinite
+            low, high = (b.astype(self._dtype) for b in (space.low, space.high))
+            least, most = low - high, high - low
+        if self._raw:
+            least, most = np.minimum(least, low), np.maximum(most, high)
+        least, most = np.asarray(least), np.asarray(most)  # not scalars
+        self.observation_space = gs.Box(least, most, dtype=self._dtype)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self._last = None
+        return super().reset(seed=seed, options=options)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        # A copy, wide enough; a wrong dtype stays wrong, for the batch to refuse.
+        frame = np.array(observation)
+        if frame.dtype == self._inner:
+            frame = frame.astype(self._dtype, copy=False)
+        last, self._last = self._last, frame
+        if last is None:
+            return frame.copy() if self._raw else np.zeros_like(frame)
+        return np.asarray(frame - last)  # of scalars NumPy makes no array
+
+
+def _difference_dtype(space: gs.Box) -> np.dtype:
+    if space.dtype.kind == "f":
+        return space.dtype
+    dtype = np.dtype(_WIDER[space.dtype.itemsize])
+    if space.dtype.itemsize == 8 and space.low.size:
+        low, high = int(space.low.min()), int(space.high.max())
+        if max(abs(low), abs(high), high - low) > np.iinfo(dtype).max:
+            raise UserError(
+                f"FrameDelta: differences of {space} do not fit int64; give it closer "
+                "bounds, or convert observations to floats first"
+            )
+    return dtype
+
+
+class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """Observes ``s[t - i]`` for each ``i`` in ``past_indices``, in that order.
+
+    Before the episode began there is its first observation. Frames keep their dtype and
+    are stored once each, however many indices name them. Every leaf of a nested space
+    gets the new axis.
+
+    Args:
+      env: of any supported observation space.
+      past_indices: steps back, not negative, 0 (the current one) among them;
+        ``[0, 1, 4]`` is now, one step ago and four steps ago.
+      flatten: concatenate along the first axis of a Box instead of stacking on a new
+        one: ``[n * d, ...]`` instead of ``[n, d, ...]``.
+
+    Raises:
+      UserError: for other indices or spaces, or if ``env`` restarts by itself.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env, past_indices: Sequence[int], flatten: bool = False
+    ):
+        RecordConstructorArgs.__init__(self, past_indices=past_indices, flatten=flatten)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        layers.refuse_restarts("FrameHistory", env)
+        self._indices = layers.indices(
+            "FrameHistory",
+            "past_indices",
+            past_indices,
+            lambda found: 0 in found,
+            "steps back, such as [0, 1, 2]: not negative, 0 among them",
+        )
+        self._join = np.concatenate if flatten else np.stack
+        self._inner = space = env.observation_space
+        # Discrete values may be ints; a wrong dtype of an array is not hidden here.
+        self._dtypes = [
+            leaf.space.dtype if isinstance(leaf.space, gs.Discrete) else None
+            for leaf in spaces.leaves(space)
+        ]
+        self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+        self._frames: deque[list[np.ndarray]] = deque(maxlen=max(self._indices) + 1)
+        if not flatten:
+            self.observation_space = batch_space(space, len(self._indices))
+            return
+        if not layers.box("FrameHistory(flatten=True)", "observation", space).shape:
+            raise UserError(
+                "FrameHistory: observations are scalars, which have no axis to "
+                "concatenate along; use flatten=False"
+            )
+        low, high = (
+            np.concatenate([bound] * len(self._indices))
+            for bound in (space.low, space.high)
+        )
+        self.observation_space = gs.Box(low, high, dtype=space.dtype)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self._frames.clear()
+        return super().reset(seed=seed, options=options)
+
+    def observation(self, observation: Any) -> Any:
+        flat = (
+            spaces.flatten(self._inner, observation) if self._nested else [observation]
+        )
+        # Copies, because environments may reuse their arrays.
+        frame = [np.array(x, t) for x, t in zip(flat, self._dtypes, strict=True)]
+        times = 1 if self._frames else self._frames.maxlen
+        self._frames.extendleft([frame] * times)
+        chosen = [self._frames[index] for index in self._indices]
+        flat = [self._join(frames) for frames in zip(*chosen, strict=True)]
+        return spaces.pack(self._inner, flat) if self._nested else flat[0]
+
+
+class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """Observes chosen entries of a vector, in the order in which they are named.
+
+    ``SelectEntries(env, [0, 2])`` of CartPole hides both velocities, which then have to
+    be remembered.
+
+    Args:
+      env: with a Box of observations of rank 1.
+      indices: of the entries, from 0, each at most once.
+
+    Raises:
+      UserError: for another space, or for indices that are not entries of it.
+    """
+
+    def __init__(self, env: gymnasium.Env, indices: Sequence[int]):
+        RecordConstructorArgs.__init__(self, indices=indices)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        space = layers.box("SelectEntries", "observation", env.observation_space)
+        if len(space.shape) != 1:
+            raise UserError(
+                f"SelectEntries: observations have shape {list(space.shape)}; expected "
+                "vectors (gymnasium.wrappers.FlattenObservation makes them)"
+            )
+        size = space.shape[0]
+        self._indices = layers.indices(
+            "SelectEntries",
+            "indices",
+            indices,
+            lambda found: found and max(found) < size and len({*found}) == len(found),
+            f"a list of different numbers of 0 to {size - 1}, at least one",
+        )
+        low, high = space.low[self._indices], space.high[self._indices]
+        self.observation_space = gs.Box(low, high, dtype=space.dtype)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        return np.asarray(observation)[self._indices]
