@@ -85,11 +85,6 @@ def test_what_cannot_be_called_is_refused_by_name(tmp_path, given):
         Hooks(tmp_path, on_checkpoint=given)
 
 
-def test_iterations_are_only_summed_up_if_somebody_asks(tmp_path):
-    assert not Hooks(tmp_path).watches_iterations
-    assert Hooks(tmp_path, on_iteration=print).watches_iterations
-
-
 def test_training_stops_at_a_return(tmp_path):
     each = Hooks(tmp_path, on_evaluation=hooks.stop_at_return(475))
     for mean in (np.nan, 474.9):
@@ -108,16 +103,6 @@ def test_training_stops_without_improvement(tmp_path):
     assert each.stopped_by == "stop_without_improvement(2)"
     with pytest.raises(UserError, match="evaluations is 0"):
         hooks.stop_without_improvement(0)
-
-
-def test_every_calls_back_once_in_so_many_steps(tmp_path):
-    steps = []
-    each = Hooks(
-        tmp_path, on_iteration=hooks.every(100, lambda x: steps.append(x.step))
-    )
-    for step in range(30, 500, 30):
-        each.iteration(step, {})
-    assert steps == [120, 240, 360, 480]
 
 
 def test_every_counts_in_each_run_anew(tmp_path):
