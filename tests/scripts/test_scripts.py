@@ -57,13 +57,11 @@ def test_the_last_line_of_training_is_the_runs_folder(trained):
     assert pathlib.Path(lines[0], "config.json").is_file()
 
 
-def test_several_seeds_print_the_folder_of_each(tmp_path):
+def test_several_seeds_print_the_folder_of_each(tmp_path, linear, capsys):
     small = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout_length=8", "--steps=32"]
-    small += ["--algorithm.network.hidden=4", "--algorithm.histograms=false"]
-    small += ["--algorithm.epochs=1", "--eval_every=0"]
-    done = run([*TRAIN, *small, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"])
-    assert done.returncode == 0, done.stderr
-    folders = done.stdout.splitlines()
+    small += [f"--algorithm={linear}", "--eval_every=0", f"--logdir={tmp_path}"]
+    assert train.main([*small, "--seeds=2", "--seed=5"]) == 0
+    folders = capsys.readouterr().out.splitlines()
     assert [folder[-3:] for folder in folders] == ["-s5", "-s6"]
     assert all(pathlib.Path(folder, "config.json").is_file() for folder in folders)
 
@@ -120,6 +118,7 @@ def test_samples_are_evaluated_if_asked_for(trained, capsys):
         ),
         (["--env=tf/CartPole-v1", "--seeds=2", "--resume=logs"], "--resume.*--seeds"),
         (["--env=CartPole-v1", "--seeds=2"], "seeds"),
+        (["--env=tf/CartPole-v1", "--seeds=2", "--init_from=x"], "--init_from is not"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(
@@ -163,17 +162,15 @@ def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_impor
     assert "too late" not in done.stderr
 
 
-@pytest.mark.parametrize("debug", [False, True])
-def test_debug_shows_the_traceback_of_an_error(tmp_path, debug):
-    done = run([*TRAIN, "--config=cartpol", *["--debug"] * debug], cwd=tmp_path)
+def test_debug_shows_the_traceback_of_an_error(tmp_path):
+    done = run([*TRAIN, "--config=cartpol", "--debug"], cwd=tmp_path)
     assert done.returncode == 64
-    assert ("Traceback" in done.stderr) == debug
-    assert len(done.stderr.splitlines()) == 1 or debug
+    assert "Traceback" in done.stderr
     assert done.stdout == ""
 
 
-def test_help_lists_every_flag_with_its_default():
-    done = run([*TRAIN, "--help"])
+def test_help_lists_every_flag_with_its_default_though_stderr_is_closed():
+    done = run(["sh", "-c", " ".join([*TRAIN, "--help", "2>&-"])])
     assert done.returncode == 0
     for flag in ("--config", "--resume", "--rollout_length", "--algorithm.clip_ratio"):
         assert flag in done.stdout
@@ -329,12 +326,3 @@ def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
         process.communicate()
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-
-
-def test_a_closed_stderr_is_no_reason_to_fail(tmp_path):
-    command = " ".join([*TRAIN, "--help", "2>&-"])
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, timeout=120
-    )
-    assert done.returncode == 0
-    assert b"--config" in done.stdout

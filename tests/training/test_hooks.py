@@ -85,6 +85,11 @@ def test_what_cannot_be_called_is_refused_by_name(tmp_path, given):
         Hooks(tmp_path, on_checkpoint=given)
 
 
+def test_iterations_are_only_summed_up_if_somebody_asks(tmp_path):
+    assert not Hooks(tmp_path).watches_iterations
+    assert Hooks(tmp_path, on_iteration=print).watches_iterations
+
+
 def test_training_stops_at_a_return(tmp_path):
     each = Hooks(tmp_path, on_evaluation=hooks.stop_at_return(475))
     for mean in (np.nan, 474.9):
