@@ -136,7 +136,7 @@ def test_an_observation_that_does_not_fit_is_refused(runs, observation, message)
         tfb.load(runs["CartPole-v1"].logdir).predict(observation)
 
 
-def test_nested_observations_and_every_kind_of_action(tmp_path):
+def test_nested_observations_and_every_kind_of_action(tmp_path, linear):
     space = gs.Dict(
         image=gs.Box(0, 255, (10, 10, 1), np.uint8),
         parts=gs.Tuple([gs.Discrete(3, start=1), gs.Box(-1, 1, (2,))]),
@@ -150,12 +150,7 @@ def test_nested_observations_and_every_kind_of_action(tmp_path):
         def make(action=action):
             return SpaceEnv(space, action)
 
-        run = tfb.train(
-            env=make,
-            logdir=tmp_path,
-            settings={"epochs": 1, "minibatch_size": 50, "histograms": False},
-            **SMALL,
-        )
+        run = tfb.train(linear, env=make, logdir=tmp_path, **SMALL)
         with pytest.raises(UserError, match="your own code"):
             tfb.load(run.logdir)
         agent = tfb.load(run.logdir, env=make)
@@ -168,9 +163,9 @@ def test_nested_observations_and_every_kind_of_action(tmp_path):
             agent.predict(dict(seen, image=np.full((10, 10, 1), 0.5)))
 
 
-def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path):
+def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path, linear):
     options = {k: v for k, v in SMALL.items() if k != "num_workers"}
-    run = tfb.train(env="tf/CartPole-v1", logdir=tmp_path, **options)
+    run = tfb.train(linear, env="tf/CartPole-v1", logdir=tmp_path, **options)
     agent = tfb.load(run.logdir)
     env = gymnasium.make("CartPole-v1")
     observation, _ = env.reset(seed=1)

@@ -46,6 +46,7 @@ def loaded_after(code: str) -> set[str]:
 def test_importing_the_package_loads_neither_tensorflow_nor_gymnasium():
     loaded = loaded_after("import tfagents_batch")
     assert not loaded & {"tensorflow", "keras", "gymnasium", "numpy", "absl"}
+    assert "tensorflow" not in loaded_after("import tfagents_batch.config")
 
 
 def test_no_file_that_a_worker_may_import_loads_tensorflow():

@@ -48,6 +48,8 @@ def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
         tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
     with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
         tfb.train("linear", env=env, eval_env=env, logdir=tmp_path, **SMALL)
+    with pytest.raises(UserError, match="num_envs cannot be chosen"):
+        tfb.train("linear", env=env, num_envs=8, logdir=tmp_path, **SMALL)
     assert list(tmp_path.iterdir()) == []
     options = SMALL | {"eval_every": 100, "eval_episodes": 4}
     run = tfb.train("linear", env=env, eval_env=made(kind), logdir=tmp_path, **options)
@@ -55,12 +57,6 @@ def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
     played = tfb.evaluate(run.logdir, 2, env=made(kind))
     assert played.episodes == (2 if kind == "environment" else 3)
     env.close()
-
-
-@pytest.mark.parametrize("kind", ["environment", "batch"])
-def test_how_many_there_are_of_what_is_made_cannot_be_chosen(kind, tmp_path):
-    with pytest.raises(UserError, match="num_envs cannot be chosen"):
-        tfb.train("linear", env=made(kind), num_envs=8, logdir=tmp_path, **SMALL)
 
 
 def test_evaluations_are_played_where_somebody_says(tmp_path):

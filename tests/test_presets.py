@@ -174,17 +174,3 @@ def test_a_preset_of_batch_ppo_trains(tmp_path):
     assert run.metrics["episode/length_mean"] == 30
     # Twelve chunks in minibatches of five, the rest of two left out, in both epochs.
     assert run.metrics["grad/updates"] == 2 * 2
-
-
-def test_hidden_velocities_are_hidden_and_a_core_remembers(tmp_path):
-    run = tfb.train(
-        config="cartpole-hidden",
-        steps=64,
-        num_envs=2,
-        rollout_length=32,
-        settings={"epochs": 1},
-        logdir=tmp_path,
-        **QUICK,
-    )
-    assert run.step >= 60
-    assert tfb.evaluate(run.logdir, 2).mean_return > 5

@@ -168,17 +168,6 @@ def test_every_fires_when_n_steps_have_passed_since_it_last_fired(n, jumps, firs
         last = step if due else last
 
 
-def test_every_fires_although_steps_jump_over_multiples():
-    clock = Every(10)
-    assert [clock(step) for step in (0, 9, 23, 29, 33, 34)] == [
-        *(False, False, True, False, True, False)
-    ]
-
-
-def test_every_zero_never_fires():
-    assert not any(Every(0, first=True)(step) for step in range(100))
-
-
 @pytest.mark.parametrize("n", [-1, 2.5, "3", True])
 def test_every_refuses_what_is_no_count(n):
     with pytest.raises(UserError, match="n is "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -13,7 +14,7 @@ import numpy as np
 
 from tfagents_batch import algorithms, config, seeds
 from tfagents_batch.configs import PRESETS, REFUSED
-from tfagents_batch.envs import arguments, make
+from tfagents_batch.envs import arguments
 from tfagents_batch.envs.registry import describe, is_same
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import (
@@ -316,17 +317,19 @@ def visualize(
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
     run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
-    saved = dataclasses.replace(saved, num_envs=1, seed=seed)
     played = saved.env if env is None else env
-    camera = None
-    if make.tensor_env(played, saved.env_kwargs) is None:
-        camera = filming.Camera(played, saved.env_kwargs, saved.wrappers)
-        saved = place.in_process(saved, played)
-        saved = dataclasses.replace(saved, env_kwargs={}, wrappers=[])  # the camera's
-    with Experiment(saved, camera or _object(env), network=network) as experiment:
-        load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
-        env, actor = experiment.env, experiment.algorithm
-        return filming.film(env, actor, camera, outdir, num_episodes, _apart(seed))
+    saved = place.in_process(dataclasses.replace(saved, seed=seed, log_info=[]), played)
+    shown = filming.Camera(
+        played, saved.env_kwargs, saved.wrappers, **saved.env_options
+    )
+    with contextlib.closing(shown.env):
+        alone = dataclasses.replace(
+            saved, num_envs=1, num_workers=None, env_kwargs={}, wrappers=[]
+        )
+        with Experiment(alone, shown.env, network=network) as experiment:
+            load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
+            actor = experiment.algorithm
+            return filming.film(shown, actor, outdir, num_episodes, _apart(seed))
 
 
 def _apart(seed: int) -> int:

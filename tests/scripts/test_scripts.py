@@ -118,6 +118,7 @@ def test_samples_are_evaluated_if_asked_for(trained, capsys):
         ),
         (["--env=tf/CartPole-v1", "--seeds=2", "--resume=logs"], "--resume.*--seeds"),
         (["--env=CartPole-v1", "--seeds=2"], "seeds"),
+        (["--env=tf/CartPole-v1", "--seeds=2", "--init_from=x"], "--init_from is not"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(
@@ -161,17 +162,15 @@ def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_impor
     assert "too late" not in done.stderr
 
 
-@pytest.mark.parametrize("debug", [False, True])
-def test_debug_shows_the_traceback_of_an_error(tmp_path, debug):
-    done = run([*TRAIN, "--config=cartpol", *["--debug"] * debug], cwd=tmp_path)
+def test_debug_shows_the_traceback_of_an_error(tmp_path):
+    done = run([*TRAIN, "--config=cartpol", "--debug"], cwd=tmp_path)
     assert done.returncode == 64
-    assert ("Traceback" in done.stderr) == debug
-    assert len(done.stderr.splitlines()) == 1 or debug
+    assert "Traceback" in done.stderr
     assert done.stdout == ""
 
 
-def test_help_lists_every_flag_with_its_default():
-    done = run([*TRAIN, "--help"])
+def test_help_lists_every_flag_with_its_default_though_stderr_is_closed():
+    done = run(["sh", "-c", " ".join([*TRAIN, "--help", "2>&-"])])
     assert done.returncode == 0
     for flag in ("--config", "--resume", "--rollout_length", "--algorithm.clip_ratio"):
         assert flag in done.stdout
@@ -327,12 +326,3 @@ def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
         process.communicate()
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-
-
-def test_a_closed_stderr_is_no_reason_to_fail(tmp_path):
-    command = " ".join([*TRAIN, "--help", "2>&-"])
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, timeout=120
-    )
-    assert done.returncode == 0
-    assert b"--config" in done.stdout

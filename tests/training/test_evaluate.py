@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import linear
 from tests.fault_env import fault_envs
-from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
@@ -29,7 +29,7 @@ def test_the_batch_divides_the_episodes(episodes, most, expected):
 
 def evaluate(constructors, episodes, seed=0, times=1):
     with ProcessEnv(constructors, num_workers=0) as env:
-        agent = ppo.PPO(ppo.Config(), env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         before = [v.numpy() for v in agent.named_variables().values()]
         evaluator = Evaluator(env, agent, episodes)
         results = [evaluator(seed) for _ in range(times)]
@@ -67,7 +67,7 @@ class Frail(CountingEnv):
 
 def evaluate_with_faults(constructors, episodes, **options):
     with make_env(constructors, on_fault="restart", **options) as env:
-        agent = ppo.PPO(ppo.Config(), env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         return Evaluator(env, agent, episodes)(0)
 
 
@@ -87,7 +87,7 @@ def test_an_environment_that_is_long_in_being_replaced_loses_one_turn(
     """Its rows fail until it is there again; that is one failure."""
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
-    agent = ppo.PPO(ppo.Config(), env.spec)
+    agent = linear.Linear(linear.Config(), env.spec)
     result = Evaluator(env, agent, 6)(0)
     assert (result.episodes, result.failed_episodes) == (5, 1)
     np.testing.assert_array_equal(result.lengths, 6)
@@ -119,7 +119,7 @@ def plays(env, agent, compiled):
 def test_a_compiled_evaluation_plays_the_same_episodes(library):
     makes = [lambda: gymnasium.make("CartPole-v1")] * 2
     with ProcessEnv(makes, num_workers=1, route="native") as env:
-        agent = ppo.PPO(ppo.Config(), env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         expected, way = plays(env, agent, compiled=False)
         assert way == "off"
         found, way = plays(env, agent, compiled=True)
@@ -130,7 +130,7 @@ def test_a_compiled_evaluation_plays_the_same_episodes(library):
 
 def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
     with make_env("tf/CartPole-v1", num_envs=2) as env:
-        agent = ppo.PPO(ppo.Config(), env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         expected, _ = plays(env, agent, compiled=False)
         act = agent.act
 
@@ -164,7 +164,7 @@ class TestActions:
 
         with ProcessEnv([make] * 2, num_workers=0) as env:
             with seeded(0):
-                agent = ppo.PPO(ppo.Config(), env.spec)
+                agent = linear.Linear(linear.Config(), env.spec)
             play = evaluator(env, agent, 6, actions)
             return [play(seed) for _ in range(times)]
 
@@ -201,7 +201,7 @@ class TestActions:
                 return np.zeros(1, np.float32), 0.0, over, False, {}
 
         with ProcessEnv([Recorder], num_workers=0) as env:
-            agent = ppo.PPO(ppo.Config(), env.spec)
+            agent = linear.Linear(linear.Config(), env.spec)
             evaluator(env, agent, 1, "sample")(0)
         taken = np.array(Recorder.taken)
         assert list(taken[:CHUNK]) != list(taken[CHUNK : 2 * CHUNK])
@@ -209,6 +209,6 @@ class TestActions:
     def test_the_stopped_half_of_both_is_no_result(self):
         asked = iter([False, True, True, True])
         with ProcessEnv([CountingEnv], num_workers=0) as env:
-            agent = ppo.PPO(ppo.Config(), env.spec)
+            agent = linear.Linear(linear.Config(), env.spec)
             play = evaluator(env, agent, 1, "both")
             assert play(0, lambda: next(asked)) is None

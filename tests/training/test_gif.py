@@ -1,7 +1,6 @@
 import io
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from tfagents_batch.training import gif
@@ -32,23 +31,3 @@ def test_no_picture_is_shown_for_less_than_browsers_allow():
     frames = np.random.default_rng(0).integers(0, 255, [3, 8, 8, 3], np.uint8)
     _, image = decoded(gif.encode(frames, fps=1000))
     assert image.info["duration"] == gif.FASTEST
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        np.zeros([2, 8, 8, 3]),
-        np.zeros([8, 8, 3], np.uint8),
-        np.zeros([2, 8, 8, 4], "u1"),
-    ],
-)
-def test_what_is_no_film_is_refused(frames):
-    with pytest.raises(ValueError, match=r"expected uint8 \[n, height, width, 3\]"):
-        gif.encode(frames, 30)
-
-
-def test_no_frames_are_refused():
-    with pytest.raises(ValueError, match="there are 0 frames"):
-        gif.encode(np.zeros([0, 8, 8, 3], np.uint8), 30)
-    with pytest.raises(ValueError, match="at 0 a second"):
-        gif.encode(np.zeros([1, 8, 8, 3], np.uint8), 0)

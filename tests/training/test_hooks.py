@@ -110,16 +110,6 @@ def test_training_stops_without_improvement(tmp_path):
         hooks.stop_without_improvement(0)
 
 
-def test_every_calls_back_once_in_so_many_steps(tmp_path):
-    steps = []
-    each = Hooks(
-        tmp_path, on_iteration=hooks.every(100, lambda x: steps.append(x.step))
-    )
-    for step in range(30, 500, 30):
-        each.iteration(step, {})
-    assert steps == [120, 240, 360, 480]
-
-
 def test_every_counts_in_each_run_anew(tmp_path):
     steps = []
     callback = hooks.every(100, lambda x: steps.append(x.step))

@@ -179,9 +179,3 @@ def test_it_is_a_flag(learned, tmp_path, capsys):
     flags += ["--algorithm.network.hidden=4", "--algorithm.histograms=false"]
     assert script.main(["--env=CartPole-v1", *flags]) == 0
     assert f"had learned after {learned.step} steps" in capsys.readouterr().err
-
-
-def test_several_seeds_begin_with_weights_of_their_own(learned):
-    flags = ["--env=tf/CartPole-v1", "--seeds=2", f"--init_from={learned.logdir}"]
-    with pytest.raises(UserError, match="--init_from is not for several seeds"):
-        script.main(flags)

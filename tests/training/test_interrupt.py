@@ -95,13 +95,6 @@ def test_stop_is_called_once_when_the_grace_time_is_over(number, graces):
     assert stops[0] - began >= 0.05
 
 
-def test_leaving_in_time_calls_no_stop():
-    stops = []
-    with Interrupts(lambda: stops.append(1), report=Lines()) as interrupts:
-        interrupts.request()
-    assert stops == []
-
-
 def test_terminating_twice_is_still_gentle():
     lines = Lines()
     with Interrupts(report=lines) as interrupts:
@@ -283,14 +276,6 @@ def test_ctrl_c_is_acknowledged_inside_a_compiled_program():
         assert program.process.wait(SECONDS) == 130
         assert b"stop\n" not in program.buffer
         assert b"Traceback" not in program.buffer
-
-
-def test_the_grace_time_ends_inside_a_compiled_program():
-    with Process(grace=0.2) as program:
-        program.send(signal.SIGINT)
-        program.wait("stop\n")
-        assert b"returned" not in program.buffer
-        assert b"kill\n" not in program.buffer
 
 
 def test_a_second_ctrl_c_ends_a_compiled_program_at_once():

@@ -104,36 +104,22 @@ def test_float32_survives_the_log_exactly(tmp_path):
     assert np.array_equal(read, values)
 
 
-def test_equal_runs_write_equal_lines_without_time(tmp_path):
-    texts = []
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        with Logger(tmp_path / name) as log:
-            log.write({"b/x": np.float32(0.3), "time/seconds": ord(name)}, 1)
-            log.event("fallback", reason="x")
-        kept = [
-            {k: v for k, v in line.items() if not k.startswith("time/")}
-            for line in lines(tmp_path / name)
-        ]
-        texts.append(json.dumps(kept))
-    assert texts[0] == texts[1]
-
-
 @pytest.mark.parametrize("name", ["loss", "/loss", "loss/", "", "a//b", "step"])
 def test_a_name_without_a_group_is_refused(tmp_path, name):
-    with Logger(tmp_path) as log, pytest.raises(ValueError, match="group/name"):
-        log.write({name: 1.0}, 1)
+    with Logger(tmp_path) as log:
+        with pytest.raises(ValueError, match="group/name"):
+            log.write({name: 1.0}, 1)
+        with pytest.raises(ValueError, match="group/name"):
+            log.video(name, np.zeros([1, 4, 4, 3], np.uint8), 1)
 
 
-@pytest.mark.parametrize("value", ["1.5", None, 1j, np.array("x"), object()])
+@pytest.mark.parametrize(
+    "value", ["1.5", None, 1j, np.array("x"), object(), np.zeros([2, 2])]
+)
 def test_what_is_no_number_is_refused_by_name(tmp_path, value):
-    with Logger(tmp_path) as log, pytest.raises(TypeError, match="metric a/b is"):
+    error = (TypeError, ValueError)
+    with Logger(tmp_path) as log, pytest.raises(error, match=r"metric a/b (is|has)"):
         log.write({"a/b": value}, 1)
-
-
-def test_a_matrix_is_refused_by_name(tmp_path):
-    with Logger(tmp_path) as log, pytest.raises(ValueError, match=r"a/b .*\(2, 2\)"):
-        log.write({"a/b": np.zeros([2, 2])}, 1)
 
 
 def test_vectors_become_histograms_and_stay_out_of_the_lines(tmp_path):
@@ -184,13 +170,6 @@ def test_tensorboard_shows_scalars_as_curves(tmp_path):
     found = tensorboard(tmp_path)
     assert found["loss/x"] == [(step, np.float32(step / 3)) for step in (10, 20, 30)]
     assert b"xla said no" in found["event/fallback"][0][1].item()
-
-
-def test_what_is_written_can_be_read_at_once(tmp_path):
-    with Logger(tmp_path) as log:
-        log.write({"a/b": 1.0}, 1)
-        assert lines(tmp_path)[-1] == {"step": 1, "a/b": 1.0}
-        assert tensorboard(tmp_path)["a/b"] == [(1, 1.0)]
 
 
 def test_resuming_takes_back_later_lines_everywhere(tmp_path):
@@ -447,21 +426,6 @@ def test_files_are_closed_before_trackers_which_may_wait_for_a_server(tmp_path):
     assert [event["event"] for event in read_events(tmp_path)] == ["header"]
 
 
-def test_loggers_leave_no_descriptor_open(tmp_path):
-    def count():
-        return len(os.listdir("/proc/self/fd"))
-
-    Logger(tmp_path).close()
-    before = count()
-    for step in range(20):
-        log = Logger(tmp_path, resume_step=step)
-        log.write({"a/b": 1}, step)
-        log.close()
-        log.close()
-        log.write({"a/b": 1}, step)  # after closing: nothing happens
-    assert count() == before
-
-
 def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path):
     frames = np.random.default_rng(0).integers(0, 255, [4, 12, 16, 3], np.uint8)
     with Logger(tmp_path) as log:
@@ -476,9 +440,3 @@ def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path):
     assert img_mime_type_detector.from_bytes(data) == "image/gif"
     image = PIL.Image.open(io.BytesIO(data))
     assert (image.n_frames, image.size) == (4, (16, 12))
-
-
-def test_a_video_without_a_group_in_its_name_is_refused(tmp_path):
-    frames = np.zeros([1, 4, 4, 3], np.uint8)
-    with Logger(tmp_path) as log, pytest.raises(ValueError, match="group/name"):
-        log.video("episode", frames, 1)

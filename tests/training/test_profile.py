@@ -5,32 +5,30 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.algorithms import ppo
+from tests import linear
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import networks
 from tfagents_batch.training import profile
 from tfagents_batch.training.config import Config
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.profile import Profile
 
 CONFIG = Config(
+    algorithm="linear",
     env="counting",
     num_envs=2,
     num_workers=0,
     rollout_length=10,
     eval_every=0,
     compile="off",
-    settings=ppo.Config(
-        **{"minibatch_size": 10, "epochs": 1, "histograms": False},
-        network=networks.Config(hidden=(4,)),
-    ),
+    settings=linear.Config(),
 )
+pytestmark = pytest.mark.usefixtures("linear")
 PARTS = ["environment", "inference", "update", "transfer", "rest"]
 
 
-@pytest.fixture
-def experiment():
+@pytest.fixture(scope="module")
+def experiment(linear):
     with Experiment(CONFIG, env=CountingEnv) as experiment:
         experiment.start(0)
         experiment.iterate(tf.constant(1))
@@ -39,24 +37,6 @@ def experiment():
 
 def values(experiment):
     return {k: v.numpy() for k, v in experiment.named_variables().items()}
-
-
-def test_every_part_is_timed(experiment):
-    found = profile.measure(experiment, 2)
-    assert list(found.parts_ms) == PARTS
-    assert all(ms >= 0 for ms in found.parts_ms.values())
-    assert found.parts_ms["update"] > 0
-    assert found.iteration_ms > 0
-    assert sum(found.shares.values()) == pytest.approx(1)
-
-
-def test_weights_and_statistics_are_put_back(experiment):
-    before = values(experiment)
-    profile.measure(experiment, 2)
-    after = values(experiment)
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(after[name], value, err_msg=name)
 
 
 @pytest.mark.xla
@@ -69,11 +49,19 @@ def test_workers_and_compiled_programs_are_profiled(library):
     assert found.parts_ms["environment"] >= 0
 
 
-def test_a_run_gets_a_report_and_a_profile_of_tensorflow(experiment, tmp_path):
+def test_every_part_is_timed_and_a_run_is_as_before(experiment, tmp_path):
+    before = values(experiment)
     found = profile.run(experiment, tmp_path, 2)
-    report = json.loads((tmp_path / profile.FILE).read_text())
-    assert report == found.to_dict()
-    assert list(report["parts_ms"]) == PARTS
+    after = values(experiment)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+    assert list(found.parts_ms) == PARTS
+    assert all(ms >= 0 for ms in found.parts_ms.values())
+    assert found.parts_ms["update"] > 0
+    assert found.iteration_ms > 0
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert json.loads((tmp_path / profile.FILE).read_text()) == found.to_dict()
     assert list(tmp_path.glob("trace/plugins/profile/*/*.xplane.pb"))
 
 
@@ -87,7 +75,7 @@ def test_the_table_has_a_line_a_part_and_says_what_to_do():
     assert lines[-1] == "larger minibatches"
 
 
-def test_a_source_without_environments_is_refused(experiment):
-    experiment.source = lambda seed: None
+def test_a_source_without_environments_is_refused(experiment, monkeypatch):
+    monkeypatch.setattr(experiment, "source", lambda seed: None)
     with pytest.raises(UserError, match="cannot be profiled"):
         profile.measure(experiment, 1)

@@ -64,20 +64,6 @@ def test_an_iteration_with_a_fault_is_void_and_raises(compile, kind, settings):
         np.testing.assert_array_equal(after[name], value, err_msg=name)
 
 
-def test_one_trace_serves_every_iteration():
-    with ProcessEnv([lambda: CountingEnv()] * 2, num_workers=0) as env:
-        agent = linear.Linear(linear.Config(), env.spec)
-        traces = []
-        update = agent.update
-        agent.update = lambda *args: (traces.append(args), update(*args))[1]
-        iterate = program.build(Rollout(env, agent, 16, seed=0), agent, "off")
-        iterate(tf.constant(0))
-        before = len(traces)
-        for seed in range(1, 4):
-            iterate(tf.constant(seed))
-        assert before == len(traces) > 0
-
-
 def test_full_compilation_of_the_portable_route_is_refused():
     with (
         ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
@@ -173,9 +159,9 @@ def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
 @pytest.mark.parametrize("compile", ["auto", "full", "update", "off"])
 def test_acting_is_compiled_only_where_the_environment_can_be(compile):
     with ProcessEnv([lambda: CountingEnv()], num_workers=0) as env:
-        agent = ppo.PPO(SETTINGS, env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         assert not program.is_whole(env, agent, compile, "cpu")
     with make_env("tf/CartPole-v1", num_envs=1) as env:
-        agent = ppo.PPO(SETTINGS, env.spec)
+        agent = linear.Linear(linear.Config(), env.spec)
         whole = compile in ("auto", "full")
         assert program.is_whole(env, agent, compile, "cpu") == whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import pathlib
 
 import numpy as np
 import pytest
@@ -15,10 +14,10 @@ from gymnasium.wrappers import TimeLimit
 import tfagents_batch as tfb
 from tests import linear
 from tests.fault_env import FaultEnv
+from tests.lines import of_the_seed
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import Config
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.logger import read_metrics
@@ -39,15 +38,6 @@ CARTPOLE = {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 50}}
 
 def train(tmp_path, **options):
     return tfb.train("linear", logdir=tmp_path, **{**SMALL, **options})
-
-
-def of_the_seed(run):
-    """A run's lines of metrics, without what depends on the machine."""
-    drop = ("time/", "system/")
-    return [
-        {k: v for k, v in line.items() if not k.startswith(drop)}
-        for line in read_metrics(run.logdir)
-    ]
 
 
 @pytest.mark.any_route
@@ -129,14 +119,6 @@ def test_episodes_may_be_collected_while_the_last_ones_are_learned_from(tmp_path
     lines = read_metrics(first.logdir)
     assert [line["lag/updates"] for line in lines[:2]] == [0, 1]
     assert all("env/idle_steps" in line for line in lines)
-
-
-def test_several_seeds_in_one_program_refuse_it_by_name(tmp_path):
-    with pytest.raises(UserError, match="update_every=6 is not for several seeds"):
-        tfb.train_seeds(
-            env="tf/CartPole-v1", num_envs=3, update_every=6, logdir=tmp_path
-        )
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -230,13 +212,12 @@ def test_the_reward_at_the_time_limit_counts_among_those_of_the_normalizer(limit
     assert float(metrics["normalize/reward_std"]) == pytest.approx(expected, 1e-5)
 
 
-@pytest.mark.parametrize("compile", ["off", "update"])
-def test_an_iteration_with_a_fault_is_void_and_raises(compile):
+def test_an_iteration_with_a_fault_is_void_and_raises():
     def make(i):
         return TimeLimit(FaultEnv("exc", step=3, env=i, target=1, length=6), 6)
 
     envs = [functools.partial(make, i) for i in range(2)]
-    with Experiment(config(compile=compile), env=envs) as experiment:
+    with Experiment(config(), env=envs) as experiment:
         experiment.start(0)
         named = experiment.named_variables()
         before = {name: np.array(x.numpy()) for name, x in named.items()}
@@ -244,11 +225,3 @@ def test_an_iteration_with_a_fault_is_void_and_raises(compile):
             experiment.iterate(tf.constant(1))
         for name, value in before.items():
             np.testing.assert_array_equal(named[name].numpy(), value, err_msg=name)
-
-
-def test_a_rollout_has_no_idle_steps(tmp_path):
-    options = {**CARTPOLE, "update_every": None, "rollout_length": 20}
-    run = train(tmp_path, **options)
-    assert "env/idle_steps" not in run.metrics
-    assert not hasattr(Rollout, "metrics")
-    assert pathlib.Path(run.logdir, "config.json").read_text().count("update_every")

@@ -114,7 +114,8 @@ def test_no_branch_or_loop_captures_a_constant(name):
     )
     with Experiment(config) as experiment:
         experiment.start(0)
-        graph = experiment.iterate.graph()
+        program = experiment.iterate._program
+        graph = program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
     assert _captured(graph.as_graph_def()) == []
 
 

@@ -10,10 +10,13 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 
 import tfagents_batch as tfb
+from tests.linear import Linear
+from tests.lines import of_the_seed
 from tests.training.test_clips import Falling, Shown
 from tests.training.test_hyperparameters import rows
 from tests.training.test_trackers import fake  # noqa: F401
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Limit
 from tfagents_batch.training import checkpoint
 from tfagents_batch.training.logger import read_events, read_metrics
 
@@ -38,18 +41,16 @@ def events(run, kind):
     return [event for event in read_events(run.logdir) if event["event"] == kind]
 
 
-def of_the_seed(run):
-    drop = ("time/", "system/")
-    return [
-        {k: v for k, v in line.items() if not k.startswith(drop)}
-        for line in read_metrics(run.logdir)
-    ]
+@pytest.fixture
+def alarming(monkeypatch):
+    """Makes every loss an alarm."""
+    text = "The loss is {loss/total:.3g}"
+    row = Limit("much", "loss/total", text, above=-1e9)
+    monkeypatch.setattr(Linear, "alarms", (row,))
 
 
-def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys):
-    settings = {"learning_rate": 10.0, "epochs": 4, "histograms": False}
-    broken = QUICK | {"settings": settings}
-    run = tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **broken)
+def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys, alarming):
+    run = train(logdir=tmp_path, **QUICK)
     found = events(run, "alarm")
     assert found
     names = [event["name"] for event in found]
@@ -198,9 +199,11 @@ def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(tmp_path):
-    broken = {"learning_rate": 10.0, "epochs": 2, "histograms": False}
+def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(
+    tmp_path, alarming
+):
     runs = tfb.train_seeds(
+        "linear",
         env="tf/CartPole-v1",
         seeds=[4, 9],
         logdir=tmp_path,
@@ -210,7 +213,6 @@ def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(tmp_p
         eval_every=0,
         log_every=1,
         compile_cache=False,
-        settings={"minibatch_size": 50, "network.hidden": (8,), **broken},
     )
     assert all(events(run, "alarm") for run in runs)
     differing, found = rows(tmp_path)

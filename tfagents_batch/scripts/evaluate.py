@@ -43,11 +43,10 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if command.logdir is None:
         raise UserError("no run: pass --logdir=<run folder>")
-    which = command.checkpoint
     result = api.evaluate(
         command.logdir,
         command.episodes,
-        checkpoint=int(which) if which.isdecimal() else which,
+        checkpoint=command.checkpoint,
         env=command.env,
         env_kwargs=command.env_kwargs,
         wrappers=command.wrappers,

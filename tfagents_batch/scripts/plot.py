@@ -112,41 +112,34 @@ def panels(
     from tfagents_batch.errors import UserError
     from tfagents_batch.training import curves
 
-    problems: list[UserError] = []
-
-    def line(group, metric, label):
-        read = []
-        for folder in group.folders:
-            try:
-                read.append(curves.read(folder, metric))
-            except UserError as error:
-                if metrics or metric == TRAIN:  # else nobody expects it of all
-                    report(f"{folder} is left out: it has no {metric}")
-                problems.append(error)
-        runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
-        return Drawn(f"{label} ({runs})", read, curves.band(read)) if read else None
-
-    def lines(group, label):
-        found = [
-            (metric, line(group, metric, label or metric))
-            for metric in metrics or [TRAIN, EVAL]
-        ]
-        return [(metric, drawn) for metric, drawn in found if drawn is not None]
-
-    found: dict[tuple[str, str], list[Drawn]] = {}
-    alone: list[Panel] = []
+    problem: UserError | None = None
+    found: dict[tuple[str, str], list[tuple[str, Drawn]]] = {}
     for group in groups:
-        if compare:
-            for metric, drawn in lines(group, group.name):
-                found.setdefault((group.env, metric), []).append(drawn)
-        elif drawn := lines(group, ""):
-            title = f"{group.name} on {group.env}"
-            metric = drawn[0][0] if len(drawn) == 1 else ""
-            alone.append(Panel(title, metric, [each for _, each in drawn]))
-    made = [Panel(env, metric, drawn) for (env, metric), drawn in found.items()]
-    if not made and not alone:
-        raise problems[0]
-    return made or alone
+        for metric in metrics or (TRAIN, EVAL):
+            read = []
+            for folder in group.folders:
+                try:
+                    read.append(curves.read(folder, metric))
+                except UserError as error:
+                    if metrics or metric == TRAIN:  # else nobody expects it of all
+                        report(f"{folder} is left out: it has no {metric}")
+                    problem = problem or error
+            if not read:
+                continue
+            runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
+            label = group.name if compare else metric
+            drawn = Drawn(f"{label} ({runs})", read, curves.band(read))
+            alone = f"{group.name} on {group.env}", ""
+            key = (group.env, metric) if compare else alone
+            found.setdefault(key, []).append((metric, drawn))
+    if not found:
+        raise problem
+    made = []
+    for (title, _), lines in found.items():
+        shown = {metric for metric, _ in lines}
+        metric = shown.pop() if len(shown) == 1 else ""
+        made.append(Panel(title, metric, [drawn for _, drawn in lines]))
+    return made
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:

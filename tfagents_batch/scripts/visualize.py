@@ -36,12 +36,11 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if command.logdir is None:
         raise UserError("no run: pass --logdir=<run folder>")
-    which = command.checkpoint
     episodes = api.visualize(
         command.logdir,
         command.outdir or "videos",
         command.num_episodes,
-        checkpoint=int(which) if which.isdecimal() else which,
+        checkpoint=command.checkpoint,
         env=command.env,
         env_kwargs=command.env_kwargs,
         wrappers=command.wrappers,

@@ -20,7 +20,6 @@ import math
 import os
 import re
 import shutil
-import stat
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -147,17 +146,14 @@ def load(
         path = _path(folder, step)
         try:
             manifest = _verify(path, step)
-            _match(_without(leave, _part(manifest, False)), flat, path)
             state = json.loads((path / "state.json").read_bytes())
-            values = _read_variables(path, flat, manifest)
+            _restore(path, manifest, _without(leave, _part(manifest, False)), flat)
         except UserError:
             raise
         except Exception as error:  # whatever reading trips over is damage
             problems.append(f"step {step}: {error}")
             _report(on_event, step, str(error))
             continue
-        for variable, value in zip(flat.values(), values, strict=True):
-            variable.assign(value)
         return step, state
     hint = "train anew" if which == "newest" else "try another one"
     raise UserError(
@@ -182,14 +178,10 @@ def load_run_only(
     """
     path = _path(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
-    if not _part(manifest, True):
-        return False
-    flat = _flat(variables)
-    _match(_part(manifest, True), flat, path)
-    values = _read_variables(path, flat, manifest)
-    for variable, value in zip(flat.values(), values, strict=True):
-        variable.assign(value)
-    return True
+    stored = _part(manifest, True)
+    if stored:
+        _restore(path, manifest, stored, _flat(variables))
+    return bool(stored)
 
 
 def list_steps(run_folder: str | os.PathLike) -> list[int]:
@@ -362,10 +354,11 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
         )
 
 
-def _read_variables(
-    path: Path, variables: dict[str, tf.Variable], manifest: dict
-) -> list[np.ndarray]:
-    """Values of some of the variables of a checkpoint."""
+def _restore(
+    path: Path, manifest: dict, stored: dict, variables: dict[str, tf.Variable]
+) -> None:
+    """Assign what is stored of some variables of a checkpoint: all, or nothing."""
+    _match(stored, variables, path)
     reader = tf.train.load_checkpoint(str(path / "variables"))
     # They were saved in the order of their names, see ``_flat``.
     places = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
@@ -376,7 +369,8 @@ def _read_variables(
         if value.shape != tuple(variable.shape) or value.dtype != dtype:
             raise Damaged(f"variables hold {value.dtype} {value.shape} for {name}")
         values.append(value)
-    return values
+    for variable, value in zip(variables.values(), values, strict=True):
+        variable.assign(value)
 
 
 def _candidates(folder: Path, which: str | int) -> list[int]:
@@ -465,16 +459,10 @@ def _fingerprint(path: Path) -> dict:
 
 def _open(path: Path):
     """Open a regular file for reading; a link or a pipe is damage."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        raise Damaged(f"{path.name} cannot be opened: {error.strerror}") from error
-    file = os.fdopen(descriptor, "rb")
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
-        raise Damaged(f"{path.name} is no regular file")
-    return file
+        return os.fdopen(runs.open_regular(path, os.O_RDONLY), "rb")
+    except (OSError, UserError) as error:
+        raise Damaged(f"{path.name} cannot be opened: {error}") from error
 
 
 def _inside(name: str) -> PurePosixPath:

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch import seeds
-from tfagents_batch.envs.make import is_made, make_env, tensor_env
 from tfagents_batch.envs.wrappers import named
-from tfagents_batch.errors import Stopped, UserError
+from tfagents_batch.errors import Stopped
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.schedules import Every
-from tfagents_batch.training import visualize
 from tfagents_batch.training.logger import Logger
+from tfagents_batch.training.visualize import Camera, player
 
 LARGEST = 320  # pixels, of a picture's longer side
 MOST = 200  # pictures of a clip
@@ -67,23 +66,8 @@ class Clips:
         actor: Actor,
         wrappers: named.Wrappers = (),
     ):
-        if is_made(env):
-            raise UserError(
-                f"env is one {type(env).__name__}, made already, of which no other one "
-                "can be made to be filmed; pass a name or a function that makes an "
-                "environment, or leave out --log_video_every"
-            )
-        if isinstance(env, (list, tuple)):
-            env = env[0]
-        self._camera = None
-        if tensor_env(env, env_kwargs) is None:
-            self._camera = visualize.Camera(env, env_kwargs, wrappers)
-            self._env = make_env(self._camera, 1, 0)
-        else:
-            self._env = make_env(env, 1, env_kwargs=env_kwargs, wrappers=wrappers)
-            visualize.check_drawn(self._env)
-        self._actor = actor
-        self._act = visualize.greedy(actor, 0)
+        self._camera = Camera(env, env_kwargs, wrappers)
+        self._play = player(self._camera, actor)
 
     def __call__(self, seed: int, stop: Callable[[], bool] = lambda: False) -> Clip:
         """Play one episode.
@@ -96,24 +80,18 @@ class Clips:
           EnvError: if the environment failed.
           UserError: if it shows nothing.
         """
-        env, stride, taken = self._env, 1, 0
         frames: list[np.ndarray] = []
-        state, step = env.init(seed)
-        acting = self._actor.initial_state(1)
-        while True:
+        stride = 1
+        for taken, (picture, step) in enumerate(self._play(seed)):
             if taken % stride == 0:
-                picture = visualize.picture(env, state, self._camera)
                 frames.append(smaller(picture, LARGEST))
                 if len(frames) > MOST:
                     frames, stride = frames[::2], 2 * stride
-            taken += 1
-            if step.last[0] or taken > LONGEST or stop():
+            if step.last[0] or taken >= LONGEST or stop():
                 break
-            action, acting = self._act(step, acting)
-            state, step = env.step(state, action)
         return Clip(
             np.stack(frames),
-            visualize.frames_a_second(env, self._camera),
+            self._camera.fps,
             float(step.info["episode_return"][0]),
             int(step.info["episode_length"][0]),
             bool(step.last[0]),
@@ -121,7 +99,7 @@ class Clips:
 
     def close(self) -> None:
         """Close the environment."""
-        self._env.close()
+        self._camera.env.close()
 
 
 class Filming:
@@ -183,11 +161,6 @@ def smaller(picture: np.ndarray, largest: int) -> np.ndarray:
     Returns:
       uint8; edges that fill no k x k are cut off.
     """
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        raise UserError(
-            f"render returned {picture.dtype} {list(picture.shape)}; expected a "
-            "picture, uint8 [height, width, 3]"
-        )
     k = -(-max(picture.shape[:2]) // largest)
     height, width = (size // k for size in picture.shape[:2])
     if k <= 1 or not height or not width:

@@ -42,8 +42,6 @@ MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
 FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
 _FLAG = "--tf_xla_persistent_cache_directory"
 _LIVE = "live-"
-_NEW = "new-"  # until it is locked
-_ATTEMPTS = 10  # at a folder that others sweep away
 _DIGITS = 32  # of a hash
 _ENTRY = ".pb"
 _WRITTEN = ".entry"  # by ``write``: what TensorFlow does not know of
@@ -79,8 +77,14 @@ class Cache:
         if shutil.disk_usage(root).free < FREE_BYTES:
             raise _Off(f"the disk of {root} is nearly full")
         self._root, self._store = root, root / key
-        self._sweep()
-        self.folder, self._lock = _own_folder(root)
+        # Nobody sweeps the new folder away before it is locked.
+        whole = _lock(root, wait=True)
+        try:
+            self._sweep()
+            self.folder = pathlib.Path(tempfile.mkdtemp(prefix=_LIVE, dir=root))
+            self._lock = _lock(self.folder)
+        finally:
+            os.close(whole)
         self._process = os.getpid()  # a forked child must not remove the folder
         self._linked: set[str] = set()
         try:
@@ -158,7 +162,7 @@ class Cache:
 
     def _sweep(self) -> None:
         """Remove the folders of processes that were killed."""
-        for folder in [*self._root.glob(f"{_LIVE}*"), *self._root.glob(f"{_NEW}*")]:
+        for folder in self._root.glob(f"{_LIVE}*"):
             with contextlib.suppress(OSError):
                 descriptor = _lock(folder)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -235,8 +239,7 @@ def root() -> pathlib.Path:
 
 def stored(root: pathlib.Path) -> list[pathlib.Path]:
     """Entries of every key; not those that processes have links to."""
-    own = (_LIVE, _NEW)
-    stores = [each for each in root.iterdir() if not each.name.startswith(own)]
+    stores = [each for each in root.iterdir() if not each.name.startswith(_LIVE)]
     kinds = (_ENTRY, _WRITTEN)
     return [
         path for store in stores for kind in kinds for path in store.glob(f"*{kind}")
@@ -286,29 +289,11 @@ def _processor() -> str:
     return repr((platform.machine(), platform.processor(), sorted(kept.items())))
 
 
-def _own_folder(root: pathlib.Path) -> tuple[pathlib.Path, int | None]:
-    """A new folder of this process, and the descriptor that holds it.
-
-    Until it is locked, another process that starts may sweep it away.
-    """
-    for _ in range(_ATTEMPTS):
-        made = pathlib.Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            lock = _lock(made)
-            try:
-                name = made.name.replace(_NEW, _LIVE)  # removed with the lock only
-                return made.rename(made.with_name(name)), lock
-            except OSError:
-                os.close(lock)
-                raise
-    raise _Off(f"folders in {root} vanish as soon as they are made")
-
-
-def _lock(folder: pathlib.Path) -> int:
-    """A descriptor that holds a process's folder; OSError if it is in use."""
+def _lock(folder: pathlib.Path, wait: bool = False) -> int:
+    """A descriptor that holds a folder; waits, or OSError, if it is in use."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(descriptor)
         raise

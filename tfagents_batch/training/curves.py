@@ -62,11 +62,6 @@ class Group(NamedTuple):
     folders: list[Path]
 
 
-def known(folder: str | os.PathLike) -> set[str]:
-    """Names of the metrics that a run has."""
-    return {name for line in read_metrics(folder) for name in line} - {"step"}
-
-
 def read(folder: str | os.PathLike, metric: str) -> Curve:
     """A metric of a run, where it was logged and is a number.
 
@@ -77,7 +72,8 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
     points = [(line["step"], line[metric]) for line in lines if metric in line]
     points = [(step, value) for step, value in points if np.isfinite(value)]
     if not points:
-        names = ", ".join(sorted(known(folder))) or "none"
+        known = {name for line in lines for name in line} - {"step"}
+        names = ", ".join(sorted(known)) or "none"
         raise UserError(f"{folder} has no metric {metric!r}; it has {names}")
     step, value = np.array(points, np.float64).T
     return Curve(step.astype(np.int64), value)

@@ -85,6 +85,10 @@ class Evaluation(NamedTuple):
         return found
 
 
+# As of an ``Evaluator``: ``(seed, stop)``, of which ``stop`` may be left out.
+Play = Callable[..., Evaluation | None]
+
+
 def batch_size(episodes: int, most: int) -> int:
     """Largest batch up to ``most`` in which every environment plays as many."""
     return max(size for size in range(1, most + 1) if episodes % size == 0)
@@ -240,25 +244,6 @@ class _Turns:
                 self.results[i].append([x[t, i] for x in results])
 
 
-class Both:
-    """Plays the mode, and as many episodes that begin alike by sampled actions.
-
-    Args:
-      mode, sample: evaluators, which may share their environments.
-    """
-
-    def __init__(self, mode: Evaluator, sample: Evaluator):
-        self._mode, self._sample = mode, sample
-
-    def __call__(
-        self, seed: int | Sequence[int], stop: Callable[[], bool] = lambda: False
-    ) -> Evaluation | None:
-        """As of an ``Evaluator``; the result is the mode's, the other beside it."""
-        result = self._mode(seed, stop)
-        sampled = None if result is None else self._sample(seed, stop)
-        return None if sampled is None else result._replace(sampled=sampled)
-
-
 def evaluator(
     env: Env,
     actor: Actor,
@@ -266,14 +251,21 @@ def evaluator(
     actions: Actions,
     info: Sequence[str] = (),
     compiled: bool = False,
-) -> Evaluator | Both:
-    """What plays ``episodes`` by the policy's mode, by sampled actions, or by both."""
-    made = {
-        name: Evaluator(env, actor, episodes, name == "sample", info, compiled)
-        for name in ("mode", "sample")
-        if actions in (name, "both")
-    }
-    return Both(**made) if actions == "both" else made[actions]
+) -> Play:
+    """What plays ``episodes`` by the policy's mode, by sampled actions, or by both.
+
+    Both are as many episodes that begin alike; the result is that of the mode, the
+    other one beside it.
+    """
+    mode = Evaluator(env, actor, episodes, False, info, compiled)
+    sample = Evaluator(env, actor, episodes, True, info, compiled)
+
+    def both(seed, stop=lambda: False):
+        result = mode(seed, stop)
+        sampled = None if result is None else sample(seed, stop)
+        return None if sampled is None else result._replace(sampled=sampled)
+
+    return {"mode": mode, "sample": sample, "both": both}[actions]
 
 
 def _noise_seed(seed: int | Sequence[int], chunk: int) -> int | list[int]:

@@ -34,7 +34,6 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training.clips import Clips
 from tfagents_batch.training.config import Config, without_variables
-from tfagents_batch.training.evaluate import Evaluator
 from tfagents_batch.types import EnvSpec
 
 
@@ -176,7 +175,7 @@ class Experiment:
 
     def _make_evaluator(
         self, stack, config: Config, eval_env: Any
-    ) -> Evaluator | evaluate.Both | None:
+    ) -> evaluate.Play | None:
         if config.eval_every == 0:
             return None
         given = self._given

@@ -144,16 +144,8 @@ class Hooks:
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
         """Tell of an evaluation."""
-        told = Evaluated(
-            step,
-            result.returns,
-            result.lengths,
-            best,
-            self._folder,
-            result.sampled,
-            result.infos,
-            result.failed_episodes,
-        )
+        returns, lengths, *rest = result
+        told = Evaluated(step, returns, lengths, best, self._folder, *rest)
         self._call(self._evaluation, told)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:

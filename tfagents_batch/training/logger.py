@@ -162,7 +162,7 @@ class Logger:
           fps: pictures a second.
 
         Raises:
-          ValueError: for a name or frames that are none.
+          ValueError: for a name that is none.
         """
         step = self._step = int(step)
         data = gif.encode(frames, fps)

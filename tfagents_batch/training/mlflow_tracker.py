@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch.config import flat
 from tfagents_batch.training.logger import FILE as METRICS
-from tfagents_batch.training.tracker import PROJECT, Opened, read_id, write_id
+from tfagents_batch.training.tracker import PROJECT, read_id, write_id
 
 FILE = "mlflow.json"
 _STATUS = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
@@ -29,25 +30,32 @@ class MlflowTracker:
     allow, are in the tag of its ``options`` event. Of every kind of event the newest is
     a tag, ``event.<kind>``; alarms are ``alarm.<name>``. All of them, with every line
     of metrics, are in ``metrics.jsonl``, an artifact when the run has ended.
+
+    Args:
+      folder: of the run.
+      config: JSON-able, nested.
+      tell: takes a line of text for the user; from any thread.
     """
 
-    def __init__(self, opened: Opened):
+    def __init__(
+        self, folder: Path, config: dict[str, Any], tell: Callable[[str], None]
+    ):
         import mlflow
         from mlflow.entities import Metric, Param
 
         self._metric, self._param = Metric, Param
-        self._folder = opened.folder
+        self._folder = folder
         self._client = client = mlflow.MlflowClient()
-        path = opened.folder / FILE
+        path = folder / FILE
         known = read_id(path).get("run_id")
-        self._id = known or self._create(opened)
+        self._id = known or self._create()
         if known:
             client.update_run(known, status="RUNNING")
         else:
-            self._parameters(opened.config)
+            self._parameters(config)
             write_id(path, run_id=self._id)
         where = mlflow.get_tracking_uri()
-        opened.tell(f"MLflow: run {self._id} of {where}")
+        tell(f"MLflow: run {self._id} of {where}")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         now = int(time.time() * 1000)
@@ -76,7 +84,7 @@ class MlflowTracker:
             self._client.log_artifact(self._id, str(log))
         self._client.set_terminated(self._id, _STATUS[ended])
 
-    def _create(self, opened: Opened) -> str:
+    def _create(self) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         experiment = self._client.get_experiment_by_name(name)
         number = (
@@ -84,7 +92,7 @@ class MlflowTracker:
             if experiment is None
             else experiment.experiment_id
         )
-        run = self._client.create_run(number, run_name=opened.folder.name)
+        run = self._client.create_run(number, run_name=self._folder.name)
         return run.info.run_id
 
     def _parameters(self, config: dict[str, Any]) -> None:

@@ -167,10 +167,6 @@ class Compiled:
         origin = getattr(self._program, "origin", None)
         return {"program": "traced"} if origin is None else origin()
 
-    def graph(self) -> tf.Graph:
-        """Of the program, traced for it if need be; for whoever looks into it."""
-        return self._program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
-
     def __call__(self, seed: tf.Tensor) -> Metrics:
         while not self._settled:
             try:

@@ -25,13 +25,6 @@ _HIDDEN = (64, 64)  # where the settings leave it to the network
 _MINIBATCH = 256  # where an algorithm has no such setting
 
 
-class Choice(NamedTuple):
-    """Threads of TensorFlow's operations, and why."""
-
-    threads: int
-    reason: str
-
-
 class Resources(NamedTuple):
     """What a run uses of the machine.
 
@@ -74,8 +67,7 @@ def settle(
       own_network: whether the network is the user's.
     """
     cores = len(waiting.available())
-    choice = choose(config, spec, cores, own_network)
-    threads, reason = choice
+    threads, reason = choose(config, spec, cores, own_network)
     if not apply(threads, programs=2 if config.overlap else 1):
         reason = f"TensorFlow had run before, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
@@ -83,20 +75,22 @@ def settle(
     return Resources(threads, cores, num_workers, each, reason)
 
 
-def choose(config: Any, spec: EnvSpec, cores: int, own_network: bool = False) -> Choice:
-    """Threads for an experiment's config; see ``settle``."""
+def choose(
+    config: Any, spec: EnvSpec, cores: int, own_network: bool = False
+) -> tuple[int, str]:
+    """Threads for an experiment's config, and why; see ``settle``."""
     if config.threads is not None:
-        return Choice(config.threads, "asked for")
+        return config.threads, "asked for"
     if own_network:
-        return Choice(cores, "the network is your own, of a size that is not known yet")
+        return cores, "the network is your own, of a size that is not known yet"
     observations = spaces.leaves(spec.observation_space)
     if any(is_image(leaf.space) for leaf in observations):
-        return Choice(cores, "observations are images")
+        return cores, "observations are images"
     largest = _multiply_adds(config, observations, spec.max_episode_steps)
     text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
     if largest < LARGE:
-        return Choice(1, f"{text} are too few to share out")
-    return Choice(cores, f"{text} are worth sharing out")
+        return 1, f"{text} are too few to share out"
+    return cores, f"{text} are worth sharing out"
 
 
 def apply(threads: int, programs: int = 1) -> bool:

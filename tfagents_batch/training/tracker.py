@@ -7,9 +7,8 @@ them is kept in the run folder, as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tfagents_batch.training import runs
 
@@ -30,20 +29,6 @@ class Tracker(Protocol):
 
     def close(self, ended: str) -> None:
         """Send the rest; ``ended`` is "finished", "stopped" or "failed"."""
-
-
-class Opened(NamedTuple):
-    """What a tracker is opened with.
-
-    Attributes:
-      folder: of the run.
-      config: JSON-able, nested.
-      tell: takes a line of text for the user; from any thread.
-    """
-
-    folder: Path
-    config: dict[str, Any]
-    tell: Callable[[str], None]
 
 
 def read_id(path: Path) -> dict[str, str]:

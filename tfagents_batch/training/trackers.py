@@ -21,7 +21,7 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
-from tfagents_batch.training.tracker import Opened, Tracker
+from tfagents_batch.training.tracker import Tracker
 
 BEHIND = 1000  # lines that may wait for a tracker
 CLOSE_SECONDS = 60.0  # that it has in the end to send what it has
@@ -75,14 +75,13 @@ def start(
         return []
 
     def make() -> Tracker:
-        opened = Opened(Path(folder), config, tell)
         if kind == "wandb":
             from tfagents_batch.training.wandb_tracker import WandbTracker
 
-            return WandbTracker(opened)
+            return WandbTracker(folder, config, tell)
         from tfagents_batch.training.mlflow_tracker import MlflowTracker
 
-        return MlflowTracker(opened)
+        return MlflowTracker(folder, config, tell)
 
     return [Apart(_PACKAGES[kind], make, tell)]
 

@@ -39,15 +39,9 @@ class Video:
         """Append a uint8 ``[height, width, 3]``; all of one size.
 
         Raises:
-          UserError: if it is no picture, or of another size.
+          UserError: if it is of another size.
           SaveError: if it cannot be written.
         """
-        picture = np.asarray(picture)
-        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-            raise UserError(
-                f"render returned {picture.dtype} {list(picture.shape)}; expected a "
-                "picture, uint8 [height, width, 3]"
-            )
         if self._frames is None:
             self._shape = picture.shape
             height, width = (size + size % _BLOCK for size in picture.shape[:2])

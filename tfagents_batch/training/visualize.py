@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.envs import registry
+from tfagents_batch.envs import make, registry
 from tfagents_batch.envs.adapters.adapt import adapt
-from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.video import Video
+from tfagents_batch.types import TimeStep
 
 FPS = 30  # where an environment does not say
 _MODE = "render_mode"
@@ -42,48 +42,113 @@ class Episode(NamedTuple):
 
 
 class Camera:
-    """Makes one environment in this process, and takes pictures of it.
+    """One environment in this process, and pictures of it.
 
     Args:
-      env: name or callable, as ``make_env`` takes it.
+      env: name or callable, as ``make_env`` takes it, or one written in TensorFlow.
       env_kwargs: of the environment; it is asked for pictures by ``render_mode``
         where it takes that.
       wrappers: of the environment.
+      **options: of ``make_env``.
+
+    Attributes:
+      env: a batch of one.
+      fps: pictures a second as they are to be shown.
+
+    Raises:
+      UserError: if such an environment cannot be seen.
+      EnvError: if it cannot be made.
     """
 
     def __init__(
-        self, env: Any, env_kwargs: dict[str, Any], wrappers: named.Wrappers = ()
+        self,
+        env: Any,
+        env_kwargs: dict[str, Any],
+        wrappers: named.Wrappers = (),
+        **options: Any,
     ):
-        kwargs = dict(env_kwargs)
-        if _MODE not in kwargs and _takes_mode(env):
-            kwargs[_MODE] = "rgb_array"
-        self._make = named.wrapped(registry.constructor(env, kwargs), wrappers)
-        self._env: gymnasium.Env | None = None
+        if make.is_made(env):
+            raise UserError(
+                f"env is one {type(env).__name__}, made already, of which no other one "
+                "can be made to be filmed; pass a name or a function that makes an "
+                "environment, or leave out --log_video_every"
+            )
+        if isinstance(env, (list, tuple)):
+            env = env[0]
+        self._inner: gymnasium.Env | None = None
+        if make.tensor_env(env, env_kwargs) is not None:
+            options |= {"env_kwargs": env_kwargs, "wrappers": wrappers}
+            self.env = make.make_env(env, 1, **options)
+            shown = self.env.env
+            if not hasattr(shown, "render"):
+                raise UserError(
+                    f"{type(shown).__name__} has no render(state), which would return "
+                    "a picture"
+                )
+            self.fps = getattr(shown, "render_fps", FPS)
+            return
+        if _takes_mode(env):
+            env_kwargs = {_MODE: "rgb_array"} | env_kwargs
+        constructor = named.wrapped(registry.constructor(env, env_kwargs), wrappers)
 
-    def __call__(self) -> gymnasium.Env:
-        """The constructor, for ``make_env``."""
-        self._env = adapt(self._make())
-        return self._env
+        def construct() -> gymnasium.Env:
+            self._inner = adapt(constructor())
+            return self._inner
 
-    def picture(self) -> np.ndarray:
-        """uint8 ``[height, width, 3]`` of how things are now."""
-        found = self._env.render()
+        self.env = make.make_env(construct, 1, 0, **options)
+        self.fps = (self._inner.metadata or {}).get("render_fps") or FPS
+
+    def picture(self, state: Any) -> np.ndarray:
+        """uint8 ``[height, width, 3]`` of a state of the environment."""
+        if self._inner is not None:
+            found = self._inner.render()
+        else:
+            row = nest.map(lambda x: x[0].numpy(), state.inner)
+            found = self.env.env.render(row)
         if found is None:
             raise UserError(
                 "the environment shows nothing; make it with "
                 'render_mode="rgb_array", for example by env_kwargs'
             )
+        found = np.asarray(found)
+        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+            raise UserError(
+                f"render returned {found.dtype} {list(found.shape)}; expected a "
+                "picture, uint8 [height, width, 3]"
+            )
         return found
 
-    @property
-    def fps(self) -> float:
-        return (self._env.metadata or {}).get("render_fps") or FPS
+
+def player(
+    camera: Camera, actor: Actor
+) -> Callable[[int], Iterator[tuple[np.ndarray, TimeStep]]]:
+    """Return what plays greedily, episode after episode, from a seed.
+
+    It yields each picture with the time step that it shows.
+    """
+    env = camera.env
+
+    @tf.function(autograph=False)
+    def act(timestep, state):
+        noise = nest.map(lambda x: x[0], actor.noise((1, 1), 0))
+        action, _, state = actor.act(timestep, state, noise, False)
+        return action, state
+
+    def play(seed: int) -> Iterator[tuple[np.ndarray, TimeStep]]:
+        state, step = env.init(seed)
+        acting = actor.initial_state(1)
+        while True:
+            yield camera.picture(state), step
+            # After a last step the action is ignored: an episode opens.
+            action, acting = act(step, acting)
+            state, step = env.step(state, action)
+
+    return play
 
 
 def film(
-    env: Env,
+    camera: Camera,
     actor: Actor,
-    camera: Camera | None,
     outdir: str | os.PathLike,
     episodes: int,
     seed: int,
@@ -91,9 +156,8 @@ def film(
     """Play exactly ``episodes`` episodes, greedily, each into a video of its own.
 
     Args:
-      env: a batch of one.
+      camera: shows the environment.
       actor: plays its mode.
-      camera: that made the environment; None for one written in TensorFlow.
       outdir: folder of the videos, ``episode-000-return-<return>.mp4`` and so on; made
         if missing.
       episodes: to play.
@@ -110,74 +174,28 @@ def film(
             f"cannot make the folder {folder}: {error.strerror}; pass an --outdir that "
             "is a writable folder"
         ) from error
-    if camera is None:
-        check_drawn(env)
-    fps = frames_a_second(env, camera)
-    act = greedy(actor, seed)
-    state, step = env.init(seed)
-    acting = actor.initial_state(1)
+    limit = camera.env.spec.max_episode_steps or LONGEST
     found: list[Episode] = []
-    limit = env.spec.max_episode_steps or LONGEST
+    seen = player(camera, actor)(seed)
     while len(found) < episodes:
-        video = Video(folder / f"episode-{len(found):03d}.mp4", fps)
+        name = f"episode-{len(found):03d}"
+        video = Video(folder / f"{name}.mp4", camera.fps)
         with contextlib.ExitStack() as stack:
             stack.callback(video.abandon)
-            while True:
-                video.add(picture(env, state, camera))
+            for picture, step in seen:
+                video.add(picture)
+                length = int(step.info["episode_length"][0])
                 if step.last[0]:
                     break
-                if int(step.info["episode_length"][0]) > limit:
+                if length > limit:
                     raise UserError(
                         f"an episode did not end within {limit} steps; give the "
                         "environment a time limit (gymnasium.wrappers.TimeLimit)"
                     )
-                action, acting = act(step, acting)
-                state, step = env.step(state, action)
             return_ = float(step.info["episode_return"][0])
-            length = int(step.info["episode_length"][0])
-            name = f"episode-{len(found):03d}-return-{return_:g}.mp4"
-            found.append(Episode(video.finish(folder / name), return_, length))
-        action, acting = act(step, acting)  # ignored: this step opens an episode
-        state, step = env.step(state, action)
+            path = video.finish(folder / f"{name}-return-{return_:g}.mp4")
+            found.append(Episode(path, return_, length))
     return found
-
-
-def greedy(actor: Actor, seed: int) -> Callable:
-    """``(timestep, state) -> (action, state)`` of an actor that plays its mode."""
-
-    @tf.function(autograph=False)
-    def act(timestep, state):
-        noise = nest.map(lambda x: x[0], actor.noise((1, 1), seed))
-        action, _, state = actor.act(timestep, state, noise, False)
-        return action, state
-
-    return act
-
-
-def picture(env: Env, state: Any, camera: Camera | None) -> np.ndarray:
-    """uint8 ``[height, width, 3]`` of the only row of a batch; arguments as of film."""
-    if camera is not None:
-        return camera.picture()
-    row = nest.map(lambda x: x[0].numpy(), state.inner)
-    return env.env.render(row)
-
-
-def frames_a_second(env: Env, camera: Camera | None) -> float:
-    """How fast an environment is to be shown; arguments as of film."""
-    return getattr(env.env, "render_fps", FPS) if camera is None else camera.fps
-
-
-def check_drawn(env: TensorBatch) -> None:
-    """Refuse an environment written in TensorFlow that cannot be seen.
-
-    Raises:
-      UserError: naming what it needs.
-    """
-    if not hasattr(env.env, "render"):
-        raise UserError(
-            f"{type(env.env).__name__} has no render(state), which would return a "
-            "picture"
-        )
 
 
 def _takes_mode(env: Any) -> bool:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfagents_batch.config import flat
-from tfagents_batch.training.tracker import PROJECT, Opened, read_id, write_id
+from tfagents_batch.training.tracker import PROJECT, read_id, write_id
 
 FILE = "wandb.json"
 ALERTS = ("alarm", "env_failed", "failed")  # events that a person should hear of
@@ -22,24 +24,31 @@ class WandbTracker:
 
     Charts have environment steps on their x-axis. An event is a point of
     ``event/<kind>``; those that a person should hear of are alerts too.
+
+    Args:
+      folder: of the run.
+      config: JSON-able, nested.
+      tell: takes a line of text for the user; from any thread.
     """
 
-    def __init__(self, opened: Opened):
+    def __init__(
+        self, folder: Path, config: dict[str, Any], tell: Callable[[str], None]
+    ):
         # Or it asks for a key on the terminal, where the progress is.
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
         self._wandb = wandb
-        path = opened.folder / FILE
+        path = folder / FILE
         known = read_id(path)
         self._run = wandb.init(
             project=known.get("project") or os.environ.get("WANDB_PROJECT", PROJECT),
             entity=known.get("entity") or None,
             id=known.get("id"),
             resume="allow" if known else None,
-            name=opened.folder.name,
-            dir=str(opened.folder),
-            config=flat(opened.config),
+            name=folder.name,
+            dir=str(folder),
+            config=flat(config),
             allow_val_change=True,  # what a resumed run may change
             # Our lines are ours: W&B is not to capture stdout and stderr.
             settings=wandb.Settings(console="off"),
@@ -51,7 +60,7 @@ class WandbTracker:
             names["entity"] = self._run.entity
         write_id(path, **names)
         where = self._run.dir if self._run.offline else self._run.url
-        opened.tell(f"Weights & Biases: {where}")
+        tell(f"Weights & Biases: {where}")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         self._run.log({"step": step, **metrics})

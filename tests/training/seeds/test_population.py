@@ -309,6 +309,7 @@ def test_a_signal_saves_every_seed(linear, tmp_path, monkeypatch):
         ({"precision": "mixed_bfloat16"}, "precision=mixed_bfloat16 is not for"),
         ({"num_workers": 2}, "num_workers=2 is not for several seeds"),
         ({"compile": "off"}, "compile=off is not for several seeds"),
+        ({"update_every": 8}, "update_every=8 is not for several seeds"),
         ({"seeds": 0}, "seeds is 0; expected 1 to 1000000"),
         ({"env": "tf/CartPole-v1", "seeds": []}, "seeds are .*; expected different"),
         ({"env": "tf/CartPole-v1", "seeds": [1, 1]}, "expected different"),

@@ -135,10 +135,6 @@ class Kept:
         program = self._program or self._traced
         return program.experimental_get_tracing_count()
 
-    def get_concrete_function(self, *args: Any) -> Any:
-        """Of the traced program, which is traced for it if need be."""
-        return self._traced.get_concrete_function(*args)
-
     def origin(self) -> dict[str, str]:
         """For the run's log: ``program``, "kept" or "traced"; ``not_kept``, why not."""
         return self._origin

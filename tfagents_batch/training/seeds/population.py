@@ -108,7 +108,7 @@ class Population:
 
     def evaluator(
         self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
-    ) -> evaluate.Evaluator | evaluate.Both:
+    ) -> evaluate.Play:
         """Plays ``episodes`` of each seed.
 
         Args:
