@@ -175,17 +175,12 @@ class TestVectorEnvironments(EnvContract):
         return make_env(SyncVectorEnv(makers, copy=False, autoreset_mode=self.mode))
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
 class TestNestedSpacesOfVectorEnvironments(EnvContract):
     steps = 20
 
-    @pytest.fixture(autouse=True)
-    def _mode(self, mode):
-        self.mode = mode
-
     def make_env(self):
         makers = batch(gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values())))
-        return make_env(SyncVectorEnv(makers, autoreset_mode=self.mode))
+        return make_env(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP))
 
 
 class TestAVectorEntryPoint(EnvContract):

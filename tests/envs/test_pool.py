@@ -75,17 +75,6 @@ def test_every_batch_has_memory_of_its_own(make_pool):
     assert failed.observation[0].tolist() == [[0, 1], [0, 1]]
 
 
-def test_declared_info_is_a_column(make_pool):
-    class Informed(CountingEnv):
-        def step(self, action):
-            *rest, _ = super().step(action)
-            return (*rest, {"x": 2.5, "y": "text"})
-
-    pool = make_pool([lambda: Informed()] * 2, 1, info_keys={"x": "float32"})
-    pool.reset(1)
-    assert pool.step([np.zeros(2, np.int32)]).info["x"].tolist() == [2.5, 2.5]
-
-
 def test_a_worker_that_imports_tensorflow_is_told_of(make_pool, caplog):
     def constructor():
         sys.modules["tensorflow"] = sys  # importing it would take seconds

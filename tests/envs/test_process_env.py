@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.fault_env import fault_envs
 from tests.space_env import SpaceEnv
-from tfagents_batch import interfaces, nest
+from tfagents_batch import nest
 from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.stepper import env_seed
 from tfagents_batch.envs.testing import CountingEnv
@@ -81,14 +81,6 @@ def test_transitions_are_gymnasiums_for_every_number_of_workers(
     assert found.first.numpy().any()  # some episode ended, so restarts were compared
 
 
-def test_it_satisfies_the_protocol(make_process_env):
-    env = make_process_env([cartpole] * 2, 1)
-    assert isinstance(env, interfaces.Env)
-    assert env.spec.num_envs == 2
-    assert env.spec.info == {"episode_return": "float32", "episode_length": "int32"}
-    assert env.spec.max_episode_steps == 500
-
-
 def test_tensors_have_the_spaces_structure_and_static_shapes(make_process_env):
     parts = gs.Box(0, 1, (3,), np.float64), gs.Dict({"x": gs.MultiBinary(2)})
     space = gs.Dict({"z": gs.Discrete(2), "a": gs.Tuple(parts)})
@@ -131,14 +123,6 @@ def test_actions_that_are_wrong_by_type_are_refused_when_traced(
     with pytest.raises(UserError, match=text):
         tf.function(lambda: env.step(state, action))()
     env.step(state, tf.zeros([2], tf.int32))  # nothing happened to it
-
-
-def test_a_state_used_twice_is_refused(make_process_env):
-    env = make_process_env([CountingEnv] * 2, 1)
-    state, _ = env.init(1)
-    env.step(state, [0, 0])
-    with pytest.raises(UserError, match="was used twice"):
-        env.step(state, [0, 0])
 
 
 def test_a_state_used_twice_in_a_graph_gives_invalid_rows(make_process_env):
@@ -220,12 +204,6 @@ def test_stopping_is_raised_as_stopped(make_process_env):
     assert not bool(env.ok(state))
     with pytest.raises(Stopped):
         env.step(state, [0, 0])
-
-
-def test_compiled_programs_are_refused_with_advice(make_process_env):
-    env = make_process_env([CountingEnv] * 2, 0)
-    with pytest.raises(UserError, match="jit_compile=True"):
-        tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
 
 
 def test_seeds_may_be_tensors_and_integers(make_process_env):

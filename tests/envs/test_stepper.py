@@ -5,7 +5,6 @@ import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
-from tests.fault_env import FaultEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import layout, stepper
 from tfagents_batch.envs.testing import CountingEnv
@@ -76,17 +75,6 @@ def test_returns_are_summed_in_double_precision():
     assert arrays.info["episode_return"][0] == np.float32(2000.0)
 
 
-def test_reset_forgets_pending_restarts():
-    batch, arrays = make([CountingEnv(length=1)])
-    batch.reset(seed=1)
-    batch.step()
-    assert arrays.terminated[0]
-    batch.reset(seed=1)
-    batch.step()
-    assert arrays.observation[0][0].tolist() == [0, 1]
-    assert not arrays.first[0]
-
-
 def test_seeds_depend_on_the_index_in_the_batch_only():
     class Seeded(CountingEnv):
         def reset(self, *, seed=None, options=None):
@@ -114,25 +102,6 @@ def test_action_space_is_seeded_too():
         batch.reset(seed=5)
         samples.append(env.action_space.sample().tolist())
     assert samples[0] == samples[1]
-
-
-def test_reused_observation_buffers_are_copied_at_once():
-    batch, arrays = make([FaultEnv("reuse_buffer", length=2)])
-    batch.reset(seed=1)
-    batch.step()
-    kept = arrays.observation[0].copy()
-    batch.step()
-    assert kept[0].tolist() == [0, 0, 1]
-    assert arrays.observation[0][0].tolist() == [0, 0, 2]
-
-
-def test_a_failing_row_does_not_disturb_the_others():
-    batch, arrays = make([FaultEnv(env=0), FaultEnv("exc", env=1, target=1, step=0)])
-    batch.reset(seed=1)
-    (failure,) = batch.step()
-    assert (failure.env, failure.episode, failure.step) == (1, 0, 0)
-    assert arrays.observation[0][0].tolist() == [0, 0, 1]
-    assert arrays.first.tolist() == arrays.truncated.tolist() == [False, True]
 
 
 def test_stop_word_leaves_the_remaining_rows_alone():

@@ -21,7 +21,7 @@ from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.stepper import env_seed
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.vector.vector_env import VectorEnv
-from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.types import Trajectory
 
 NEXT, SAME, OFF = "NextStep", "SameStep", "Disabled"
@@ -486,16 +486,6 @@ def test_a_killed_process_is_an_error_and_nothing_is_left(make, step):
             env.step(state, [0, 0])
     env.close()
     assert not vector.processes[0].is_alive()
-
-
-def test_interrupting_a_step_is_the_users(make):
-    env = make(Scripted(results={1: KeyboardInterrupt()}))
-    state, _ = env.init(1)
-    with pytest.raises((Stopped, KeyboardInterrupt, tf.errors.OpError)):
-        env.step(state, [0, 0])
-    with pytest.raises((Stopped, EnvError)):
-        env.check()
-        env.init(1)
 
 
 def test_closing_closes_the_vector_environment_once():

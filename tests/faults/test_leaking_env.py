@@ -60,16 +60,6 @@ def test_a_worker_that_is_too_large_ends_with_the_next_episode(make_pool):
             pool.check()
 
 
-def test_without_restarts_it_ends_the_run(make_pool):
-    pool = make_pool([Leaks], 1, max_worker_mb=150)
-    pool.reset(1)
-    with pytest.raises(WorkerCrashed, match="used more memory than max_worker_mb"):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            pool.step([np.zeros(1, np.int32)])
-            pool.check()
-
-
 def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
     pool = make_pool([CountingEnv] * 2, 2)
     assert 10 < pool.metrics()["system/worker_mb"] < 100

@@ -91,12 +91,6 @@ def test_constructions_that_fail_leave_nothing():
         assert held() == before
 
 
-def test_pools_have_no_name_in_shared_memory(make_pool):
-    before = sorted(os.listdir("/dev/shm"))
-    make_pool([CountingEnv] * 2, 2).reset(1)
-    assert sorted(os.listdir("/dev/shm")) == before
-
-
 def test_processes_that_environments_start_end_with_the_pool(make_pool):
     pool = make_pool(fault_envs("fork_child", step=0), 1)
     pool.reset(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -29,20 +30,12 @@ def lost(batch):
     return np.flatnonzero(batch.first & batch.truncated).tolist()
 
 
-def until_whole(pool, steps=0):
-    """Step until every row is valid again; the failed rows before."""
-    seen = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        batch = act(pool)
-        if not lost(batch) and len(seen) >= steps:
-            return seen, batch
-        seen.append(lost(batch))
-    raise AssertionError("no replacement came")
-
-
 def until_replaced(pool):
-    """As ``until_whole``, for what is noticed some steps later."""
+    """Step until rows that failed are valid again.
+
+    Returns:
+      the failed rows of every step before, and the batch in which there are none.
+    """
     seen = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -51,6 +44,14 @@ def until_replaced(pool):
             return seen, batch
         seen.append(lost(batch))
     raise AssertionError("nothing was replaced")
+
+
+def act_and_check(pool):
+    """Step until an error is raised."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        act(pool)
+        pool.check()
 
 
 def heal(make_pool, mode, num_workers=2, num_envs=4, **options):
@@ -98,12 +99,15 @@ def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode)
 def test_a_worker_that_hangs_is_replaced(make_pool, mode):
     pool = heal(make_pool, mode, step_seconds=0.3)
     pool.reset(3)
+    before = set(pool.pids)
     for _ in range(3):
         act(pool)
-    seen, _ = until_whole(pool, steps=1)
+    seen, _ = until_replaced(pool)
     assert all(rows == [2, 3] for rows in seen)
     failed, _ = pool.events()
     assert failed["error"] == "WorkerTimeout"
+    (gone,) = before - set(pool.pids)
+    assert not psutil.pid_exists(gone)
     pool.check()
 
 
@@ -113,10 +117,7 @@ def test_a_fault_in_reset_is_healed(make_pool, mode):
     batch = pool.reset(3)
     assert 3 in lost(batch)
     with pytest.raises(EnvError, match="failed again"):  # its replacement does it too
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            act(pool)
-            pool.check()
+        act_and_check(pool)
 
 
 def test_the_other_rows_are_those_of_a_run_without_a_fault(make_pool):
@@ -169,7 +170,7 @@ def test_a_worker_that_dies_while_idle_is_replaced(make_pool):
     pool = heal(make_pool, None)
     pool.reset(3)
     os.kill(pool.pids[1], signal.SIGKILL)
-    seen, _ = until_whole(pool, steps=1)
+    seen, _ = until_replaced(pool)
     assert all(rows == [2, 3] for rows in seen)
     failed, _ = pool.events()
     assert "while idle" in failed["cause"]
@@ -189,9 +190,9 @@ def test_with_no_worker_left_the_batch_waits_for_one(make_pool):
 def test_events_say_what_happened(make_pool):
     pool = heal(make_pool, "kill")
     pool.reset(3)
-    for _ in range(4):
+    for _ in range(3):
         act(pool)
-    seen, _ = until_whole(pool)
+    seen, _ = until_replaced(pool)
     failed, restarted = pool.events()
     for event in (failed, restarted):
         assert (event["env"], event["envs"], event["worker"]) == (3, [2, 3], 1)
@@ -200,22 +201,29 @@ def test_events_say_what_happened(make_pool):
     assert failed["error"] == "WorkerCrashed"
     place = "was killed by SIGKILL, in step() at step 3 of episode 0, action 1"
     assert place in failed["cause"]
-    assert restarted["lost_steps"] == 2 * (len(seen) + 1)
+    assert restarted["lost_steps"] == sum(map(len, seen))
     metrics = pool.metrics()
     assert metrics["env/restarts"] == 1
     assert metrics["env/lost_steps"] == restarted["lost_steps"]
     assert pool.events() == []
 
 
-def test_an_environment_that_always_fails_ends_the_run(make_pool):
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        ({}, "env 3 failed again"),
+        (
+            {"max_restarts": 3, "restart_period_seconds": 0},
+            "after 3 restarts, the most",
+        ),
+    ],
+)
+def test_an_environment_that_always_fails_ends_the_run(make_pool, budget, text):
     envs = fault_envs("exc", 4, episode=None, step=0, length=1000)
-    pool = make_pool(envs, 2, on_fault="restart")
+    pool = make_pool(envs, 2, on_fault="restart", **budget)
     pool.reset(3)
-    with pytest.raises(EnvError, match="env 3 failed again") as caught:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            act(pool)
-            pool.check()
+    with pytest.raises(EnvError, match=text) as caught:
+        act_and_check(pool)
     assert str(caught.value).count("raised ValueError in step() at step 0") >= 2
 
 
@@ -231,10 +239,7 @@ def test_a_constructor_that_always_dies_ends_the_run(make_pool, tmp_path):
     pool = make_pool([dies_when_made_again], 1, on_fault="restart")
     pool.reset(3)
     with pytest.raises(WorkerCrashed, match="exited with code 7"):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            act(pool)
-            pool.check()
+        act_and_check(pool)
 
 
 def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
@@ -250,23 +255,7 @@ def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
     pool = make_pool([grows], 1, on_fault="restart")
     pool.reset(3)
     with pytest.raises(EnvError, match=r"has other spaces: action_space"):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            act(pool)
-            pool.check()
-
-
-def test_more_restarts_than_granted_end_the_run(make_pool):
-    envs = fault_envs("exc", 2, episode=None, step=0, length=1000)
-    pool = make_pool(
-        envs, 1, on_fault="restart", max_restarts=3, restart_period_seconds=0
-    )
-    pool.reset(3)
-    with pytest.raises(EnvError, match="after 3 restarts, the most"):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            act(pool)
-            pool.check()
+        act_and_check(pool)
 
 
 def test_invalid_actions_are_never_healed(make_pool):
@@ -288,12 +277,6 @@ def test_closing_while_a_worker_is_replaced_leaves_nothing(make_pool, mode):
 
 
 def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
-    import threading
-
-    class SlowToMake(FaultEnv):
-        def __init__(self):
-            super().__init__("kill", step=0)
-
     made = []
 
     def make():
@@ -301,43 +284,29 @@ def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
             time.sleep(3600)
         made.append(1)
         os.environ["TFAB_TEST_SLOW"] = "1"
-        return SlowToMake()
+        return FaultEnv("kill", step=0)
 
     pool = make_pool([make], 1, on_fault="restart")
     pool.reset(3)
     act(pool)
     thread = threading.Timer(0.5, pool.stop)
     thread.start()
-    try:
-        act(pool)
-    finally:
-        thread.join(PATIENCE_SECONDS)
+    act(pool)
+    thread.join(PATIENCE_SECONDS)
     assert not pool.ok
-
-
-def test_lost_workers_are_gone_for_good(make_pool):
-    pool = heal(make_pool, "hang", step_seconds=0.2)
-    pool.reset(3)
-    before = set(pool.pids)
-    for _ in range(3):
-        act(pool)
-    until_whole(pool, steps=1)
-    after = set(pool.pids)
-    assert len(before & after) == 1
-    assert not psutil.pid_exists((before - after).pop())
 
 
 def test_a_replacement_that_dies_while_idle_is_told_as_such(make_pool, tmp_path):
     envs = fault_envs("kill", 4, length=1000, mark=str(tmp_path / "mark"))
     pool = make_pool(envs, 2, on_fault="restart", restart_period_seconds=0)
     pool.reset(3)
-    for _ in range(4):
+    for _ in range(3):
         act(pool)
-    until_whole(pool)
+    until_replaced(pool)
     act(pool)
     pool.events()
     os.kill(pool.pids[1], signal.SIGKILL)
-    until_whole(pool, steps=1)
+    until_replaced(pool)
     failed, _ = pool.events()
     assert "while idle" in failed["cause"]
     assert failed["env"] is None

@@ -14,6 +14,11 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
+from tfagents_batch.envs.observation_rules import bounds as rule_bounds
+from tfagents_batch.envs.observation_rules import field, short
+
+FLOAT_BOX, INT_BOX, RANGE = "float_box", "int_box", "range"
+_KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # of NumPy's dtypes
 
 
 class InvalidAction(Exception):
@@ -34,7 +39,7 @@ class LeafBounds(NamedTuple):
     """What an action leaf takes, for those who check it elsewhere.
 
     Attributes:
-      kind: "float_box", "int_box" or "range".
+      kind: ``FLOAT_BOX``, ``INT_BOX`` or ``RANGE``.
       dtype: in the shared memory.
       width: numbers in a row.
       low, high: ``[width]``, inclusive.
@@ -60,10 +65,8 @@ class ActionWriter:
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self.clipped = 0
         self.total = 0
-        self._write = [
-            (_BoxWriter if isinstance(leaf.space, gs.Box) else _RangeWriter)(leaf, x)
-            for leaf, x in zip(spaces.leaves(space), arrays, strict=True)
-        ]
+        leaves = zip(spaces.leaves(space), arrays, strict=True)
+        self._write = [_LeafWriter(leaf, array) for leaf, array in leaves]
 
     def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
         """Check and write.
@@ -83,24 +86,9 @@ class ActionWriter:
             self.clipped += clipped
             self.total += total
 
-    def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
-        """Check the number, shapes and kinds of dtypes of leaves, not their values.
-
-        Args:
-          flat: leaves.
-          rows: how many each must have.
-
-        Raises:
-          InvalidAction: for the first that is wrong.
-        """
-        if len(flat) != len(self._write):
-            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
-        for write, value in zip(self._write, flat, strict=True):
-            write.check_kind(value, rows)
-
     def bounds(self) -> list[LeafBounds]:
         """What each leaf takes."""
-        return [write.bounds() for write in self._write]
+        return [write.bounds for write in self._write]
 
     def refusal(self, leaf: int, row: int, numbers: np.ndarray) -> InvalidAction:
         """Words for what was found wrong elsewhere.
@@ -116,107 +104,67 @@ class ActionWriter:
         self._write = []
 
 
-class _BoxWriter:
-    """Clips to finite bounds."""
+class _LeafWriter:
+    """Clips a Box to its finite bounds; refuses what is outside any other range."""
 
     def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
-        dtype = np.dtype(leaf.dtype)
+        self.bounds = _bounds(leaf, array.dtype)
         self._array = array
-        self._name = _field(leaf)
-        self._is_float = dtype.kind == "f"
-        self._low = _narrow(leaf.space.low, dtype, upwards=True)
-        self._high = _narrow(leaf.space.high, dtype, upwards=False)
-        self._clips = bool(
-            not self._is_float
-            or np.isfinite(self._low).any()
-            or np.isfinite(self._high).any()
-        )
-        self._width = int(np.prod(leaf.shape, dtype=np.int64))
+        self._name = field(leaf.path, "action")
+        self._space = leaf.space
+        self._low = self.bounds.low.reshape(leaf.shape)
+        self._high = self.bounds.high.reshape(leaf.shape)
 
     def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
-        array = self._array
-        self.check_kind(value, len(array))
-        live = len(array) - int(np.count_nonzero(ignored))
-        if not self._clips:
-            array[...] = value
-            self._check_finite()
-            return 0, live * self._width
-        np.clip(value, self._low, self._high, out=array, casting="unsafe")
-        if self._is_float:
-            self._check_finite()
-        changed = array != value
-        clipped = int(np.count_nonzero(changed[~ignored])) if changed.any() else 0
-        return clipped, live * self._width
-
-    def check_kind(self, value: np.ndarray, rows: int) -> None:
-        _check_shape(value, (rows, *self._array.shape[1:]), self._name)
-        if value.dtype.kind not in ("f" if self._is_float else "iu"):
+        """Write a batch; how many numbers of a Box were clipped, and were written."""
+        array, kind = self._array, self.bounds.kind
+        if value.shape != array.shape:
             raise InvalidAction(
-                f"{self._name} is {value.dtype}; expected {self._array.dtype}"
+                f"{self._name} has shape {list(value.shape)}; expected "
+                f"{list(array.shape)}, one row per environment"
             )
-
-    def bounds(self) -> LeafBounds:
-        kind = "float_box" if self._is_float else "int_box"
-        dtype = self._array.dtype.name
-        bounds = self._low.ravel(), self._high.ravel()
-        return LeafBounds(kind, dtype, self._width, *bounds, self._clips)
+        if value.dtype.kind not in _KINDS[kind]:
+            expected = "integers" if kind == RANGE else array.dtype
+            raise InvalidAction(f"{self._name} is {value.dtype}; expected {expected}")
+        if kind == RANGE:
+            wrong = (value < self._low) | (value > self._high)
+            if wrong.any():
+                row = _first_row(wrong)
+                raise self.refusal(row, value[row])
+            array[...] = value
+            return 0, 0
+        if self.bounds.clips:
+            np.clip(value, self._low, self._high, out=array, casting="unsafe")
+        else:
+            array[...] = value
+        if kind == FLOAT_BOX and not (finite := np.isfinite(array)).all():
+            raise self.refusal(_first_row(~finite))
+        written = np.count_nonzero(~ignored) * self.bounds.width
+        changed = (array != value)[~ignored] if self.bounds.clips else 0
+        return int(np.count_nonzero(changed)), int(written)
 
     def refusal(self, row: int, numbers: np.ndarray | None = None) -> InvalidAction:
-        value = self._array[row].tolist()
-        return _invalid(self._name, row, value, "expected finite numbers")
+        expected = "expected finite numbers"
+        value = self._array[row]
+        if self.bounds.kind == RANGE:
+            value = np.ravel(numbers)[: self.bounds.width].reshape(value.shape)
+            low, high = (np.asarray(x).tolist() for x in rule_bounds(self._space))
+            expected = f"{self._space} takes {low} to {high}"
+        text = short(value.tolist())
+        return InvalidAction(f"{self._name} is {text}; {expected}", row, text)
 
-    def _check_finite(self) -> None:
-        finite = np.isfinite(self._array)
-        if not finite.all():
-            raise self.refusal(_first_row(~finite))
 
-
-class _RangeWriter:
-    """Refuses what is outside the range of a discrete leaf."""
-
-    def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
-        space = leaf.space
-        self._array = array
-        self._name = _field(leaf)
-        self._space = space
-        if isinstance(space, gs.MultiBinary):
-            self._low, self._high = 0, 1
-        elif isinstance(space, gs.MultiDiscrete):
-            self._low = np.asarray(space.start)
-            self._high = self._low + np.asarray(space.nvec) - 1
-        else:
-            self._low = int(space.start)
-            self._high = self._low + int(space.n) - 1
-
-    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
-        array = self._array
-        self.check_kind(value, len(array))
-        wrong = (value < self._low) | (value > self._high)
-        if wrong.any():
-            row = _first_row(wrong)
-            raise self.refusal(row, value[row])
-        array[...] = value
-        return 0, 0
-
-    def check_kind(self, value: np.ndarray, rows: int) -> None:
-        _check_shape(value, (rows, *self._array.shape[1:]), self._name)
-        if value.dtype.kind not in "iub":
-            raise InvalidAction(f"{self._name} is {value.dtype}; expected integers")
-
-    def bounds(self) -> LeafBounds:
-        shape = self._array.shape[1:]
-        low, high = (
-            np.broadcast_to(np.asarray(bound, np.int64), shape).ravel()
-            for bound in (self._low, self._high)
-        )
-        return LeafBounds("range", self._array.dtype.name, low.size, low, high, False)
-
-    def refusal(self, row: int, numbers: np.ndarray) -> InvalidAction:
-        shape = self._array.shape[1:]
-        value = np.ravel(numbers)[: int(np.prod(shape, dtype=int))].reshape(shape)
-        low, high = np.asarray(self._low).tolist(), np.asarray(self._high).tolist()
-        expected = f"{self._space} takes {low} to {high}"
-        return _invalid(self._name, row, value.tolist(), expected)
+def _bounds(leaf: spaces.Leaf, dtype: np.dtype) -> LeafBounds:
+    low, high = rule_bounds(leaf.space)
+    kind, clips = RANGE, False
+    if isinstance(leaf.space, gs.Box):
+        kind = FLOAT_BOX if dtype.kind == "f" else INT_BOX
+        low, high = _narrow(low, dtype, upwards=True), _narrow(high, dtype, False)
+        clips = kind == INT_BOX or bool((np.isfinite(low) | np.isfinite(high)).any())
+    else:
+        low, high = np.int64(low), np.int64(high)
+    low, high = (np.broadcast_to(x, leaf.shape).ravel() for x in (low, high))
+    return LeafBounds(kind, dtype.name, low.size, low, high, clips)
 
 
 class ActionReader:
@@ -251,7 +199,7 @@ class ActionReader:
 def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
     """A row's action as bounded text."""
     value = spaces.pack(space, [array[row].tolist() for array in arrays])
-    return _short(value)
+    return short(value)
 
 
 def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]:
@@ -274,34 +222,9 @@ def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
         return np.clip(bound, limits.min, limits.max).astype(dtype)
     with np.errstate(over="ignore"):
         narrow = bound.astype(dtype)
-    if upwards:
-        return np.where(
-            narrow < bound, np.nextafter(narrow, dtype.type(np.inf)), narrow
-        )
-    return np.where(narrow > bound, np.nextafter(narrow, dtype.type(-np.inf)), narrow)
-
-
-def _check_shape(value: np.ndarray, shape: tuple[int, ...], name: str) -> None:
-    if value.shape != shape:
-        raise InvalidAction(
-            f"{name} has shape {list(value.shape)}; expected {list(shape)}, one row "
-            "per environment"
-        )
+        inside = np.nextafter(narrow, dtype.type(np.inf if upwards else -np.inf))
+    return np.where(narrow < bound if upwards else narrow > bound, inside, narrow)
 
 
 def _first_row(wrong: np.ndarray) -> int:
     return int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
-
-
-def _invalid(name: str, row: int, action: Any, expected: str) -> InvalidAction:
-    value = _short(action)
-    return InvalidAction(f"{name} is {value}; {expected}", row, value)
-
-
-def _field(leaf: spaces.Leaf) -> str:
-    return "action" + "".join(f"[{key!r}]" for key in leaf.path)
-
-
-def _short(value: Any) -> str:
-    result = str(value)
-    return result if len(result) <= 500 else f"{result[:500]}..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -10,7 +10,7 @@ import numpy as np
 
 from tfagents_batch.envs import actions, failures, layout
 from tfagents_batch.envs.outcome import Fault
-from tfagents_batch.errors import Stopped, UserError
+from tfagents_batch.errors import UserError
 
 SEED_MASK = 2**64 - 1
 NO_RESET = "step was called before reset"
@@ -89,34 +89,6 @@ def stale(token: int, last: int) -> UserError:
         f"a state of this environment was used twice (call {token}; the last was "
         f"{last}): pass on the state that init or step returned last"
     )
-
-
-def check(engine: Any, executor: Any, close: Callable[[], Any]) -> None:
-    """Raise what an engine recorded, or that it was stopped; once.
-
-    Args:
-      engine: of a pool.
-      executor: that it drives.
-      close: closes the pool, before anything is raised.
-    """
-    engine.review()
-    if executor.stopping and engine.history is None and engine.fault is None:
-        engine.fault = Stopped("stepping was asked to stop")
-    error = take_fault(engine)
-    if error is not None:
-        close()
-        raise error
-
-
-def take_fault(engine: Any) -> BaseException | None:
-    """The fault that an engine recorded and nobody took; the engine is over then."""
-    error = engine.fault
-    if error is not None:
-        engine.fault = None
-        env = getattr(error, "env", None)
-        where = "" if env is None else f" in env {env}"
-        engine.end(f"pool closed after {type(error).__name__}{where}")
-    return error
 
 
 def exception(faults: Sequence[Fault]) -> Exception:

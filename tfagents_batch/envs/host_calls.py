@@ -16,6 +16,7 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tfagents_batch import spaces
 from tfagents_batch.envs import interrupts
 from tfagents_batch.envs.batch import SEED_MASK, Batch, stale
+from tfagents_batch.envs.observation_rules import field
 from tfagents_batch.envs.portable import Portable
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -50,7 +51,8 @@ class HostCalls:
         return tf.ensure_shape(ok, [])
 
     def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
-        if in_xla():
+        graph = tf.compat.v1.get_default_graph()
+        if not tf.executing_eagerly() and GraphOrParentsInXlaContext(graph):
             raise UserError(
                 f"this environment cannot be stepped under jit_compile=True: "
                 f"{self._reason}; compile the update only, and step the environment "
@@ -81,25 +83,6 @@ def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
         *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
         *(tf.TensorSpec(batch, dtype) for dtype in columns),
     ]
-
-
-def run(
-    pool: Any,
-    spec: EnvSpec,
-    specs: Sequence[tf.TensorSpec],
-    call: Callable,
-    *inputs: Any,
-) -> tuple[tf.Tensor, TimeStep]:
-    """Call, raise what went wrong if that is possible now, and nest the outputs.
-
-    Args:
-      pool: checked after an eager call.
-      spec: of the environment.
-      specs: of ``outputs``.
-      call: an init or a step of ``HostCalls`` or of the native hub, with its inputs.
-    """
-    token, *flat = checked(pool, specs, call, *inputs)
-    return token, timestep(spec, flat)
 
 
 def checked(
@@ -151,13 +134,6 @@ def scalar(x: tf.Tensor) -> tf.Tensor:
     return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
 
 
-def in_xla() -> bool:
-    """Whether what is traced now is compiled by XLA."""
-    return not tf.executing_eagerly() and bool(
-        GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-    )
-
-
 def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
     """The leaves of an action, checked as far as can be told before the program runs.
 
@@ -182,7 +158,7 @@ def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
     if not tf.is_tensor(value):
         value = np.asarray(value)
     tensor = tf.convert_to_tensor(value)
-    name = "action" + "".join(f"[{key!r}]" for key in leaf.path)
+    name = field(leaf.path, "action")
     if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
         wanted = leaf.dtype if continuous else "integers"
         raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")

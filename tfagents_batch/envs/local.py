@@ -28,7 +28,6 @@ class LocalExecutor:
       budget: grants restarts; None if what fails is not replaced.
     """
 
-    size = 1
     workers = ()
 
     def __init__(

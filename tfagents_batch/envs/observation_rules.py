@@ -221,7 +221,7 @@ def bounds_defects(
     elif isinstance(space, gs.Discrete):
         text = f"{name} is {value}; {space} has {low} to {high}"
     else:
-        text = f"{name} is {_short(value.tolist())}; not in {space}"
+        text = f"{name} is {short(value.tolist())}; not in {space}"
     yield Defect(f"{text}: {FIX_SPACE}", "bounds", name, row)
 
 
@@ -237,9 +237,9 @@ def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
     return int(space.start), int(space.start) + int(space.n) - 1
 
 
-def field(path: tuple[str | int, ...]) -> str:
-    """The name of a part of an observation, such as ``observation['a'][0]``."""
-    return "observation" + "".join(f"[{key!r}]" for key in path)
+def field(path: tuple[str | int, ...], name: str = "observation") -> str:
+    """The name of a part of a value, such as ``observation['a'][0]``."""
+    return name + "".join(f"[{key!r}]" for key in path)
 
 
 def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -255,6 +255,7 @@ def _row(wrong: np.ndarray, batch: tuple[int, ...]) -> int | None:
     return int(np.argwhere(wrong)[0][0]) if batch else None
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as bounded text."""
     text = str(value)
     return text if len(text) <= 500 else f"{text[:500]}..."

@@ -180,10 +180,6 @@ class Pool:
         """False after a fault, a stop or ``close``."""
         return self.engine.ok
 
-    @property
-    def handle(self) -> int | None:
-        return getattr(self.engine, "handle", None)
-
     def check(self) -> None:
         """Raise what went wrong, once; the workers are closed then.
 
@@ -191,11 +187,24 @@ class Pool:
           EnvError, UserError: a fault; also the use of a pool that is closed.
           Stopped: after ``stop``.
         """
-        batch.check(self.engine, self._executor, self.close)
+        engine = self.engine
+        engine.review()
+        if self._executor.stopping and engine.history is None and engine.fault is None:
+            engine.fault = Stopped("stepping was asked to stop")
+        error = self.take_fault()
+        if error is not None:
+            self.close()
+            raise error
 
     def take_fault(self) -> BaseException | None:
         """The recorded fault, if it was not yet taken; the pool is over then."""
-        return batch.take_fault(self.engine)
+        error = self.engine.fault
+        if error is not None:
+            self.engine.fault = None
+            env = getattr(error, "env", None)
+            where = "" if env is None else f" in env {env}"
+            self.engine.end(f"pool closed after {type(error).__name__}{where}")
+        return error
 
     def stop(self) -> None:
         """Make a step that is under way, and all later ones, return at once.
@@ -227,6 +236,12 @@ class Pool:
         }
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
         self._reported = now
+        times, warning = {}, ""
+        if self._timing is not None:
+            times, warning = self._stragglers.look(self._timing)
+        if warning:
+            _LOG.warning("%s", warning)
+        sizes = [worker.resident_bytes() for worker in self._executor.workers]
         return {
             "env/action_clipped_fraction": new["clipped"] / max(new["total"], 1),
             "env/observation_out_of_bounds": float(new["outside"]),
@@ -235,8 +250,8 @@ class Pool:
             "env/restarts": float(new["restarts"]),
             "env/lost_steps": float(new["lost"]),
             "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
-            **self._worker_times(),
-            **self._worker_sizes(),
+            **times,
+            **({"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}),
         }
 
     def events(self) -> list[dict[str, Any]]:
@@ -256,20 +271,6 @@ class Pool:
             event["lost_steps"] = int((lost - self._told_lost)[rows].sum())
             self._told_lost[rows] = lost[rows]
         return found
-
-    def _worker_sizes(self) -> dict[str, float]:
-        """Resident memory of the largest worker."""
-        sizes = [worker.resident_bytes() for worker in self._executor.workers]
-        return {"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}
-
-    def _worker_times(self) -> dict[str, float]:
-        """How long the workers' last steps took; warns of stragglers."""
-        if self._timing is None:
-            return {}
-        times, warning = self._stragglers.look(self._timing)
-        if warning:
-            _LOG.warning("%s", warning)
-        return times
 
     def _make_executor(self, constructors, variables) -> Any:
         if self.num_workers == 0:
@@ -303,7 +304,11 @@ class Pool:
         lines = max(self.num_workers, 1)
         sizes = self.num_envs, lines, self.num_groups
         plan = layout.make_layout(observation, action, self.info, *sizes)
-        descriptor, self._memory = _allocate(plan, shared=self.num_workers > 0)
+        descriptor = -1
+        if self.num_workers:
+            descriptor, self._memory = layout.allocate(plan)
+        else:
+            self._memory = bytearray(plan.size)
         try:
             options: dict[str, Any] = {
                 **checks,
@@ -315,6 +320,7 @@ class Pool:
             attached = self._executor.attach(plan, self._memory, descriptor, options)
             self._raise_first(attached)
             self.engine = self._make_engine(plan, descriptor)
+            self.handle = self.engine.handle
             if self._budget is not None:
                 self._budget.give_up = self.engine.give_up
                 if self.num_workers:
@@ -359,7 +365,7 @@ class Pool:
             writer,
             [*rows, self.num_envs],
             self._seconds,
-            self._executor.sequence,
+            self._executor.requests.sequence,
             self._waiting.hub,
             heals,
         )
@@ -381,9 +387,3 @@ class Pool:
                 **self._executor.counters(),
             }
         return self._counted
-
-
-def _allocate(plan: layout.Layout, shared: bool) -> tuple[int, Any]:
-    if shared:
-        return layout.allocate(plan)
-    return -1, bytearray(plan.size)

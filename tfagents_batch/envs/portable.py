@@ -33,9 +33,12 @@ class Portable:
       seconds: deadlines of a reset and of a step.
 
     Attributes:
+      handle: None, as there is no hub.
       history: why the pool is over; None while it is not.
       fault: what went wrong and was not yet taken.
     """
+
+    handle = None
 
     def __init__(
         self,
@@ -171,15 +174,13 @@ class Portable:
 
     def _limits(self, code: int) -> list[float | None]:
         """Deadlines by worker; a row that restarts has a reset's time."""
-        limit = self._seconds[0 if code == protocol.RESET else 1]
-        limits = [limit] * self._executor.size
-        if code == protocol.RESET or not self._executor.workers or not self._over.any():
-            return limits
-        longest = None if None in self._seconds else max(self._seconds)
-        return [
-            longest if self._over[worker.rows.start : worker.rows.stop].any() else limit
-            for worker in self._executor.workers
-        ]
+        reset, step = self._seconds
+        workers = self._executor.workers
+        if code == protocol.RESET:
+            return [reset] * len(workers)
+        longest = None if None in self._seconds else max(reset, step)
+        restarts = [self._over[x.rows.start : x.rows.stop].any() for x in workers]
+        return [longest if over else step for over in restarts]
 
     def _collect(self, outcome: Outcome) -> Batch:
         """Copy the rows out; repair those that were lost."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -246,10 +245,6 @@ class ProcessEnv:
 
     def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
         """Leaves of an action, with the shapes that the native calls need to know."""
-        known = all(x.shape.is_fully_defined() for x in flat)
-        if not known and not host_calls.in_xla():  # where they are known in the end
-            check = functools.partial(self._pool.engine.fitting, rows)
-            flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
         leaves = zip(flat, self._actions, strict=True)
         return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
 
@@ -261,7 +256,8 @@ class ProcessEnv:
             )
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        return host_calls.run(self._pool, self.spec, self._outputs, call, *inputs)
+        found = host_calls.checked(self._pool, self._outputs, call, *inputs)
+        return found[0], host_calls.timestep(self.spec, found[1:])
 
 
 def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:

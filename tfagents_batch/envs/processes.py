@@ -36,6 +36,7 @@ class ProcessExecutor:
     Attributes:
       workers: the processes, by index.
       supervisor: the thread that starts them.
+      requests: what they were asked; None before ``construct``.
       stop_descriptor: readable once they were stopped.
       memory: descriptor of the shared memory.
     """
@@ -54,7 +55,7 @@ class ProcessExecutor:
         self._owner = os.getpid()
         self._constructors = constructors
         self._variables = variables
-        self._requests: Any = None
+        self.requests: Any = None
         self._stopping = False
         self._closing = threading.Lock()
         self._closed = False
@@ -76,11 +77,11 @@ class ProcessExecutor:
           OSError: if there are too few processes, threads or descriptors left.
         """
         self.stop_descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._requests = Requests(self.stop_descriptor)
+        self.requests = Requests(self.stop_descriptor)
         self.supervisor = Supervisor()
         for worker in self.workers:
             self.start(worker)
-            self._requests.add(worker)
+            self.requests.add(worker)
         pickles = []
         try:
             for worker in self.workers:
@@ -107,7 +108,7 @@ class ProcessExecutor:
         """
         self.memory = os.dup(descriptor)
         words = [layout.control(memory, worker.index) for worker in self.workers]
-        self._requests.words = words
+        self.requests.words = words
         return self._ask(
             protocol.ATTACH,
             lambda worker: requests.attach_payload(plan, worker, **options),
@@ -138,17 +139,7 @@ class ProcessExecutor:
     def replace_lost(self, replacements: Replacements) -> None:
         """Replace workers that are lost from now on, before the next command."""
         self._replacements = replacements
-        self._requests.tolerate = self._tolerate
-
-    @property
-    def size(self) -> int:
-        """How many take commands."""
-        return len(self.workers)
-
-    @property
-    def sequence(self) -> int:
-        """Number of the last command."""
-        return self._requests.sequence
+        self.requests.tolerate = self._tolerate
 
     @property
     def stopping(self) -> bool:
@@ -156,11 +147,7 @@ class ProcessExecutor:
 
     def counters(self) -> dict[str, float]:
         """Metrics that are counters, since the start."""
-        return {"env/stale_replies": self._requests.stale}
-
-    def note_stale(self) -> None:
-        """Count a reply that nobody has asked for."""
-        self._requests.stale += 1
+        return {"env/stale_replies": self.requests.stale}
 
     def command(
         self,
@@ -180,12 +167,10 @@ class ProcessExecutor:
         payload = {"seed": seed} if code == protocol.RESET else None
         with self._in_use():
             self._replace()
-            if self._stopping:
-                return self._stopped(Outcome())
             workers = [x for x in self.workers if x.index not in self._lost]
             away = [row for i in self._lost for row in self.workers[i].rows]
             ask = None if payload is None else lambda worker: payload
-            outcome = self._requests.ask(workers, code, ask, limits, context=context)
+            outcome = self.requests.ask(workers, code, ask, limits, context=context)
             outcome.lost.update(away)
             return self._stopped(outcome)
 
@@ -210,14 +195,14 @@ class ProcessExecutor:
             for i, late in failed.items()
         ]
         with self._in_use():
-            return self._stopped(self._requests.explain(asked, context))
+            return self._stopped(self.requests.explain(asked, context))
 
     def listen(self, context: Context) -> list[Fault]:
         """Read what workers said unasked, and look whether they live."""
         if self._stopping or not self._busy.acquire(blocking=False):
             return []
         try:
-            return self._requests.listen(context)
+            return self.requests.listen(context)
         finally:
             self._busy.release()
 
@@ -226,9 +211,9 @@ class ProcessExecutor:
         self._stopping = True
         if self._hub is not None:  # before the workers may leave rows alone
             self._hub.stop()
-        if self._requests is not None:
-            self._requests.stopping = True
-            for words in self._requests.words:
+        if self.requests is not None:
+            self.requests.stopping = True
+            for words in self.requests.words:
                 words[layout.STOP] = 1
         stop = self.stop_descriptor
         if stop >= 0:
@@ -280,17 +265,11 @@ class ProcessExecutor:
             supervisor.call(lambda: supervisor.unwatch(output))
         worker.close()
 
-    def row(self, worker: Worker) -> int | None:
-        """The row a worker is at; ``layout.NO_ROW`` if at none."""
-        return self._requests.row(worker)
-
     def _ask(self, code, payload, seconds, descriptor) -> Outcome:
         with self._in_use():
-            if self._stopping:
-                return self._stopped(Outcome())
-            limits = [seconds] * self.size
+            limits = [seconds] * len(self.workers)
             asked = self.workers, code, payload, limits, descriptor
-            return self._stopped(self._requests.ask(*asked))
+            return self._stopped(self.requests.ask(*asked))
 
     def _stopped(self, outcome: Outcome) -> Outcome:
         """After a stop workers leave rows alone, and reply all the same."""
@@ -330,14 +309,14 @@ class ProcessExecutor:
             if new is not None:
                 self.workers[index] = new
                 del self._lost[index]
-                self._requests.add(new)
+                self.requests.add(new)
                 self.drop(old)
 
     def _close_descriptors(self) -> None:
         for worker in self.workers:
             worker.close()
-        if self._requests is not None:
-            self._requests.words = ()
+        if self.requests is not None:
+            self.requests.words = ()
         for name in ("stop_descriptor", "memory"):
             descriptor = getattr(self, name)
             setattr(self, name, -1)

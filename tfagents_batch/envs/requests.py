@@ -96,6 +96,8 @@ class Requests:
           descriptor: to be sent along.
           context: what is known of a row, for the failures of dead workers.
         """
+        if self.stopping:
+            return self._collect()
         self._context = context
         self.sequence = sequence = self.sequence + 1
         frame = protocol.pack(code, sequence)

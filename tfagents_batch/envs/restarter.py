@@ -95,7 +95,7 @@ class Restarter:
         try:
             for header, payload in worker.inbox.read():
                 if header.status not in (protocol.FAILED, protocol.NOTES):
-                    self._executor.note_stale()
+                    self._executor.requests.stale += 1
                     continue
                 requests.log_notes(payload)
                 for failure in failures.told(payload):  # replaced in the next step
@@ -111,7 +111,7 @@ class Restarter:
         """Have the hub go on without a worker, and another one made."""
         if worker in self._lost or self._executor.stopping:
             return
-        row = self._executor.row(worker)
+        row = self._executor.requests.row(worker)
         known = self._context(row) if row in worker.rows else {}
         self._hub.died(worker.index)
         self._executor.supervisor.unwatch(worker.pidfd)

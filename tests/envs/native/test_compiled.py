@@ -173,29 +173,6 @@ def test_a_worker_killed_inside_a_program_ends_it_and_is_told(native):
     assert (error.env, error.worker, error.step, error.action) == (3, 1, 5, "0")
 
 
-def test_a_worker_killed_from_outside_ends_a_program(native):
-    env = native(fault_envs(None, 4), 2)
-    killed = []
-
-    def kill():
-        words = env._pool._words[0]
-        deadline = time.monotonic() + 20
-        while words[0] < 500 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        os.kill(env._pool.pids[1], signal.SIGKILL)
-        killed.append(time.monotonic())
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    _, ok = long_rollout(env, 500_000)  # a minute's work, were they healthy
-    returned = time.monotonic()
-    thread.join()
-    assert not bool(ok)
-    assert returned - killed[0] < 5
-    with pytest.raises(WorkerCrashed, match="SIGKILL"):
-        env.check()
-
-
 def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path):
     options = {"step": 5, "length": 10**9, "mark": str(tmp_path / "mark")}
     env = native(fault_envs("kill", 4, **options), 2, on_fault="restart")

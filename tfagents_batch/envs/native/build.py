@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 
 from tfagents_batch import folders
 from tfagents_batch.envs import futex
@@ -32,7 +31,7 @@ _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
 _INTERFACE = 3  # of the library's C functions
-_SECONDS = 300.0  # to compile, and to wait for somebody who compiles
+_SECONDS = 300.0  # to compile
 
 
 class Unavailable(Exception):
@@ -118,7 +117,9 @@ def _build(path: pathlib.Path) -> None:
     compiler = _compiler()
     folders.make_private(path.parent)
     _private(path.parent)
-    with _locked(path.with_name("lock")):
+    with open(path.with_name("lock"), "w") as lock:
+        # Freed when its owner ends, which gives its compiler limited time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():  # somebody else was quicker
             return
         started = time.monotonic()
@@ -160,18 +161,3 @@ def _run(command: list[str]) -> None:
         raise Unavailable(
             f"the compiler {command[0]} failed with status {done.returncode}: {text}"
         )
-
-
-@contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
-    deadline = time.monotonic() + _SECONDS
-    with open(path, "w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise Unavailable(f"somebody else holds {path}") from None
-                time.sleep(0.05)
-        yield

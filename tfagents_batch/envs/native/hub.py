@@ -245,9 +245,9 @@ def _arrays(plan: layout.Layout) -> list[int]:
 
 
 def _leaf(leaf: actions.LeafBounds, offset: int) -> list[int]:
-    kinds = {"float_box": 0, "int_box": 1, "range": 2}
+    kinds = {actions.FLOAT_BOX: 0, actions.INT_BOX: 1, actions.RANGE: 2}
     bounds = np.stack([leaf.low, leaf.high], axis=-1).ravel().tolist()
-    if leaf.kind == "float_box":
+    if leaf.kind == actions.FLOAT_BOX:
         bounds = [struct.unpack("<q", struct.pack("<d", x))[0] for x in bounds]
     head = [kinds[leaf.kind], DTYPES[leaf.dtype], offset, leaf.width, leaf.clips]
     return [*map(int, head), *map(int, bounds)]
