@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.ops import distributions, losses, masked, returns
+from tfagents_batch.ops import distributions, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
 
 
@@ -82,7 +82,7 @@ class Linear(tf.Module):
             )
             target = advantage + tf.stop_gradient(value[:-1])
             log_prob = policy.log_prob(trajectory.action)
-            policy_loss = losses.policy_gradient(log_prob, advantage, mask)
+            policy_loss = -masked.mean(log_prob * advantage, mask)
             value_loss = masked.mean(tf.square(target - value[:-1]), mask)
             total = policy_loss + 1e-3 * value_loss
         gradient = tape.gradient(total, self.weights.value)

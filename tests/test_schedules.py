@@ -16,7 +16,6 @@ from tfagents_batch.schedules import (
     EverySeconds,
     Linear,
     Piecewise,
-    Ratio,
     Schedule,
 )
 
@@ -185,15 +184,6 @@ def test_seconds_count_from_the_last_firing():
     assert not EverySeconds(0, clock=lambda: now[0])()
 
 
-@given(st.floats(0, 10), st.lists(st.integers(0, 1000), max_size=30))
-def test_ratio_owes_nothing_and_gives_nothing_twice(ratio, jumps):
-    clock, step, done = Ratio(ratio), 0, 0
-    for jump in jumps:
-        step += jump
-        done += clock(step)
-        assert done == int(step * ratio)
-
-
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=20), st.data())
 def test_clocks_go_on_where_their_state_was_saved(jumps, data):
@@ -202,7 +192,6 @@ def test_clocks_go_on_where_their_state_was_saved(jumps, data):
     kinds = [
         lambda: Every(25),
         lambda: Every(25, first=True),
-        lambda: Ratio(0.3),
         lambda: _WithoutStep(EverySeconds(25, lambda: now[0])),
     ]
     for make in kinds:

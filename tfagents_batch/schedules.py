@@ -260,33 +260,6 @@ class EverySeconds:
         self._last = self._clock() - state["elapsed"]
 
 
-class Ratio:
-    """How often something that happens ``ratio`` times a step is due by now.
-
-    Fractions are carried over: after any calls, their sum is ``floor(step * ratio)``.
-
-    Args:
-      ratio: times a step, at least 0.
-    """
-
-    def __init__(self, ratio: float):
-        self.ratio = _finite(ratio, "ratio")
-        if self.ratio < 0:
-            raise UserError(f"ratio is {ratio}; expected at least 0")
-        self._done = 0
-
-    def __call__(self, step: int) -> int:
-        due = max(math.floor(int(step) * self.ratio) - self._done, 0)
-        self._done += due
-        return due
-
-    def state(self) -> dict[str, int]:
-        return {"done": self._done}
-
-    def restore(self, state: dict[str, int]) -> None:
-        self._done = state["done"]
-
-
 def _set(schedule: Any, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(schedule, name, value)  # frozen, but still being made

@@ -44,13 +44,13 @@ def train(
 
     make = running.Loop
 
-    def loop(experiment, interrupts, write, save, progress, *rest, **named):
+    def loop(experiment, interrupts, output, progress, *rest, **named):
         def after(step, metrics):
             progress(step, metrics)
             if iteration(experiment, step):
                 interrupts.request()
 
-        made = make(experiment, interrupts, write, save, after, *rest, **named)
+        made = make(experiment, interrupts, output, after, *rest, **named)
         built(experiment)
         return made
 

@@ -24,15 +24,6 @@ def gradients(function, *inputs):
     return float(loss), tape.gradient(loss, inputs)
 
 
-def test_policy_gradient_weights_scores_by_advantage():
-    loss, (score, advantage) = gradients(
-        lambda p, a: losses.policy_gradient(p, a, ALL), [-1.0, -2.0], [3.0, 4.0]
-    )
-    assert loss == pytest.approx((3 + 8) / 2)
-    np.testing.assert_allclose(score, [-1.5, -2.0])
-    assert advantage is None
-
-
 def test_importance_surrogate_is_the_mean_of_ratio_times_advantage():
     loss, (score, behavior, advantage) = gradients(
         lambda p, b, a: losses.importance_surrogate(p, b, a, ALL),
@@ -191,8 +182,7 @@ def test_explained_variance_of_known_predictions():
 
 def surrogates(log_prob, behavior, advantage, mask):
     return (
-        losses.policy_gradient(log_prob, advantage, mask)
-        + losses.importance_surrogate(log_prob, behavior, advantage, mask)
+        losses.importance_surrogate(log_prob, behavior, advantage, mask)
         + losses.clipped_surrogate(log_prob, behavior, advantage, 0.2, mask).loss
         + losses.value(log_prob, advantage, mask, behavior, 0.1)
         + losses.entropy_bonus(log_prob, 0.1, mask)

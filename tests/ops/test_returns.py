@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tfagents_batch.ops import returns
 
 NAN = float("nan")
-FREE = {"rho_bar": np.inf, "c_bar": np.inf, "pg_rho_bar": np.inf}
 
 
 def block(seed, time=None, batch=3):
@@ -50,24 +49,6 @@ def slow_n_step(reward, discount, value, n, mask):
                 t += 1
             result[start, b] += weight * value[t, b]
     return result
-
-
-def slow_vtrace(log_rhos, reward, discount, value, mask, rho_bar, c_bar, pg_rho_bar):
-    """Espeholt et al. 2018, eq. 1: an explicit sum over k of products of c."""
-    time, batch = reward.shape
-    rho = np.exp(log_rhos.astype(np.float64))
-    target = np.array(value, np.float64)
-    for s in range(time):
-        for b in range(batch):
-            weight = 1.0
-            for t in range(s, time):
-                if not mask[t, b]:
-                    break
-                delta = reward[t, b] + discount[t, b] * value[t + 1, b] - value[t, b]
-                target[s, b] += weight * min(rho_bar, rho[t, b]) * delta
-                weight *= discount[t, b] * min(c_bar, rho[t, b])
-    advantage = reward + discount * target[1:] - value[:-1]
-    return target[:-1], mask * np.minimum(pg_rho_bar, rho) * advantage
 
 
 def tensors(*arrays):
@@ -125,30 +106,6 @@ def test_an_empty_window_is_refused():
         returns.n_step(*tensors(*block(0)[:3]), 0, tf.constant(block(0)[3]))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.floats(0.1, 2), st.floats(0.1, 2), st.floats(0.1, 2))
-def test_vtrace_is_the_sum_of_the_paper(seed, rho_bar, c_bar, pg_rho_bar):
-    reward, discount, value, mask = block(seed)
-    log_rhos = np.random.default_rng(seed).normal(size=mask.shape).astype(np.float32)
-    bars = {"rho_bar": rho_bar, "c_bar": c_bar, "pg_rho_bar": pg_rho_bar}
-    data = (reward, discount, value, mask)
-    target, advantage = returns.vtrace(*tensors(log_rhos, *data), lambda_=1.0, **bars)
-    expected = slow_vtrace(log_rhos, *data, **bars)
-    np.testing.assert_allclose(target, expected[0], rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(advantage, expected[1], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
-def test_vtrace_at_ratio_1_is_the_lambda_return(lambda_):
-    reward, discount, value, mask = tensors(*block(5, 12))
-    log_rhos = tf.zeros_like(reward)
-    target, _ = returns.vtrace(
-        log_rhos, reward, discount, value, mask, lambda_=lambda_, **FREE
-    )
-    expected = returns.lambda_return(reward, discount, value, lambda_, mask)
-    np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_splitting_a_block_at_an_end_changes_nothing():
     reward, discount, value, mask = block(8, 12)
     mask[6], reward[6] = False, 0  # every stream restarts there
@@ -159,31 +116,19 @@ def test_splitting_a_block_at_an_end_changes_nothing():
     np.testing.assert_allclose(whole[7:], tail, rtol=1e-5, atol=1e-6)
 
 
-def everything(reward, discount, value, mask, log_rhos):
+def everything(reward, discount, value, mask):
     return [
         returns.discounted(reward, discount, value, mask),
         returns.n_step(reward, discount, value, 3, mask),
         returns.lambda_return(reward, discount, value, 0.9, mask),
         returns.gae(reward, discount, value, 0.9, mask),
-        *returns.vtrace(
-            log_rhos,
-            reward,
-            discount,
-            value,
-            mask,
-            lambda_=0.95,
-            rho_bar=1.0,
-            c_bar=1.0,
-            pg_rho_bar=1.0,
-        ),
     ]
 
 
 def test_padding_and_poison_behind_an_end_change_nothing():
     reward, discount, value, mask = block(3, 9)
-    log_rhos = np.full_like(reward, 0.3)
     mask[8] = False
-    clean = everything(*tensors(reward, discount, value, mask, log_rhos))
+    clean = everything(*tensors(reward, discount, value, mask))
     pad = ((0, 4), (0, 0))
     mask = np.pad(mask, pad)
     poisoned = everything(
@@ -192,7 +137,6 @@ def test_padding_and_poison_behind_an_end_change_nothing():
             np.pad(discount, pad, constant_values=NAN),
             np.pad(value, pad, constant_values=NAN),
             mask,
-            np.pad(log_rhos, pad, constant_values=NAN),
         )
     )
     for x, y in zip(clean, poisoned, strict=True):
@@ -200,17 +144,17 @@ def test_padding_and_poison_behind_an_end_change_nothing():
 
 
 def test_no_gradient_flows_through_any_result():
-    inputs = tensors(*block(4, 6), np.full((6, 3), 0.1, np.float32))
+    inputs = tensors(*block(4, 6))
     with tf.GradientTape(persistent=True) as tape:
-        watched = [inputs[0], inputs[1], inputs[2], inputs[4]]
+        watched = inputs[:3]
         tape.watch(watched)
         results = everything(*inputs)
     for result in results:
-        assert tape.gradient(result, watched) == [None] * 4
+        assert tape.gradient(result, watched) == [None] * 3
 
 
 def test_compiled_and_eager_agree():
-    inputs = tensors(*block(6, 21, 4), np.full((21, 4), 0.2, np.float32))
+    inputs = tensors(*block(6, 21, 4))
     compiled = tf.function(everything, jit_compile=True, autograph=False)
     for x, y in zip(everything(*inputs), compiled(*inputs), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)

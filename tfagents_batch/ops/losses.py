@@ -32,14 +32,6 @@ class KLPenalty(NamedTuple):
     cutoff: tf.Tensor
 
 
-def policy_gradient(
-    log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor
-) -> tf.Tensor:
-    """-mean(log pi(a|s) A), whose gradient is the policy gradient (Williams 1992)."""
-    log_prob = masked.safe(log_prob, mask)
-    return -masked.mean(log_prob * tf.stop_gradient(advantage), mask)
-
-
 def importance_surrogate(
     log_prob: tf.Tensor,
     behavior_log_prob: tf.Tensor,

@@ -18,23 +18,9 @@ advantage is 0 and a return the state's value. ``T`` must be known statically.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from tfagents_batch.ops import masked
-
-
-class VTrace(NamedTuple):
-    """What V-trace makes of a block of transitions.
-
-    Attributes:
-      target: f32 ``[T, B]``, v_t, what the value of s_t should be.
-      advantage: f32 ``[T, B]``, of a_t, for the policy gradient; 0 where masked.
-    """
-
-    target: tf.Tensor
-    advantage: tf.Tensor
 
 
 def discounted(
@@ -122,62 +108,11 @@ def gae(
     Returns:
       f32 ``[T, B]`` advantages, 0 where masked.
     """
-    delta = masked.safe(_backup(reward, discount, value[1:]) - value[:-1], mask)
+    # The reward, and the value it led to unless that was terminal.
+    target = reward + tf.math.multiply_no_nan(value[1:], discount)
+    delta = masked.safe(target - value[:-1], mask)
     factor = masked.safe(discount, mask) * gae_lambda
-    return tf.stop_gradient(_fixed_point(factor, delta))
-
-
-def vtrace(
-    log_rhos: tf.Tensor,
-    reward: tf.Tensor,
-    discount: tf.Tensor,
-    value: tf.Tensor,
-    mask: tf.Tensor,
-    *,
-    lambda_: float,
-    rho_bar: float,
-    c_bar: float,
-    pg_rho_bar: float,
-) -> VTrace:
-    """Off-policy targets from clipped importance ratios.
-
-    With rho_t = min(rho_bar, pi/mu) and c_t = lambda min(c_bar, pi/mu):
-
-    - v_t - V(s_t) = rho_t delta_t + discount_t c_t (v_{t+1} - V(s_{t+1})),
-    - A_t = min(pg_rho_bar, pi/mu) (r_{t+1} + discount_t v_{t+1} - V(s_t)).
-
-    Espeholt et al. 2018 (arXiv:1802.01561), eq. 1, remarks 1 and 2, and section 4.2.
-
-    Args:
-      log_rhos: f32 ``[T, B]``, log pi(a_t|s_t) - log mu(a_t|s_t).
-      reward, discount, value, mask: see the module.
-      lambda_: in [0, 1]; trades bias for variance as in lambda returns.
-      rho_bar: bound of the ratio at each delta; it decides what the targets tend to.
-      c_bar: bound of the trace; it decides how fast.
-      pg_rho_bar: bound of the ratio that weights an advantage.
-
-    Returns:
-      VTrace of f32 ``[T, B]``; where masked the target is V(s_t), the advantage 0.
-    """
-    ratio = tf.exp(masked.safe(log_rhos, mask))
-    delta = masked.safe(_backup(reward, discount, value[1:]) - value[:-1], mask)
-    factor = masked.safe(discount, mask) * lambda_ * tf.minimum(ratio, c_bar)
-    excess = _fixed_point(factor, tf.minimum(ratio, rho_bar) * delta)
-    target = value[:-1] + excess
-    following = tf.concat([target[1:], value[-1:]], 0)
-    error = masked.safe(_backup(reward, discount, following) - value[:-1], mask)
-    advantage = tf.minimum(ratio, pg_rho_bar) * error
-    return VTrace(tf.stop_gradient(target), tf.stop_gradient(advantage))
-
-
-def _backup(reward, discount, following):
-    """One step: the reward, and the value it led to unless that was terminal."""
-    return reward + tf.math.multiply_no_nan(following, discount)
-
-
-def _fixed_point(factor: tf.Tensor, term: tf.Tensor) -> tf.Tensor:
-    """y_t = factor_t y_{t+1} + term_t, and 0 after the last."""
-    return _linear_recurrence(factor, term, term, factor.shape[0])
+    return tf.stop_gradient(_linear_recurrence(factor, delta, delta, factor.shape[0]))
 
 
 def _linear_recurrence(
