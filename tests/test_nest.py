@@ -74,17 +74,6 @@ def test_gather_takes_rows_of_every_leaf():
     assert_equal(found, nest.map(lambda x: x.numpy()[[2, 0, 2]], values))
 
 
-def test_functions_are_the_same_compiled():
-    values = tensors(TIME, BATCH)
-    condition = tf.constant([True, False, True])
-
-    def program(values):
-        twice = nest.batch_apply(lambda x: nest.map(lambda y: y * 2, x), values)
-        return nest.gather(nest.where(condition, values, twice), tf.constant([1, 0]))
-
-    assert_equal(tf.function(program, jit_compile=True)(values), program(values))
-
-
 def test_specs_describe_the_values_of_a_space():
     space = gs.Dict(
         {

@@ -1,6 +1,5 @@
 import json
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces as gs
@@ -126,19 +125,6 @@ def test_spaces_that_are_not_supported_are_named(space, message):
             function(space)
 
 
-@pytest.mark.parametrize(
-    "space, value, error",
-    [
-        (gs.Dict({"a": gs.Discrete(2)}), {"b": 1}, KeyError),
-        (gs.Tuple([gs.Discrete(2)] * 2), (1,), IndexError),
-        (gs.Tuple([gs.Discrete(2)]), 1, TypeError),
-    ],
-)
-def test_values_that_are_nested_otherwise_are_refused(space, value, error):
-    with pytest.raises(error):
-        spaces.flatten(space, value)
-
-
 def test_too_many_leaves_are_refused():
     with pytest.raises(ValueError, match="1 leaves too many"):
         spaces.pack(gs.Tuple([gs.Discrete(2)]), [0, 1])
@@ -147,12 +133,3 @@ def test_too_many_leaves_are_refused():
 def test_a_type_from_elsewhere_is_refused():
     with pytest.raises(ValueError, match="unknown space type 'Text'"):
         spaces.from_json({"type": "Text"})
-
-
-@pytest.mark.parametrize(
-    "id", ["CartPole-v1", "Pendulum-v1", "Taxi-v4", "Blackjack-v1", "HalfCheetah-v5"]
-)
-def test_spaces_of_real_environments_travel_as_json(id):
-    with gymnasium.make(id) as env:
-        for space in (env.observation_space, env.action_space):
-            assert spaces.from_json(spaces.to_json(space)) == space

@@ -119,15 +119,6 @@ def test_the_first_step_starts_an_environment_that_was_not_reset():
     assert env.unwrapped.resets == [None]
 
 
-def test_an_explicit_reset_leaves_nothing_pending():
-    env = wrappers.AutoReset(numbers(5, 6))
-    env.reset(seed=1)
-    env.step(0)
-    env.reset(seed=2)
-    assert env.step(0)[0].tolist() == [6]
-    assert env.unwrapped.resets == [1, 2]
-
-
 def test_restarts_in_a_batch_are_the_same_with_and_without_auto_reset():
     makers = [lambda: CountingEnv(3), lambda: wrappers.AutoReset(CountingEnv(3))]
     with tfb.make_env(makers, num_workers=0) as env:
@@ -400,13 +391,11 @@ def test_infinite_and_huge_bounds_are_left_alone_or_refused(bound):
             wrappers.RangeNormalize(env, **{field: True})
 
 
-def test_false_and_what_is_no_box_leave_a_space_as_it_is():
+def test_false_leaves_a_space_as_it_is():
     env = Script([[3], [7]], box(2, 6), box(-4, 4))
     wrapped = wrappers.RangeNormalize(env, observation=False, action=False)
     assert values(play(wrapped, 0)) == [[3]]
     assert (wrapped.observation_space, wrapped.action_space) == (box(2, 6), box(-4, 4))
-    discrete = wrappers.RangeNormalize(SpaceEnv(gs.Discrete(3)))
-    assert isinstance(play(discrete, 1)[0], (int, np.integer))
 
 
 def test_integer_actions_are_rounded():
@@ -566,6 +555,13 @@ def test_the_standard_stack_has_the_order_of_batch_ppo():
         env.step(np.float32([5]))
 
 
+def test_without_scaling_only_clipping_is_left():
+    env = SpaceEnv(box(2, 6, dtype=np.float64), box(-2, 2))
+    env = wrappers.standard_stack(env, normalize_ranges=False, finite_check="off")
+    assert env.observation_space == box(2, 6, dtype=np.float64)
+    assert env.action_space == box(-np.inf, np.inf)
+
+
 @pytest.mark.parametrize(
     "space, action_space, expected, expected_action",
     [
@@ -593,13 +589,6 @@ def test_the_stack_takes_any_supported_space(
     assert env.observation_space == expected
     assert env.action_space == (expected_action or action_space)
     play(env, 2, env.action_space.sample())
-
-
-def test_without_scaling_only_clipping_is_left():
-    env = SpaceEnv(box(2, 6, dtype=np.float64), box(-2, 2))
-    env = wrappers.standard_stack(env, normalize_ranges=False, finite_check="off")
-    assert env.observation_space == box(2, 6, dtype=np.float64)
-    assert env.action_space == box(-np.inf, np.inf)
 
 
 # ---- what holds for all
@@ -679,16 +668,6 @@ def test_a_specification_of_all_wrappers_makes_them_again():
     assert env.spec.max_episode_steps == 9
 
 
-def test_attributes_of_inner_environments_are_reached_by_gymnasiums_methods():
-    env = wrappers.standard_stack(wrappers.FrameDelta(numbers(1, 2)))
-    assert env.has_wrapper_attr("colour")
-    assert env.get_wrapper_attr("colour") == "green"
-    env.set_wrapper_attr("colour", "red")
-    assert env.unwrapped.colour == "red"
-    with pytest.raises(AttributeError):
-        _ = env.colour
-
-
 @pytest.mark.parametrize("reset_value", ["raw", "zeros"])
 def test_later_steps_do_not_change_observations_that_were_kept(reset_value):
     """Script returns the same array at every step."""
@@ -732,41 +711,6 @@ def test_seeds_and_options_pass_through_all_layers():
     env = wrappers.AutoReset(wrappers.standard_stack(env, max_episode_steps=3))
     env.reset(seed=5, options={"x": 1})
     assert seen == [{"seed": 5, "options": {"x": 1}}]
-
-
-# ---- in worker processes
-
-
-@pytest.mark.any_route
-def test_a_wrapped_environment_is_stepped_in_worker_processes():
-    def make():
-        env = wrappers.FrameHistory(gymnasium.make("Pendulum-v1"), [0, 1])
-        return wrappers.standard_stack(env, max_episode_steps=5)
-
-    keys = {"action_clipped_fraction": "float32"}
-    singles = [wrappers.AutoReset(make()) for _ in range(3)]
-    with tfb.make_env(make, 3, 2, info_keys=keys) as batch:
-        assert batch.spec.max_episode_steps == 5
-        assert batch.spec.action_space == box(-np.inf, np.inf)
-        state, step = batch.init(7)
-        rows = [
-            env.reset(seed=stepper.env_seed(7, i))[0] for i, env in enumerate(singles)
-        ]
-        np.testing.assert_array_equal(step.observation, np.stack(rows))
-        action = np.float32([[-3], [0.5], [1]])
-        truncations = []
-        for _ in range(8):
-            state, step = batch.step(state, action)
-            rows = [env.step(a) for env, a in zip(singles, action, strict=True)]
-            observation, reward = (
-                np.stack(x) for x in list(zip(*rows, strict=True))[:2]
-            )
-            np.testing.assert_array_equal(step.observation, observation)
-            np.testing.assert_array_equal(step.reward, reward.astype(np.float32))
-            truncations.append(step.truncated.numpy().tolist())
-            clipped = [1, 0, 0] if not step.first[0] else [0, 0, 0]
-            np.testing.assert_array_equal(step.info["action_clipped_fraction"], clipped)
-    assert truncations == [[i == 4] * 3 for i in range(8)]
 
 
 # ---- the page

@@ -220,20 +220,17 @@ def _program(env: Env, seed: tf.Tensor, actions: Nest):
 
 
 def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
-    column = {
-        name: tf.TensorSpec([spec.num_envs], dtype)
-        for name, dtype in {"f32": tf.float32, "i32": tf.int32, "bool": tf.bool}.items()
-    }
-    info = {
-        name: tf.TensorSpec([spec.num_envs], tf.as_dtype(dtype))
-        for name, dtype in spec.info.items()
-    }
-    for name, expected in (("episode_return", "f32"), ("episode_length", "i32")):
-        _holds(info.get(name) == column[expected], f"spec.info[{name!r}] is wrong")
+    for name, dtype in (("episode_return", "float32"), ("episode_length", "int32")):
+        _holds(spec.info.get(name) == dtype, f"spec.info[{name!r}] is wrong")
+
+    def column(dtype):
+        return tf.TensorSpec([spec.num_envs], tf.as_dtype(dtype))
+
     expected = TimeStep(
         nest.specs(spec.observation_space, [spec.num_envs]),
-        *(column[name] for name in ("f32", "bool", "bool", "bool")),
-        info,
+        column("float32"),
+        *[column("bool")] * 3,
+        {name: column(dtype) for name, dtype in spec.info.items()},
     )
     tf.nest.assert_same_structure(timestep, expected)
     pairs = zip(nest.flatten(timestep), nest.flatten(expected), strict=True)

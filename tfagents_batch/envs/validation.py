@@ -44,21 +44,25 @@ def environment(env: Any) -> None:
     raise Defect(text, "type", "constructor")
 
 
-def made_by(make: Callable[[], Any]) -> Any:
+def made_by(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
     """What ``make`` returns, adapted; closed again if it is no environment.
 
+    Args:
+      make: a constructor.
+      wrap: function of the environment, that puts wrappers around it.
+
     Raises:
-      Defect: if it is none; UserError, and whatever ``make`` raises.
+      Defect: if it is none; UserError, and whatever ``make`` and ``wrap`` raise.
     """
     made = make()
     try:
         env = adapt(made)
         environment(env)
+        return env if wrap is None else wrap(env)
     except BaseException:
         with contextlib.suppress(Exception):  # the first error is the one to tell
             getattr(made, "close", lambda: None)()
         raise
-    return env
 
 
 def reset_result(result: Any) -> None:

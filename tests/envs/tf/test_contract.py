@@ -79,25 +79,3 @@ def test_a_state_can_be_looked_at(id):
     picture = env.env.render(first)
     assert picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 1, "nothing to be seen"
-
-
-def test_a_state_goes_on_after_a_trip_through_arrays():
-    """What a checkpoint does with it."""
-    env = make("CartPole-v1")
-    state, _ = env.init(1)
-    action = tf.zeros([3], tf.int32)
-    for _ in range(5):
-        state, _ = env.step(state, action)
-    copy = tf.nest.map_structure(lambda x: tf.constant(x.numpy()), state)
-    for _ in range(20):
-        (state, step), (copy, again) = env.step(state, action), env.step(copy, action)
-        np.testing.assert_array_equal(step.observation, again.observation)
-
-
-def test_actions_beyond_a_box_are_clipped():
-    env = make("Pendulum-v1")
-    state, _ = env.init(1)
-    _, step = env.step(state, tf.fill([3, 1], 100.0))
-    _, most = env.step(state, tf.fill([3, 1], 2.0))
-    np.testing.assert_array_equal(step.observation, most.observation)
-    np.testing.assert_array_equal(step.reward, most.reward)

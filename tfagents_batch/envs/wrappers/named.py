@@ -8,7 +8,6 @@ lists: the config of somebody else's run imports nothing. Runs in workers.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -137,20 +136,18 @@ def _put(env: gymnasium.Env, name: str, arguments: dict[str, Any]) -> gymnasium.
 
 
 def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
-    env = made_by(make)
-    try:
-        if not isinstance(env, gymnasium.Env):
-            raise UserError(
-                f"wrappers need a gymnasium.Env, which {type(env).__name__} is not; "
-                "derive its class from gymnasium.Env"
-            )
-        for index, (name, arguments) in enumerate(entries):
-            try:
-                env = _put(env, name, arguments)
-            except _REFUSALS as error:
-                raise UserError(f"wrappers[{index}], {name}: {error}") from error
-    except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to tell
-            getattr(env, "close", lambda: None)()
-        raise
+    return made_by(make, functools.partial(_wrap, entries=entries))
+
+
+def _wrap(env: Any, entries: Sequence[Entry]) -> gymnasium.Env:
+    if not isinstance(env, gymnasium.Env):
+        raise UserError(
+            f"wrappers need a gymnasium.Env, which {type(env).__name__} is not; "
+            "derive its class from gymnasium.Env"
+        )
+    for index, (name, arguments) in enumerate(entries):
+        try:
+            env = _put(env, name, arguments)
+        except _REFUSALS as error:
+            raise UserError(f"wrappers[{index}], {name}: {error}") from error
     return env
