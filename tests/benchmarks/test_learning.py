@@ -112,13 +112,6 @@ def test_a_task_names_what_exists(task):
     assert thresholds.Learning(**json.loads(text)) == task.work
 
 
-def test_a_misspelled_task_or_contender_is_named():
-    with pytest.raises(UserError, match="did you mean 'cartpole-475'"):
-        learning.main(["--row=cartpol-475"])
-    with pytest.raises(UserError, match="did you mean 'learn_ours'"):
-        learning.main(["--contender=learn_our"])
-
-
 def test_a_run_that_is_over_keeps_its_last_return_in_the_median():
     short = [[1, 1.0, 10.0], [2, 2.0, 500.0]]
     long = [[1, 1.0, 20.0], [9, 9.0, 400.0]]

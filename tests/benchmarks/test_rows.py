@@ -5,9 +5,8 @@ import pathlib
 import pytest
 
 import benchmarks.contenders
-from benchmarks import environments, learning, rows, stepping, throughput
+from benchmarks import learning, rows, stepping
 from benchmarks.contenders import CONTENDERS
-from tfagents_batch.errors import UserError
 
 FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
 
@@ -49,17 +48,6 @@ def test_rows_are_selected_by_name_and_alias_each_once(known):
     alias, several = max(pairs, key=lambda x: len(x[1]))
     assert len(several) > 1
     assert [*rows.select([several[0], alias], known)] == [*several]
-
-
-def test_a_misspelled_row_or_contender_is_named():
-    with pytest.raises(UserError, match="did you mean 'cartpole-32'"):
-        environments.main(["--row=cartpol-32"])
-    with pytest.raises(UserError, match="did you mean 'native'"):
-        environments.main(["--contender=nativ"])
-    with pytest.raises(UserError, match="did you mean 'ppo-pong'"):
-        throughput.main(["--row=ppo-ping"])
-    with pytest.raises(UserError, match="did you mean 'ppo_ours'"):
-        throughput.main(["--contender=ppo_our"])
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])

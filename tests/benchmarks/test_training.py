@@ -1,16 +1,13 @@
 """Training contenders of ours, and what they have in common with peers'."""
 
 import dataclasses
-import sys
-from contextlib import nullcontext
 
 import pytest
 
-from benchmarks import duel, process, results, rows, throughput
+from benchmarks import rows, throughput
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
-from benchmarks.process import Failure
 from benchmarks.stepping import Stepping
 from benchmarks.training import Training, last_mean
 
@@ -146,116 +143,3 @@ def test_the_last_fifth_of_the_episodes_counts():
     assert last_mean([0.0] * 8 + [1.0, 3.0]) == 2
     assert last_mean([5.0]) == 5
     assert last_mean([]) is None
-
-
-# ---- the command, with canned results
-
-
-def canned(value, returns=100.0):
-    return {
-        "value": value,
-        "unit": "env steps/s",
-        "phases": {"steady": 1.0},
-        "same": {"environment": "CartPole-v1"},
-        "own": {"workers": 2},
-        "versions": {},
-        "returns": returns,
-    }
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    """Contenders answer at once: ``{name: env steps a second}``; what was run."""
-    speeds = {"ppo_ours": 40.0, "ppo_ours_update": 50.0, "ppo_sb3_cores": 20.0}
-    ran = []
-    names = {(x.module, str(x.options)): name for name, x in CONTENDERS.items()}
-
-    def run(module, work, deadline, python, options):
-        name = names[module, str(options)]
-        ran.append((name, work["seed"], work["blocks"], python))
-        if name == "ppo_sb3_subproc":
-            return Failure(name, "did not end within 3 s", "")
-        return canned(speeds.get(name, 1.0), 100.0 + work["seed"])
-
-    monkeypatch.setattr(process, "run", run)
-    return ran
-
-
-def play(tmp_path, *flags):
-    path = tmp_path / "training.jsonl"
-    throughput.main([f"--results={path}", *flags])
-    return results.read(path)
-
-
-def test_only_the_best_settings_play_and_every_round_has_its_seed(runs, tmp_path):
-    play(tmp_path, "--row=ppo-cartpole-p1", "--pairs=2", "--peer_python=/peer")
-    # Seven settings twice, but for the one that failed at once.
-    probes, played = runs[:13], runs[13:]
-    assert [x[2] for x in probes] == [None] * 13
-    order = ["ppo_ours", "ppo_ours_update", "ppo_sb3_cores"]
-    assert [x[0] for x in played] == order + order[::-1]
-    assert [x[1] for x in played] == [1, 1, 1, 2, 2, 2]
-    assert {x[2] for x in played} == {29}  # of 30 iterations, after the warm-up
-    assert {x[3] for x in played} == {sys.executable, "/peer"}
-
-
-def test_ours_is_compared_by_default_and_at_its_best(runs, tmp_path):
-    lines = play(tmp_path, "--row=ppo-cartpole-p1", "--pairs=2")
-    assert [x["subject"] for x in lines] == ["ppo_ours", "ppo_ours_update"]
-    assert [x["ratio"]["median"] for x in lines] == [2.0, 2.5]
-    assert {x["rival"] for x in lines} == {"ppo_sb3_cores"}
-    assert lines[0]["probes"]["ppo_sb3"] == 1.0
-    assert lines[0]["probes_failed"] == {"ppo_sb3_subproc": "did not end within 3 s"}
-    assert lines[0]["seeds"] == [1, 2]
-    assert lines[0]["subject_returns"] == [101.0, 102.0]
-    assert lines[0]["parity"] is True
-    assert (lines[0]["goal"], lines[0]["pairs"]) == (10, 2)
-
-
-def test_a_peer_without_interpreter_fails_and_the_others_go_on(
-    runs, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(process, "ROOT", tmp_path)
-    sbx, tf_agents, *_ = play(tmp_path, "--row=ppo-cartpole-p1-peers", "--pairs=1")
-    assert "--tf_agents_python" in tf_agents["failed"]["reason"]
-    assert (sbx["goal"], sbx["ratio"]["median"]) == (6, 40)
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_row_that_is_lost_is_named_and_those_before_it_stay(
-    runs, tmp_path, monkeypatch, capsys, interrupted
-):
-    run = process.run
-
-    def lost(module, work, *rest, **named):
-        if work["env"] != "Pendulum-v1" or module != "ppo_sb3":
-            return run(module, work, *rest, **named)
-        if interrupted:
-            raise KeyboardInterrupt
-        return canned(1.0) | {"same": {}}  # other work
-
-    monkeypatch.setattr(process, "run", lost)
-    names = ("ppo-cartpole-p1", "ppo-pendulum-p1", "ppo-halfcheetah-p1")
-    ends = pytest.raises(KeyboardInterrupt) if interrupted else nullcontext()
-    with ends:
-        play(tmp_path, f"--row={','.join(names)}", "--pairs=1")
-    lines = results.read(tmp_path / "training.jsonl")
-    kept = {names[0]} if interrupted else {names[0], names[2]}
-    assert {x["row"] for x in lines} == kept
-    assert "row ppo-pendulum-p1 ends here, incomplete" in capsys.readouterr().err
-
-
-def test_runs_of_an_episode_are_not_compared_by_their_returns(runs, tmp_path):
-    line, *_ = play(tmp_path, "--row=ppo-pong", "--pairs=2")
-    assert line["parity"] is None and "subject_return" not in line
-    assert line["subject_returns"] == [101.0, 102.0]
-
-
-def test_a_failed_subject_leaves_no_other_mode_behind():
-    row = rows.TRAINING["ppo-cartpole-p1"]._replace(
-        rivals=("ppo_ours_update", "ppo_sb3")
-    )
-    failure = Failure("ppo_ours", "ended with status 1", "")
-    played = duel.Played({"ppo_ours": []}, {"ppo_ours": failure})
-    (line,) = throughput.lines("x", row, duel.Probed(row, {}, {}), played, [1])
-    assert line["failed"] == failure._asdict()
