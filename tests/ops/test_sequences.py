@@ -61,7 +61,7 @@ def make_batch(time=5, batch=2):
 def test_sequences_of_a_batch_are_padded_soundly():
     mask = tf.constant(np.arange(10).reshape(5, 2) < 7)
     state = tf.reshape(tf.range(10.0), [5, 2, 1])
-    rows, valid = batches.parts(make_batch(), mask, 2, {"h": state})
+    rows, valid = batches.rows(make_batch(), mask, 2, {"h": state})
     assert rows.sequential
     np.testing.assert_array_equal(rows.policy["std"].numpy()[4:, 1], 1)
     np.testing.assert_array_equal(rows.log_prob.numpy()[4:, 1], 0)
@@ -71,7 +71,7 @@ def test_sequences_of_a_batch_are_padded_soundly():
 
 
 def test_a_minibatch_of_sequences_is_time_major_and_masked_by_what_is_taken():
-    rows, _ = batches.parts(make_batch(), tf.ones([5, 2], tf.bool), 3)
+    rows, _ = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
     batch, mask = batches.minibatch(rows, tf.constant([True, False, True, True]))
     assert batch.steps.observation.shape == (3, 4, 1) and batch.log_prob.shape == (3, 4)
     np.testing.assert_array_equal(mask[:, 0], [True] * 3)
@@ -81,7 +81,7 @@ def test_a_minibatch_of_sequences_is_time_major_and_masked_by_what_is_taken():
 
 
 def test_transitions_are_left_as_they_are():
-    rows, valid = batches.transitions(make_batch(), tf.ones([5, 2], tf.bool))
+    rows, valid = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
     assert not rows.sequential and rows.log_prob.shape == valid.shape == (10,)
     batch, mask = batches.minibatch(rows, valid)
     assert batch is rows and mask is valid

@@ -20,16 +20,8 @@ from tfagents_batch.ops import arrays, constants, gradients
 from tfagents_batch.types import Nest
 
 
-class GRU(keras.layers.Layer):
-    """Gated recurrent unit, the reset before the product (Cho et al. 2014, arXiv:
-    1406.1078, eq. 5 to 8).
-
-    - r, u = sigmoid([x, h] W + b),
-    - c = tanh([x, r h] W_c + b_c),
-    - h' = u h + (1 - u) c.
-
-    b is 1 at first and b_c is 0. The state is h, f32 ``[B, units]``, and so is the
-    output.
+class Cell(keras.layers.Layer):
+    """What the cells have in common.
 
     Args:
       units: of its state.
@@ -40,6 +32,24 @@ class GRU(keras.layers.Layer):
         super().__init__(dtype="float32", **kwargs)
         self.units = int(units)
         self._initializer = initializer
+
+    def _rows(self, kernel) -> list[tf.Tensor]:
+        """The rows of inputs and those of the state."""
+        kernel = tf.convert_to_tensor(kernel)
+        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
+
+
+class GRU(Cell):
+    """Gated recurrent unit, the reset before the product (Cho et al. 2014, arXiv:
+    1406.1078, eq. 5 to 8).
+
+    - r, u = sigmoid([x, h] W + b),
+    - c = tanh([x, r h] W_c + b_c),
+    - h' = u h + (1 - u) c.
+
+    b is 1 at first and b_c is 0. The state is h, f32 ``[B, units]``, and so is the
+    output.
+    """
 
     def build(self, shape):
         inputs, units = int(shape[-1]), self.units
@@ -118,13 +128,8 @@ class GRU(keras.layers.Layer):
     def _split(self, inputs):
         return tf.split(inputs, [2 * self.units, self.units], axis=-1)
 
-    def _rows(self, kernel) -> list[tf.Tensor]:
-        """The rows of inputs and those of the state."""
-        kernel = tf.convert_to_tensor(kernel)
-        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
 
-
-class LSTM(keras.layers.Layer):
+class LSTM(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
     - i, f, o = sigmoid([x, h] W + b), g = tanh([x, h] W_g + b_g),
@@ -134,16 +139,7 @@ class LSTM(keras.layers.Layer):
     The bias of f is 1 at first, the others are 0 (Jozefowicz et al. 2015). The state is
     the pair (h, c), f32 ``[B, units]`` each, and the output is h. Its methods are those
     of ``GRU``.
-
-    Args:
-      units: of h and of c.
-      initializer: of its kernel, see ``kernels.recurrent``.
     """
-
-    def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
-        super().__init__(dtype="float32", **kwargs)
-        self.units = int(units)
-        self._initializer = initializer
 
     def build(self, shape):
         inputs, units = int(shape[-1]), self.units
@@ -160,14 +156,14 @@ class LSTM(keras.layers.Layer):
 
     def call(self, x):
         """What inputs ``[N, F]`` add before the activations, ``[N, 4 units]``."""
-        return x @ self._rows()[0] + self.bias
+        return x @ self._rows(self.gates)[0] + self.bias
 
     def initial_state(self, batch: int) -> tuple[tf.Tensor, tf.Tensor]:
         zeros = constants.zeros([batch, self.units])
         return zeros, zeros
 
     def state_kernels(self) -> tuple[tf.Tensor]:
-        return (self._rows()[1],)
+        return (self._rows(self.gates)[1],)
 
     def step(self, weights, inputs, state):
         enter, forget, leave, new = self._gates(weights, inputs, state)
@@ -200,11 +196,6 @@ class LSTM(keras.layers.Layer):
         sums = inputs + state[0] @ weights[0]
         gates, new = tf.split(sums, [3 * self.units, self.units], axis=-1)
         return *tf.split(tf.sigmoid(gates), 3, axis=-1), tf.tanh(new)
-
-    def _rows(self) -> list[tf.Tensor]:
-        """The rows of inputs and those of the state."""
-        kernel = tf.convert_to_tensor(self.gates)
-        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
 
 
 CELLS = {"gru": GRU, "lstm": LSTM}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -11,15 +13,6 @@ from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.ops import histograms
 from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import Trajectory
-
-HISTOGRAMS = (
-    *("policy/action", "policy/mode", "policy/log_prob", "policy/row_entropy"),
-    *("value/target", "value/row_loss"),
-    *("weights/all", "weights/policy", "weights/value"),
-    *("grad/all", "grad/policy", "grad/value"),
-    *("normalize/observation_seen", "normalize/observation_mean"),
-    "normalize/observation_std",
-)
 
 
 def of_update(
@@ -41,7 +34,15 @@ def of_update(
     mask = trajectory.mask
     weights = [tf.convert_to_tensor(x.value) for x in optimizer.trained]
     paths = [weight.path for weight in optimizer.trained]
-    metrics = histograms.of_acting(policy, batch, mask)
+    rows = functools.partial(histograms.rows, mask=mask)
+    metrics = {
+        "policy/action": rows(nest.flatten(batch.action)[0]),
+        "policy/mode": rows(nest.flatten(policy.mode())[0]),
+        "policy/log_prob": rows(batch.log_prob),
+        "policy/row_entropy": rows(policy.entropy()),
+        "value/target": rows(batch.target),
+        "value/row_loss": rows(tf.square(batch.value - batch.target) / 2),
+    }
     metrics |= histograms.by_group("weights", weights, paths)
     metrics |= histograms.by_group("grad", optimizer.adam.mean_gradients(), paths)
     raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)

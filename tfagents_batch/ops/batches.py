@@ -57,6 +57,8 @@ def rows(
 ) -> tuple[Batch, tf.Tensor]:
     """Rows that minibatches are made of, and which of them count, bool ``[N]``.
 
+    A sequence counts if one of its steps does.
+
     Args:
       batch: ``[T, B, ...]``.
       mask: bool ``[T, B]``.
@@ -64,26 +66,8 @@ def rows(
       state: of a recurrent network before each step, ``[T, B, ...]``.
     """
     if length is None:
-        return transitions(batch, mask)
-    return parts(batch, mask, min(length, mask.shape[0]), state)
-
-
-def transitions(batch: Batch, mask: tf.Tensor) -> tuple[Batch, tf.Tensor]:
-    """Every transition by itself, and which of them count, bool ``[N]``."""
-    return nest.fold((batch, mask))
-
-
-def parts(
-    batch: Batch, mask: tf.Tensor, length: int, state: Nest = ()
-) -> tuple[Batch, tf.Tensor]:
-    """Sequences of ``length`` steps, and which of them have a step that counts.
-
-    Args:
-      batch: ``[T, B, ...]``.
-      mask: bool ``[T, B]``.
-      length: L.
-      state: of a recurrent network before each step, ``[T, B, ...]``.
-    """
+        return nest.fold((batch, mask))
+    length = min(length, mask.shape[0])
     cut = functools.partial(sequences.cut, length=length)
     rows = cut(batch._replace(policy=()))._replace(
         policy=cut(batch.policy, padding=1.0),  # a deviation of 0 has no KL

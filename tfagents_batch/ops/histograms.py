@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfagents_batch import nest
-from tfagents_batch.interfaces import Distribution, Metrics
+from tfagents_batch.interfaces import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.ops.batches import Batch
 
 MOST = 2**14  # numbers of one histogram
 # A weight is of the group that its path names; what names none is shared.
@@ -50,25 +48,6 @@ def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> M
         if own:
             found[f"{prefix}/{group}"] = _joined(own)
     return found
-
-
-def of_acting(policy: Distribution, batch: Batch, mask: tf.Tensor) -> Metrics:
-    """Histograms of what was done and of what was thought of it, before an update.
-
-    Args:
-      policy: that acted.
-      batch: ``[T, B, ...]``.
-      mask: bool ``[T, B]``.
-    """
-    error = batch.value - batch.target
-    return {
-        "policy/action": rows(nest.flatten(batch.action)[0], mask),
-        "policy/mode": rows(nest.flatten(policy.mode())[0], mask),
-        "policy/log_prob": rows(batch.log_prob, mask),
-        "policy/row_entropy": rows(policy.entropy(), mask),
-        "value/target": rows(batch.target, mask),
-        "value/row_loss": rows(tf.square(error) / 2, mask),
-    }
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:

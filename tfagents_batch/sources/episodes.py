@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.ops import arrays
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
@@ -118,35 +119,30 @@ class Episodes(tf.Module):
             now = nest.map(lambda x: x[t], noise)
             return self._actor.act(timestep, state, now, self._explore)
 
-        def step(t, env_state, action, state, arrays, turns, idle):
+        def step(t, env_state, action, state, written, turns, idle):
             wanted = _wanted(turns, t, self._length)
             idle += tf.reduce_sum(tf.cast(~wanted, tf.int32))
             env_state, timestep = self.env.step(env_state, action)
             t += 1
             action, behavior, state = act(t, timestep, state)
-            arrays = _write(arrays, t, _Row(timestep, action, behavior))
+            written = arrays.write(written, t, _Row(timestep, action, behavior))
             turns = _look(turns, t, timestep, self._length)
-            return t, env_state, action, state, arrays, turns, idle
+            return t, env_state, action, state, written, turns, idle
 
         env_state, timestep = self.env.init(seed)
         action, behavior, state = act(0, timestep, initial)
         row = _Row(timestep, action, behavior)
-        arrays = [
-            tf.TensorArray(x.dtype, most, element_shape=x.shape)
-            for x in nest.flatten(row)
-        ]
-        arrays = _write(arrays, 0, row)
+        written = arrays.write(arrays.room(most, row), 0, row)
         turns = _look(_no_turns(self._rounds, self._batch), 0, timestep, self._length)
         idle = tf.constant(0)
-        _, env_state, _, _, arrays, turns, idle = tf.while_loop(
+        _, env_state, _, _, written, turns, idle = tf.while_loop(
             lambda t, *rest: tf.reduce_any(_wanted(rest[-2], t, self._length)),
             step,
-            (tf.constant(0), env_state, action, state, arrays, turns, idle),
+            (tf.constant(0), env_state, action, state, written, turns, idle),
             maximum_iterations=most - 1,
             parallel_iterations=1,
         )
-        stacked = [array.stack() for array in arrays]
-        return env_state, tf.nest.pack_sequence_as(row, stacked), turns, idle
+        return env_state, arrays.stacked(written), turns, idle
 
     def _dealt(self, rows: _Row, turns: _Turns) -> Trajectory:
         """Rows to the streams of their episodes."""
@@ -273,8 +269,3 @@ def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
     """bool ``[B]``: whether an environment may give something after row ``t``."""
     last = turns.end.shape[0] - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))
-
-
-def _write(arrays: list[tf.TensorArray], t: int | tf.Tensor, row: _Row) -> list:
-    leaves = zip(arrays, nest.flatten(row), strict=True)
-    return [array.write(t, x) for array, x in leaves]

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.ops import arrays
 from tfagents_batch.types import Trajectory
 
 
@@ -77,30 +78,23 @@ class Rollout(tf.Module):
         env_state, timestep, start = self._read()
         noise = self.actor.noise((self.length, self.batch), seed)
 
-        specs = self._recorded()
-        arrays = [
-            tf.TensorArray(spec.dtype, self.length, element_shape=spec.shape)
-            for spec in nest.flatten(specs)
-        ]
-
-        def step(t, env_state, timestep, state, arrays):
+        def step(t, env_state, timestep, state, written):
             now = nest.map(lambda x: x[t], noise)
             action, behavior, state = self.actor.act(timestep, state, now, self.explore)
-            row = nest.flatten((timestep, action, behavior))
-            arrays = [a.write(t, x) for a, x in zip(arrays, row, strict=True)]
+            written = arrays.write(written, t, (timestep, action, behavior))
             env_state, timestep = self.env.step(env_state, action)
-            return t + 1, env_state, timestep, state, arrays
+            return t + 1, env_state, timestep, state, written
 
-        _, env_state, timestep, state, arrays = tf.while_loop(
+        room = arrays.room(self.length, self._recorded())
+        _, env_state, timestep, state, written = tf.while_loop(
             lambda t, *_: t < self.length,
             step,
-            (tf.constant(0), env_state, timestep, start, arrays),
+            (tf.constant(0), env_state, timestep, start, room),
             maximum_iterations=self.length,
             parallel_iterations=1,
         )
         self._assign((env_state, timestep, state))
-        stacked = [array.stack() for array in arrays]
-        steps, action, behavior = tf.nest.pack_sequence_as(specs, stacked)
+        steps, action, behavior = arrays.stacked(written)
         steps = nest.map(
             lambda rows, last: tf.concat([rows, last[tf.newaxis]], 0), steps, timestep
         )
