@@ -68,10 +68,8 @@ def known(
     return found
 
 
-def invalid_action(
-    error: actions.InvalidAction, context: dict[str, Any]
-) -> failures.Failure:
-    """The failure that is an action which the space does not have.
+def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Fault:
+    """The fault that is an action which the space does not have.
 
     Args:
       error: what is wrong with it.
@@ -80,7 +78,7 @@ def invalid_action(
     found: dict[str, Any] = {"phase": "step"}
     if error.row is not None:
         found |= context | {"env": error.row, "action": error.action}
-    return failures.Failure(failures.ACTION, text=str(error), **found)
+    return Fault(failures.Failure(failures.ACTION, text=str(error), **found), None)
 
 
 def stale(token: int, last: int) -> UserError:

@@ -67,8 +67,8 @@ def _check(envs: Sequence[Any] | None) -> None:
     if tf.inside_function():
         return
     if envs is None:
-        live.check_all()
-    for env in envs or ():
+        envs = list(live.POOLS)
+    for env in envs:
         check = getattr(env, "check", None)  # an environment of tensors has none
         if check is not None:
             check()

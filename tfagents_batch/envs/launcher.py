@@ -127,10 +127,6 @@ class Worker:
         except (OSError, ValueError, IndexError, AttributeError):
             return 0
 
-    def alive(self) -> bool:
-        """Whether the process still runs; it is not reaped here."""
-        return self.pidfd >= 0 and not ended([self], 0)
-
     def kill(self) -> None:
         """End it at once, without a chance to object."""
         self.signal(signal.SIGKILL)
@@ -149,7 +145,7 @@ class Worker:
         self.signal(signal.SIGUSR1)
         deadline = time.monotonic() + _STACK_SECONDS
         size = before
-        while time.monotonic() < deadline and self.alive():
+        while time.monotonic() < deadline and not ended([self], 0):
             time.sleep(0.02)
             last, size = size, os.fstat(self._dump).st_size
             if last == size > before:
@@ -277,7 +273,8 @@ def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
 def search_path() -> list[str]:
     """Where the worker finds modules: where the learner finds them."""
     return [
-        os.path.abspath(entry) if _is_folder(entry) else entry for entry in sys.path
+        os.path.abspath(entry) if entry == "" or os.path.exists(entry) else entry
+        for entry in sys.path
     ]
 
 
@@ -288,10 +285,6 @@ def _unpicklable(constructors: Sequence[Callable[[], Any]]) -> int:
         except Exception:
             return index
     return 0
-
-
-def _is_folder(entry: str) -> bool:
-    return entry == "" or os.path.exists(entry)
 
 
 def _variables(overrides: Mapping[str, str]) -> dict[str, str]:

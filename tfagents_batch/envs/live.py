@@ -10,12 +10,6 @@ from typing import Any
 POOLS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def check_all() -> None:
-    """Check every live pool; see ``Pool.check``."""
-    for pool in list(POOLS):
-        pool.check()
-
-
 _warned_of_fork = False
 
 

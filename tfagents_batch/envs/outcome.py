@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tfagents_batch.envs.failures import Failure
 
+_LOG = logging.getLogger("tfagents_batch")
 # What is known of a row, for the failures of workers that cannot tell any more.
 Context = Callable[[int], dict[str, Any]]
 
@@ -36,7 +38,13 @@ class Outcome:
         self.replies: dict[int, Any] = {}
         self.stopped = False
 
-    def notes(self) -> list[str]:
-        """What the workers have to say beside their results."""
-        found = [self.replies[index] for index in sorted(self.replies)]
-        return [note for payload in found for note in payload.get("notes", ())]
+    def log_notes(self) -> None:
+        """Log what the workers have to say beside their results."""
+        for index in sorted(self.replies):
+            log_notes(self.replies[index])
+
+
+def log_notes(payload: Any) -> None:
+    """Log what a worker has to say beside its results."""
+    for note in (payload or {}).get("notes", ()):
+        _LOG.warning("%s", note)

@@ -329,8 +329,7 @@ class Pool:
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
-        for note in attached.notes():
-            _LOG.warning("%s", note)
+        attached.log_notes()
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 

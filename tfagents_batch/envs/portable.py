@@ -5,7 +5,6 @@ It steps all environments at once; stepping in groups needs the native engine.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -17,8 +16,6 @@ from tfagents_batch.envs import actions, batch, layout, protocol
 from tfagents_batch.envs.batch import Batch
 from tfagents_batch.envs.outcome import Fault, Outcome
 from tfagents_batch.errors import EnvError, Stopped, UserError
-
-_LOG = logging.getLogger("tfagents_batch")
 
 
 class Portable:
@@ -155,7 +152,7 @@ class Portable:
             self._writer.write(action, self._over)
         except actions.InvalidAction as error:
             known = {} if error.row is None else self.context(error.row)
-            self._record(Fault(batch.invalid_action(error, known), None))
+            self._record(batch.invalid_action(error, known))
             return False
         return True
 
@@ -184,8 +181,7 @@ class Portable:
 
     def _collect(self, outcome: Outcome) -> Batch:
         """Copy the rows out; repair those that were lost."""
-        for note in outcome.notes():
-            _LOG.warning("%s", note)
+        outcome.log_notes()
         if outcome.faults:
             self._record(*outcome.faults)
         if self.history is not None:  # closed while the step was under way

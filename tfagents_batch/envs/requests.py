@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import select
 import time
@@ -17,10 +16,9 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.envs import failures, launcher, layout, postmortem, protocol
 from tfagents_batch.envs.launcher import Worker
-from tfagents_batch.envs.outcome import Context, Fault, Outcome
+from tfagents_batch.envs.outcome import Context, Fault, Outcome, log_notes
 from tfagents_batch.envs.waiting import Waiting
 
-_LOG = logging.getLogger("tfagents_batch")
 _GRACE_SECONDS = 1.0  # for the other workers once one has failed
 SEND_SECONDS = 30.0  # where a request has no deadline
 
@@ -232,12 +230,6 @@ class Requests:
         if not self.tolerate(worker, fault):
             self._outcome.faults.append(fault)
             self._failed = True
-
-
-def log_notes(payload: Any) -> None:
-    """Log what a worker has to say beside its results."""
-    for note in (payload or {}).get("notes", ()):
-        _LOG.warning("%s", note)
 
 
 def construct_payload() -> dict:

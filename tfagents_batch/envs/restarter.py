@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfagents_batch.envs import failures, postmortem, protocol, requests
+from tfagents_batch.envs import failures, postmortem, protocol
 from tfagents_batch.envs.launcher import Worker
-from tfagents_batch.envs.outcome import Context, Fault
+from tfagents_batch.envs.outcome import Context, Fault, log_notes
 from tfagents_batch.envs.processes import ProcessExecutor
 from tfagents_batch.envs.replacement import Replacements, lost_track
 from tfagents_batch.envs.supervisor import Ended
@@ -97,7 +97,7 @@ class Restarter:
                 if header.status not in (protocol.FAILED, protocol.NOTES):
                     self._executor.requests.stale += 1
                     continue
-                requests.log_notes(payload)
+                log_notes(payload)
                 for failure in failures.told(payload):  # replaced in the next step
                     self._replacements.budget.failed(Fault(failure, worker.index))
         except protocol.Malformed as error:

@@ -210,7 +210,7 @@ class Stepper:
         rewards, terminations, truncations = self._step_columns
         return_column, length_column = self._statistics
         index, largest, finite = self._first_row, _FLOAT_MAX, self._finite
-        rare = self._full or bool(self._columns)
+        full, columns = self._full, bool(self._columns)
         row_word, stop_word = layout.ROW, layout.STOP
         for row, action in enumerate(self._actions.read()):
             if words[stop_word]:
@@ -236,8 +236,10 @@ class Stepper:
                 if type(info) is not dict:
                     validation.info(info)
                 observe(row, observation)
-                if rare:
-                    self._look_closer(row, observation, info)
+                if full:
+                    self._inspect(row, observation)
+                if columns:
+                    self._copy_info(row, info)
                 lengths[row] = length_column[row] = lengths[row] + 1
                 returns[row] = return_ = returns[row] + reward
                 rewards[row] = reward
@@ -322,13 +324,6 @@ class Stepper:
             raise Defect(f"the replacement of a failed one has other spaces: {found}")
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
-
-    def _look_closer(self, row: int, observation: Any, info: dict) -> None:
-        """What is not done in every step of every environment."""
-        if self._full:
-            self._inspect(row, observation)
-        if self._columns:
-            self._copy_info(row, info)
 
     def _inspect(self, row: int, observation: Any) -> None:
         outside = self._observations.inspect(observation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any
 
@@ -11,11 +10,17 @@ import numpy as np
 from tfagents_batch.envs import actions, batch, layout
 from tfagents_batch.envs.native import hub as hubs
 from tfagents_batch.envs.native.hub import Hub
-from tfagents_batch.envs.outcome import Fault
 from tfagents_batch.envs.processes import ProcessExecutor
 from tfagents_batch.errors import EnvError, UserError
 
-_LOG = logging.getLogger("tfagents_batch")
+_TOO_MANY = "receive waits for more groups than were sent actions"
+_GROUP_FAULTS = {
+    hubs.GROUP: "group {} does not exist or was given twice; groups are numbered from "
+    "0, and make_env(..., groups=n) says how many there are",
+    hubs.BUSY: "group {} was sent actions while it is at work: receive what it was "
+    "sent before",
+    hubs.IDLE: "group {} has nothing to receive: send it actions first",
+}
 
 
 class Native:
@@ -146,12 +151,14 @@ class Native:
             return batch.stale(report.first, report.second)
         if report.kind == hubs.NO_RESET:
             return UserError(batch.NO_RESET)
-        if report.kind in _ORDER:
-            return _ORDER[report.kind](report.first)
+        if report.kind in _GROUP_FAULTS:
+            idle = report.kind == hubs.IDLE and report.first < 0  # any group would do
+            text = _TOO_MANY if idle else _GROUP_FAULTS[report.kind]
+            return UserError(text.format(report.first))
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
             error = self._writer.refusal(leaf, row, self.hub.refused())
-            return _exception(error, self.context(row))
+            return batch.exception([batch.invalid_action(error, self.context(row))])
         failed = {
             worker: state == hubs.LATE
             for worker, state in enumerate(report.states)
@@ -159,42 +166,7 @@ class Native:
         }
         asked = report.first, report.sequences, failed
         outcome = self._executor.explain(*asked, self.context)
-        for note in outcome.notes():
-            _LOG.warning("%s", note)
+        outcome.log_notes()
         if not outcome.faults:
             return EnvError("a worker failed, and nothing is known of it")
         return batch.exception(outcome.faults)
-
-
-def _no_group(group: int) -> UserError:
-    """A number that is none of a group, or is given twice."""
-    return UserError(
-        f"group {group} does not exist or was given twice; groups are numbered from 0, "
-        "and make_env(..., groups=n) says how many there are"
-    )
-
-
-def _busy_group(group: int) -> UserError:
-    """Actions for environments that are still at work."""
-    return UserError(
-        f"group {group} was sent actions while it is at work: receive what it was sent "
-        "before"
-    )
-
-
-def _idle_group(group: int) -> UserError:
-    """A result that nobody asked for; -1 for any group."""
-    if group < 0:
-        return UserError("receive waits for more groups than were sent actions")
-    return UserError(f"group {group} has nothing to receive: send it actions first")
-
-
-_ORDER = {
-    hubs.GROUP: _no_group,
-    hubs.BUSY: _busy_group,
-    hubs.IDLE: _idle_group,
-}
-
-
-def _exception(error: actions.InvalidAction, context: dict[str, Any]) -> Exception:
-    return batch.exception([Fault(batch.invalid_action(error, context), None)])

@@ -184,7 +184,7 @@ STEPS: dict[AutoresetMode, Step] = {
 def _step(env: gymnasium.vector.VectorEnv, action: Any, num_envs: int) -> Stepped:
     result = env.step(action)
     columns = batch_validation.step_columns(result, num_envs)
-    flat = _flat(env, result[0])
+    flat = flatten(env.single_observation_space, result[0])
     return Stepped(flat, *columns, result[4])
 
 
@@ -193,12 +193,7 @@ def _reset(
 ) -> tuple[list[Any], dict[str, Any]]:
     result = env.reset(options={"reset_mask": over.copy()})
     validation.reset_result(result)
-    return _flat(env, result[0]), result[1]
-
-
-def _flat(env: gymnasium.vector.VectorEnv, observation: Any) -> list[Any]:
-    space = env.single_observation_space
-    return flatten(space, observation)
+    return flatten(env.single_observation_space, result[0]), result[1]
 
 
 def _clear(stepped: Stepped, over: np.ndarray) -> None:

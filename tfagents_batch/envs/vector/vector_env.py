@@ -74,7 +74,17 @@ class GymnasiumBatch:
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; the batched observation and infos."""
-        result = self._reset(seed)
+        result = None
+        if self._seed_per_row is not False:
+            seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+            try:
+                result = self._env.reset(seed=seeds)
+            except (TypeError, ValueError, gymnasium.error.Error):
+                if self._seed_per_row:
+                    raise
+            self._seed_per_row = result is not None
+        if not self._seed_per_row:
+            result = self._env.reset(seed=stepper.env_seed(seed, 0))
         validation.reset_result(result)
         return result
 
@@ -100,21 +110,6 @@ class GymnasiumBatch:
             env.close(terminate=True)
         else:
             env.close(timeout=_CLOSE_SECONDS)
-
-    def _reset(self, seed: int) -> Any:
-        if self._seed_per_row is not False:
-            seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
-            try:
-                result = self._env.reset(seed=seeds)
-            except (TypeError, ValueError, gymnasium.error.Error):
-                if self._seed_per_row:
-                    raise
-            else:
-                self._seed_per_row = True
-                return result
-        result = self._env.reset(seed=stepper.env_seed(seed, 0))
-        self._seed_per_row = False
-        return result
 
 
 def VectorEnv(
