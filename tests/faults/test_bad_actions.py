@@ -80,8 +80,7 @@ def test_wrong_batch_sizes_are_refused_where_shapes_are_unknown(make_process_env
         return env.step(state, action)[1].valid
 
     assert run(tf.zeros([3], tf.int32)).numpy().all()
-    wrong = r"\[2\]; expected \[3\]|\[2\] is not compatible with expected shape \[3\]"
-    with pytest.raises((EnvError, tf.errors.InvalidArgumentError), match=wrong):
+    with pytest.raises(EnvError, match=r"shape \[2\]; expected \[3\]"):
         run(tf.zeros([2], tf.int32))
 
 

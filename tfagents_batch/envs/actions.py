@@ -79,12 +79,26 @@ class ActionWriter:
         Raises:
           InvalidAction: for NaN, values out of range, and wrong shapes.
         """
-        if len(flat) != len(self._write):
-            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
+        self.check_kinds(flat, len(ignored))
         for write, value in zip(self._write, flat, strict=True):
             clipped, total = write(value, ignored)
             self.clipped += clipped
             self.total += total
+
+    def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
+        """Check the number, shapes and kinds of dtypes of leaves, not their values.
+
+        Args:
+          flat: leaves.
+          rows: how many each must have.
+
+        Raises:
+          InvalidAction: for the first that is wrong.
+        """
+        if len(flat) != len(self._write):
+            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
+        for write, value in zip(self._write, flat, strict=True):
+            write.check_kind(value, rows)
 
     def bounds(self) -> list[LeafBounds]:
         """What each leaf takes."""
@@ -115,17 +129,21 @@ class _LeafWriter:
         self._low = self.bounds.low.reshape(leaf.shape)
         self._high = self.bounds.high.reshape(leaf.shape)
 
+    def check_kind(self, value: np.ndarray, rows: int) -> None:
+        """Check the shape and the kind of dtype of a batch."""
+        kind, shape = self.bounds.kind, [rows, *self._array.shape[1:]]
+        if list(value.shape) != shape:
+            raise InvalidAction(
+                f"{self._name} has shape {list(value.shape)}; expected {shape}, one "
+                "row per environment"
+            )
+        if value.dtype.kind not in _KINDS[kind]:
+            expected = "integers" if kind == RANGE else self._array.dtype
+            raise InvalidAction(f"{self._name} is {value.dtype}; expected {expected}")
+
     def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
         """Write a batch; how many numbers of a Box were clipped, and were written."""
         array, kind = self._array, self.bounds.kind
-        if value.shape != array.shape:
-            raise InvalidAction(
-                f"{self._name} has shape {list(value.shape)}; expected "
-                f"{list(array.shape)}, one row per environment"
-            )
-        if value.dtype.kind not in _KINDS[kind]:
-            expected = "integers" if kind == RANGE else array.dtype
-            raise InvalidAction(f"{self._name} is {value.dtype}; expected {expected}")
         if kind == RANGE:
             wrong = (value < self._low) | (value > self._high)
             if wrong.any():

@@ -51,8 +51,7 @@ class HostCalls:
         return tf.ensure_shape(ok, [])
 
     def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
-        graph = tf.compat.v1.get_default_graph()
-        if not tf.executing_eagerly() and GraphOrParentsInXlaContext(graph):
+        if in_xla():
             raise UserError(
                 f"this environment cannot be stepped under jit_compile=True: "
                 f"{self._reason}; compile the update only, and step the environment "
@@ -132,6 +131,12 @@ def token(state: Any) -> tf.Tensor:
 
 def scalar(x: tf.Tensor) -> tf.Tensor:
     return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
+
+
+def in_xla() -> bool:
+    """Return whether XLA compiles what is traced now."""
+    graph = tf.compat.v1.get_default_graph()
+    return not tf.executing_eagerly() and bool(GraphOrParentsInXlaContext(graph))
 
 
 def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -245,6 +246,10 @@ class ProcessEnv:
 
     def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
         """Leaves of an action, with the shapes that the native calls need to know."""
+        known = all(x.shape.is_fully_defined() for x in flat)
+        if not known and not host_calls.in_xla():  # where they are known in the end
+            check = functools.partial(self._pool.engine.fitting, rows)
+            flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
         leaves = zip(flat, self._actions, strict=True)
         return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
 

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 from tfagents_batch import folders
 from tfagents_batch.envs import futex
@@ -31,7 +32,7 @@ _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
 _INTERFACE = 3  # of the library's C functions
-_SECONDS = 300.0  # to compile
+_SECONDS = 300.0  # to compile, and to wait for another process that compiles
 
 
 class Unavailable(Exception):
@@ -117,9 +118,7 @@ def _build(path: pathlib.Path) -> None:
     compiler = _compiler()
     folders.make_private(path.parent)
     _private(path.parent)
-    with open(path.with_name("lock"), "w") as lock:
-        # Freed when its owner ends, which gives its compiler limited time.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(path.with_name("lock")):
         if path.exists():  # somebody else was quicker
             return
         started = time.monotonic()
@@ -161,3 +160,18 @@ def _run(command: list[str]) -> None:
         raise Unavailable(
             f"the compiler {command[0]} failed with status {done.returncode}: {text}"
         )
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    deadline = time.monotonic() + _SECONDS
+    with open(path, "w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"another process holds {path}") from None
+                time.sleep(0.05)
+        yield

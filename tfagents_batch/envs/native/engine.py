@@ -61,9 +61,29 @@ class Native:
         self._space = action_space
         self._arrays: layout.Arrays | None = layout.views(plan, memory)
         self._num_envs = len(self._arrays.reward)
+        self._shapes = [array.shape[1:] for array in self._arrays.action]
         self._writer = writer
         self._gathering = threading.RLock()
         self._gathered = False
+
+    def fitting(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
+        """Check the shapes of an action that no program knew when it was traced.
+
+        Args:
+          rows: how many each leaf must have.
+          action: the leaves.
+
+        Returns:
+          The leaves; zeros if a shape is wrong, which is recorded as a fault.
+        """
+        try:
+            self._writer.check_kinds(action, rows)
+        except actions.InvalidAction as error:
+            if self.hub.ok:
+                self.fault = batch.exception([batch.invalid_action(error, {})])
+            leaves = zip(action, self._shapes, strict=True)
+            return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
+        return list(action)
 
     @property
     def ok(self) -> bool:
