@@ -57,7 +57,7 @@ def test_identity_is_learned_for_every_action_space(space, threshold, tmp_path):
     run = tfb.train(
         "ppo",
         env=make,
-        steps=16_000 if isinstance(space, gs.Box) else 8_000,
+        steps=16_000,
         seed=1,
         num_envs=8,
         num_workers=0,
