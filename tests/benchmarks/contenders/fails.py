@@ -1,0 +1,4 @@
+import sys
+
+print("the last words", file=sys.stderr)
+sys.exit(3)

@@ -1,0 +1,11 @@
+"""Prints much, also from a program of its own, and a result in the end."""
+
+import subprocess
+import sys
+
+from benchmarks.inside import session
+
+with session.result_line() as result:
+    print("noise")
+    subprocess.run([sys.executable, "-c", "print('more noise')"], check=True)
+    result.update(session.work_flag(sys.argv[1:]))

@@ -1,0 +1,50 @@
+import psutil
+import pytest
+
+from benchmarks import process
+
+PACKAGE = "tests.benchmarks.contenders"
+
+
+def run(name, deadline=60.0, **work):
+    return process.run(name, work, deadline, package=PACKAGE)
+
+
+def test_a_result_is_the_line_on_stdout_whatever_else_is_printed():
+    assert run("talks", value=3) == {"value": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "stderr"),
+    [
+        ("fails", "ended with status 3", "the last words"),
+        ("mumbles", "printed no single line of JSON", ""),
+        ("nobody", "ended with status 1", "No module named"),
+    ],
+)
+def test_a_contender_without_a_result_is_reported_with_its_stderr(name, reason, stderr):
+    failure = run(name)
+    assert isinstance(failure, process.Failure)
+    assert failure.reason == reason
+    assert stderr in str(failure)
+
+
+def test_a_contender_that_hangs_is_ended_with_all_its_processes():
+    before = {each.pid for each in psutil.process_iter()}
+    failure = run("hangs", deadline=3.0)
+    assert failure.reason == "did not end within 3 s"
+    assert "going to sleep" in failure.stderr
+    left = [
+        each
+        for each in psutil.process_iter()
+        if each.pid not in before and "time.sleep(3600)" in " ".join(_command(each))
+    ]
+    _, alive = psutil.wait_procs(left, timeout=20)
+    assert not alive
+
+
+def _command(each):
+    try:
+        return each.cmdline()
+    except psutil.Error:
+        return []
