@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks import results
 from benchmarks.thresholds import OURS, PEER
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.figure import panels
+from tfagents_batch.training.analysis.figure import panels
 
 _POINTS = 400
 _LOOKS = {OURS: ("ours", "tab:blue"), PEER: ("Stable-Baselines3", "tab:orange")}

@@ -13,7 +13,7 @@ from benchmarks import command, machine, results, throughput
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
-from tfagents_batch.training.figure import panels
+from tfagents_batch.training.analysis.figure import panels
 
 _COLUMNS = 3
 _WIDTH = 48  # characters of a title

@@ -1,7 +1,7 @@
-"""Cells that are trained, combinations that are refused, and the page about both.
+"""Cells that are trained, pairs that are refused, and the page about these pairs.
 
-``python -m tests.capabilities`` writes ``docs/capabilities.md``; ``test_capabilities``
-trains the cells and meets the refusals, so the page says nothing that was not run.
+``python -m tests.capabilities`` writes ``docs/capabilities.md``. ``test_capabilities``
+trains the cells and checks the refusals, so the page says nothing that was not run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -40,40 +41,50 @@ Cell = tuple[str, ...]  # a level of every factor
 
 
 class Refusal(NamedTuple):
-    """Levels that are refused together.
+    """Levels that are refused together, and a row of the page about them.
 
     Attributes:
       one: factor and levels.
-      other: the same of another factor; None where ``one`` is refused with everything.
-      why: for the page.
+      other: another factor and its levels; None if ``one`` is refused with everything.
+      choice: ``one`` in the words of users.
+      against: ``other`` in the words of users.
+      why: the reason, and what to do instead.
       says: regular expression of the error's text.
     """
 
     one: tuple[str, tuple[str, ...]]
     other: tuple[str, tuple[str, ...]] | None
+    choice: str
+    against: str
     why: str
     says: str
 
 
 _SEVERAL = ("seeds", ("several",))
+_EACH_ALONE = "or train one seed after the other"
 REFUSED = (
     Refusal(
         ("action", ("Dict",)),
         None,
-        "Actions are one array; a wrapper can join the parts.",
-        r"action space Dict.* is not supported; use .*wrapper",
+        "a Dict action space",
+        "anything",
+        "actions are one array; join the parts with a wrapper",
+        r"action space Dict.* is not supported; use .* wrapper",
     ),
     Refusal(
         ("mask", ("mask",)),
         ("action", ("MultiBinary", "Box")),
-        "Only choices among numbered actions can be masked.",
+        '`observation["action_mask"]`',
+        "a MultiBinary or Box action space",
+        "only numbered actions can be masked; use a Discrete or MultiDiscrete space",
         r"cannot mask actions; only Discrete and MultiDiscrete",
     ),
     Refusal(
         ("compile", ("full",)),
         ("route", ("in process", "portable")),
-        "Environments are stepped by Python calls from the graph, which XLA has not; "
-        "`--compile=auto` compiles the update.",
+        "`--compile=full`",
+        "environments in this process (`--num_workers=0`), or the portable backend",
+        "XLA cannot call Python, which steps them; use `--compile=auto`",
         r"--compile=full needs environments that run under XLA",
     ),
     Refusal(
@@ -82,43 +93,57 @@ REFUSED = (
             "observation",
             ("Box", "Dict", "Tuple", "Discrete", "MultiBinary", "MultiDiscrete"),
         ),
-        "It is for convolutions; these have no image among their parts.",
+        "`--precision=mixed_bfloat16`",
+        "observations that are not an image",
+        "only convolutions use it; leave out `--precision`",
         r"--precision=mixed_bfloat16 changes nothing",
     ),
     Refusal(
         _SEVERAL,
         ("route", ("in process", "portable", "native")),
-        "Several seeds are one compiled program.",
-        r"need an environment that is written in TensorFlow",
+        "`--seeds`",
+        "environments that are not written in TensorFlow",
+        "all seeds are one compiled program; train one seed after the other",
+        r"several seeds .* need an environment that is written in TensorFlow",
     ),
     Refusal(
         _SEVERAL,
         ("compile", ("off", "update")),
-        "Several seeds are one compiled program.",
+        "`--seeds`",
+        "`--compile=off` or `--compile=update`",
+        f"all seeds are one compiled program; leave out `--compile`, {_EACH_ALONE}",
         r"compile=\w+ is not for several seeds",
     ),
     Refusal(
         _SEVERAL,
         ("observation", ("image",)),
-        "Every seed has its own kernels, which convolutions of TensorFlow do not take.",
-        r"networks without convolutions",
+        "`--seeds`",
+        "image observations",
+        "a convolution cannot have one kernel per seed; train one seed after the other",
+        r"several seeds .* are for networks without convolutions",
     ),
     Refusal(
         _SEVERAL,
         ("source", ("episodes",)),
-        "Iterations of several seeds have a fixed length.",
+        "`--seeds`",
+        "`--update_every`",
+        f"iterations have a fixed length; leave out `--update_every`, {_EACH_ALONE}",
         r"update_every=\d+ is not for several seeds",
     ),
     Refusal(
         _SEVERAL,
         ("collecting", ("overlap",)),
-        "There are no processes to wait for.",
+        "`--seeds`",
+        "`--overlap`",
+        "there are no processes to wait for; leave out `--overlap`",
         r"overlap=True is not for several seeds",
     ),
     Refusal(
         _SEVERAL,
         ("precision", ("bfloat16",)),
-        "It is for convolutions.",
+        "`--seeds`",
+        "`--precision=mixed_bfloat16`",
+        "several seeds cannot have convolutions; leave out `--precision`",
         r"precision=mixed_bfloat16 is not for several seeds",
     ),
 )
@@ -207,48 +232,44 @@ def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
 # ---- the page
 
 _INTRO = """\
-# What goes together
+<!-- Written by `python -m tests.capabilities`; do not edit. -->
+# What works together
 
-Made by `python -m tests.capabilities`; do not edit. Any two of these go together,
-unless they are refused below: a test trained each pair for two updates on tiny
-environments, after which all numbers were finite and the weights had moved. Refusals
-come before training, as a `UserError` that says what to do.
+Almost every combination of these choices works:
 
-| | | |
-|---|---|---|
+* observation space, action space, and an action mask
+* feed-forward, GRU or LSTM network (`--algorithm.network.core`)
+* environments in this process (`--num_workers=0`), in worker processes with the native
+  backend (`route="native"`) or the portable one, or written in TensorFlow (`tf/...`)
+* `--compile`, `--precision`, `--overlap`, `--seeds`
+* a fixed number of steps (`--rollout_length`) or whole episodes (`--update_every`)
+
+The table lists the pairs that do not work. Tests have trained with every other pair. A
+pair of the table is refused before training, with a `UserError` that says what to do
+instead. The last column quotes it; `...` stands for text that depends on the run.
+
+| choice | does not work with | reason, and what to do | error |
+|---|---|---|---|
 """
-_MEANINGS = {
-    "algorithm": "`--algorithm`",
-    "observation": "*Box* is a vector of floats, *image* bytes; *Dict* and *Tuple* "
-    "hold a vector and discrete values",
-    "action": "space of the actions",
-    "mask": '`observation["action_mask"]`, beside any observation',
-    "core": "`--algorithm.network.core`",
-    "route": "environments in this process (`--num_workers=0`), in worker processes by "
-    "the portable or the native route, or in the graph (`tf/...`)",
-    "compile": "`--compile`",
-    "source": "`--rollout_length` steps or `--update_every` episodes",
-    "collecting": "before the update, or beside it (`--overlap`)",
-    "precision": "`--precision=mixed_bfloat16`",
-    "seeds": "`--seeds`, in one program",
-}
+_OUTRO = """
+`--seeds` refuses some more options, which are listed in
+[Many seeds at once](concepts/tensor_environments.md#many-seeds-at-once).
+"""
+_VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # in a regular expression of a text
 
 
 def page() -> str:
     """Return the text of ``docs/capabilities.md``."""
     rows = [
-        f"| {factor} | {', '.join(names)} | {_MEANINGS[factor]} |\n"
-        for factor, names in FACTORS.items()
+        f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.says)} |\n"
+        for each in REFUSED
     ]
-    refused = [f"* {_refused(each)}: {each.why}\n" for each in REFUSED]
-    return "".join([_INTRO, *rows, "\n## What is refused\n\n", *refused])
+    return "".join([_INTRO, *rows, _OUTRO])
 
 
-def _refused(refusal: Refusal) -> str:
-    return " with ".join(
-        f"{factor} *{' or '.join(names)}*"
-        for factor, names in filter(None, (refusal.one, refusal.other))
-    )
+def _quoted(says: str) -> str:
+    """Show a regular expression as the text that it matches."""
+    return f'"{_VARIES.sub("...", says)}"'
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import glob
 import os
 import re
 import signal
@@ -11,6 +13,9 @@ import threading
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # of the user's
+# Tests compile many programs and run each for a moment. Benchmarks and users' runs have
+# XLA's own optimization level.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import cloudpickle
 import psutil
@@ -18,9 +23,11 @@ import pytest
 import tensorflow as tf
 
 # A shell that starts the tests in the background makes them and their children ignore
-# Ctrl-C, which some of them send.
+# Ctrl-C, and nohup the end of the terminal. Some of them send these signals.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # TensorFlow, XLA, Python and matplotlib open these at first use and keep them; pym- is
 # the heap of multiprocessing, from which AsyncVectorEnv has its memory.
@@ -77,17 +84,15 @@ def _held() -> dict[str, set]:
     }
 
 
-def _descriptors() -> set[tuple[int, str]]:
+def _descriptors() -> set[tuple[str, str]]:
     found = set()
-    if not os.path.isdir("/proc/self/fd"):
-        return found
-    for number in os.listdir("/proc/self/fd"):
+    for path in glob.glob("/proc/self/fd/*"):
         try:
-            target = os.readlink(f"/proc/self/fd/{number}")
+            target = os.readlink(path)
         except FileNotFoundError:
             continue  # the listing's own
         if not _LASTING.fullmatch(target):
-            found.add((int(number), target))
+            found.add((path, target))
     return found
 
 
@@ -99,7 +104,12 @@ def _extra(before: dict[str, set]) -> dict[str, set]:
 
 
 def pytest_collection_modifyitems(items):
-    """In-process environments have one route: do not test them twice."""
+    """In-process environments have one route: do not test them twice.
+
+    The test that takes longest comes first, so that no process waits for another one
+    that has begun it last.
+    """
+    items.sort(key=lambda item: item.path.name != "test_second_start.py")
     items[:] = [
         item
         for item in items
@@ -131,39 +141,36 @@ def library():
 
 
 @pytest.fixture
-def make_pool(route, request):
+def make_pool(route):
     """Makes pools and closes them."""
     from tests.stepped import Stepped
-    from tfagents_batch.envs.pool import Pool
+    from tfagents_batch.envs.processes.pool import Pool
 
-    pools = []
+    with contextlib.ExitStack() as stack:
 
-    def make(constructors, num_workers=None, **options):
-        if route == "native":
-            options["library"] = request.getfixturevalue("library")
-        pools.append(Stepped(Pool(constructors, num_workers, **options)))
-        return pools[-1]
+        def make(constructors, num_workers=None, **options):
+            chosen = route if num_workers != 0 else "auto"
+            pool = Stepped(Pool(constructors, num_workers, route=chosen, **options))
+            stack.callback(pool.close)
+            return pool
 
-    yield make
-    for pool in pools:
-        pool.close()
+        yield make
 
 
 @pytest.fixture
 def make_process_env(route):
     """Makes process environments and closes them."""
-    from tfagents_batch.envs.process_env import ProcessEnv
+    from tfagents_batch.envs.graph.process_env import ProcessEnv
 
-    envs = []
+    with contextlib.ExitStack() as stack:
 
-    def make(constructors, num_workers=None, **options):
-        chosen = route if num_workers != 0 else "auto"
-        envs.append(ProcessEnv(constructors, num_workers, route=chosen, **options))
-        return envs[-1]
+        def make(constructors, num_workers=None, **options):
+            options["route"] = route if num_workers != 0 else "auto"
+            env = ProcessEnv(constructors, num_workers, **options)
+            stack.callback(env.close)
+            return env
 
-    yield make
-    for env in envs:
-        env.close()
+        yield make
 
 
 @pytest.fixture(scope="module")

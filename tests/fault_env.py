@@ -15,30 +15,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-MODES = (
-    # raise: what cannot travel between processes as an object, too
-    *("exc", "exc_local_class", "exc_two_args", "exc_percent", "exc_bytes", "exc_str"),
-    *("sysexit", "keyboard", "oom"),
-    # end the process
-    *("exit", "kill", "segv"),
-    # do not answer in time
-    *("hang", "hang_gil", "stop", "slow_once", "slow_always"),
-    # return what no environment may return
-    *("nan", "inf", "shape", "dtype", "none", "reward_array", "reward_nan"),
-    *("flag_int", "info_list", "legacy_tuple", "out_of_bounds"),
-    # disturb the neighbourhood; the data stay correct
-    *("reuse_buffer", "flood_stdout", "flood_stderr", "chdir", "steal_signals"),
-    *("threads", "fork_child", "stale_reply"),
-    # disturb the control channel
-    *("garbage_reply", "close_socket", "close_descriptors", "reuse_descriptors"),
-)
-
 
 class FaultEnv(gymnasium.Env):
     """Observes ``(env, episode, step)`` and misbehaves once, at a chosen place.
 
     Args:
-      mode: one of ``MODES``, or None for a healthy environment.
+      mode: one of ``MODES`` below, or None for a healthy environment.
       phase: "construct", "reset", "step" or "close".
       step: steps completed in the episode when the fault strikes (phase "step").
       episode: episode in which it strikes, counted from 0; None for every one.
@@ -203,10 +185,6 @@ def _steal_signals() -> None:
         signal.signal(number, lambda *_: None)
 
 
-def _leave_threads() -> None:
-    threading.Thread(target=time.sleep, args=(3600,), daemon=False).start()
-
-
 def _fork_child() -> None:
     if os.fork() == 0:
         time.sleep(3600)
@@ -224,7 +202,7 @@ def _send(frame: bytes) -> None:
 
 
 def _stale_reply() -> None:
-    from tfagents_batch.envs import protocol
+    from tfagents_batch.envs.shared import protocol
 
     _send(protocol.pack(protocol.STEP, sequence=1))
 
@@ -234,13 +212,12 @@ _ACTS: dict[str, Any] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segv": lambda: ctypes.string_at(0),
     "oom": _out_of_memory,
-    "hang_gil": _hang_with_gil,
+    "hang_gil": _hang_with_gil,  # a stack tells its name
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "flood_stdout": lambda: print("flood " * 100_000),
-    "flood_stderr": lambda: print("flood\n" * 100_000, file=sys.stderr),
     "chdir": lambda: os.chdir("/"),
     "steal_signals": _steal_signals,
-    "threads": _leave_threads,
+    "threads": lambda: threading.Thread(target=time.sleep, args=(3600,)).start(),
     "fork_child": _fork_child,
     "stale_reply": _stale_reply,
     "garbage_reply": lambda: _send(b"this is not a header of ours, it is text"),
@@ -259,20 +236,22 @@ _OBSERVATIONS: dict[str, Any] = {
 }
 
 
+_STEPS: dict[str, Any] = {
+    "reward_array": lambda obs, reward, *rest: (obs, np.array([reward]), *rest),
+    "reward_nan": lambda obs, reward, *rest: (obs, float("nan"), *rest),
+    "flag_int": lambda obs, reward, over, *rest: (obs, reward, int(over), *rest),
+    "legacy_tuple": lambda obs, reward, over, *_: (obs, reward, over, {}),
+}
+_ELSEWHERE = {"hang", "slow_once", "slow_always", "info_list", "reuse_buffer"}
+MODES = {*_RAISES, *_ACTS, *_OBSERVATIONS, *_STEPS, *_ELSEWHERE}
+
+
 def _corrupt(mode: str | None, result: tuple) -> tuple:
     """``result`` of ``reset`` or ``step`` with the defect of the mode."""
     if mode in _OBSERVATIONS:
         return (_OBSERVATIONS[mode](result[0]), *result[1:])
     if mode == "info_list":
         return (*result[:-1], [])
-    if mode == "legacy_tuple":
-        return result[0] if len(result) == 2 else (*result[:2], result[2], {})
     if len(result) == 5:
-        observation, reward, terminated, truncated, info = result
-        if mode == "reward_array":
-            return observation, np.array([reward]), terminated, truncated, info
-        if mode == "reward_nan":
-            return observation, float("nan"), terminated, truncated, info
-        if mode == "flag_int":
-            return observation, reward, int(terminated), truncated, info
-    return result
+        return _STEPS[mode](*result) if mode in _STEPS else result
+    return result[0] if mode == "legacy_tuple" else result

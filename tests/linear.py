@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.ops import distributions, masked, returns
+from tfagents_batch.ops import masked, returns
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.schedules import Constant, Schedule
 
 
@@ -42,7 +43,7 @@ class Linear(tf.Module):
         super().__init__()
         assert network is None
         self.config = config.check()
-        self._family = distributions.for_space(spec.action_space)
+        self._family = families.for_space(spec.action_space)
         width = sum(
             math.prod(leaf.space.shape)
             for leaf in spaces.leaves(spec.observation_space)
@@ -95,6 +96,7 @@ class Linear(tf.Module):
             "loss/value": value_loss,
             "policy/entropy": masked.mean(policy.entropy(), mask),
             "grad/norm": tf.norm(gradient),
+            "grad/skipped": tf.cast(~tf.math.is_finite(tf.norm(gradient)), tf.float32),
             "grad/learning_rate": rate,
             "weights/all": tf.reshape(self.weights.value, [-1]),
         }

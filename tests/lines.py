@@ -1,12 +1,23 @@
-"""Lines of metrics that equal runs have in common."""
+"""Lines of metrics that equal runs have in common, and what a run has saved."""
 
-from tfagents_batch.training.logger import read_metrics
+import json
+import pathlib
+
+from tfagents_batch.training.log.logger import read_metrics
 
 
 def of_the_seed(run):
     """A run's lines of metrics, without what depends on the machine."""
+    return without_times(read_metrics(run.logdir))
+
+
+def without_times(lines):
     drop = ("time/", "system/")
-    return [
-        {k: v for k, v in line.items() if not k.startswith(drop)}
-        for line in read_metrics(run.logdir)
-    ]
+    return [{k: v for k, v in x.items() if not k.startswith(drop)} for x in lines]
+
+
+def saved(folder):
+    """``{step: metadata}`` of the checkpoints in a run folder, oldest first."""
+    paths = pathlib.Path(folder).glob(f"checkpoints/step-{'?' * 12}/manifest.json")
+    manifests = [json.loads(path.read_text()) for path in sorted(paths)]
+    return {each["step"]: each["metadata"] for each in manifests}

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import host_calls
-from tfagents_batch.envs.batch import Batch
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.native import op
+from tfagents_batch.envs.shared.step_batch import StepBatch
 from tfagents_batch.types import EnvSpec
 
 
@@ -35,16 +35,22 @@ class Stepped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pool, name)
 
-    def reset(self, seed: int) -> Batch:
+    def reset(self, seed: int) -> StepBatch:
         return self._batch(self._calls.init(tf.constant(seed)))
 
-    def step(self, action: list[np.ndarray]) -> Batch:
+    def step(self, action: list[np.ndarray]) -> StepBatch:
         inputs = [self._token, *map(tf.constant, action)]
         return self._batch(self._calls.step(inputs))
 
-    def _batch(self, outputs: list[tf.Tensor]) -> Batch:
+    def steps(self, count: int = 1, action: int = 0) -> StepBatch:
+        """The last of some batches, with the same discrete action everywhere."""
+        for _ in range(count):
+            batch = self.step([np.full(self.num_envs, action, np.int32)])
+        return batch
+
+    def _batch(self, outputs: list[tf.Tensor]) -> StepBatch:
         self._token, *arrays = outputs
         arrays = [np.array(array) for array in arrays]
         count = self._count
         info = dict(zip(self._pool.info, arrays[count + 4 :], strict=True))
-        return Batch(arrays[:count], *arrays[count : count + 4], info)
+        return StepBatch(arrays[:count], *arrays[count : count + 4], info)

@@ -16,14 +16,14 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests import linear
 from tests.fault_env import fault_envs
-from tests.lines import of_the_seed
+from tests.lines import of_the_seed, saved
 from tests.space_env import SpaceEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training import checkpoint, runs
-from tfagents_batch.training.config import Config
-from tfagents_batch.training.logger import read_events, read_metrics
+from tfagents_batch.training.log.logger import read_events, read_metrics
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_folder import runs
 
 SMALL = {
     "steps": 300,
@@ -64,8 +64,8 @@ def test_train_makes_a_run_and_evaluate_plays_it(run):
     assert run.finished
     assert run.step >= 300
     assert run.metrics["episode/return_mean"] > 5
-    assert len(checkpoint.list_steps(folder)) == 2  # after the first iteration, too
-    assert checkpoint.newest(folder) == run.step
+    assert len(saved(folder)) == 2  # after the first iteration, too
+    assert max(saved(folder)) == run.step
     assert [line["step"] for line in read_metrics(folder)][-1] == run.step
     assert list(folder.glob("events.out.tfevents*"))
     result = tfb.evaluate(run.logdir, episodes=4)
@@ -188,21 +188,6 @@ class TestUserCode:
         with pytest.raises(UserError, match="network/"):
             tfb.evaluate(run.logdir, 2, network=other)
 
-    def test_an_env_object_trains_and_needs_its_own_for_evaluation(self, tmp_path):
-        with (
-            tfb.make_env("CartPole-v1", num_envs=2, num_workers=0) as env,
-            pytest.raises(UserError, match="eval_env"),
-        ):
-            self.train(tmp_path, env=env, eval_every=100)
-        with (
-            tfb.make_env("CartPole-v1", num_envs=2, num_workers=0) as env,
-            tfb.make_env("CartPole-v1", num_envs=2, num_workers=0) as eval_env,
-        ):
-            run = self.train(
-                tmp_path, env=env, eval_env=eval_env, eval_every=100, eval_episodes=2
-            )
-        assert run.metrics["eval/return_mean"] > 5
-
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -211,12 +196,9 @@ class TestUserCode:
         ({"config": "cartpol"}, "unknown config 'cartpol'; did you mean 'cartpole'"),
         ({"env": "CartPole-v1", "stepz": 3}, "'stepz'; did you mean 'steps'"),
         ({"env": "CartPole-v1", "settings": {"epoch": 3}}, "did you mean 'epochs'"),
-        ({"env": "CartPole-v1", "steps": 2.5}, "steps is 2.5"),
-        ({"env": "CartPole-v1", "num_envs": 0}, "num_envs is 0; expected at least 1"),
         ({"env": "CartPole-v1", "num_envs": 10**9}, "num_envs is.*at most 1000000"),
         ({"env": "CartPole-v1", "threads": 10**6}, "threads is.*at most 1024"),
-        ({"env": "CartPole-v1", "threads": 0}, "threads is 0; expected at least 1"),
-        ({"env": "CartPole-v1", "steps": 10**400}, "steps is 1000.*too large"),
+        ({"env": "CartPole-v1", "steps": 10**400}, "steps is 1000.*a whole number"),
         (
             {"env": "CartPole-v1", "num_envs": 9999, "envs_per_worker": 1},
             "num_workers is 9999; expected .* to 1024",
@@ -228,8 +210,6 @@ class TestUserCode:
         ({"resume": "nowhere", "config": "cartpole"}, "resume takes its"),
         ({"resume": "nowhere", "seed": 3}, "seed cannot change"),
         ({"env": "CartPole-v1", "seed": 2**31}, "seed is 2147483648"),
-        ({"env": "CartPole-v1", "checkpoint_every": -1.0}, "checkpoint_every is -1"),
-        ({"env": "CartPole-v1", "settings": {"minibatch_size": 0}}, "minibatch_size"),
         ({"env": "CartPole-v1", "env_kwargs": {"foo": 1}}, "env_kwargs.*foo"),
         ({"env": [CountingEnv] * 2, "num_envs": 3}, "num_envs cannot be chosen"),
     ],
@@ -273,12 +253,15 @@ def test_a_config_that_cannot_be_used_is_one_clear_error(run, place, value, mess
 
 
 def test_a_run_without_checkpoint_is_refused(run):
-    for step in checkpoint.list_steps(run.logdir):
+    for step in saved(run.logdir):
         folder = pathlib.Path(run.logdir) / "checkpoints" / f"step-{step:012d}"
         folder.rename(folder.with_name(f"away-{step}"))
-    for use in (tfb.evaluate, lambda folder: tfb.train(resume=folder)):
+    videos = pathlib.Path(run.logdir) / "videos"
+    resume, film = lambda x: tfb.train(resume=x), lambda x: tfb.visualize(x, videos)
+    for use in (tfb.evaluate, resume, film):
         with pytest.raises(UserError, match="checkpoint"):
             use(run.logdir)
+    assert not list(videos.glob("*"))
 
 
 def test_a_config_object_is_a_preset_too(tmp_path):
@@ -319,10 +302,7 @@ class TestResume:
 def test_a_folder_cannot_make_us_import_code(run, tmp_path):
     evil = tmp_path / "evil.py"
     evil.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
-    path = pathlib.Path(run.logdir) / "config.json"
-    data = json.loads(path.read_text())
-    data["config"]["env"] = f"{evil}:make"
-    path.write_text(json.dumps(data))
+    edit_config(run, env=f"{evil}:make")
     for use in (tfb.evaluate, lambda folder: tfb.train(resume=folder, steps=600)):
         with pytest.raises(UserError, match="your own code"):
             use(run.logdir)
@@ -489,7 +469,7 @@ def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
         tfb.train("linear", env=envs, logdir=tmp_path, **options)
     (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert read_events(folder)[-1]["event"] == "failed"
-    assert checkpoint.list_steps(folder) == [0]  # the first iteration is void
+    assert [*saved(folder)] == [0]  # the first iteration is void
 
 
 class TestResources:
@@ -574,7 +554,7 @@ class TestProfile:
         def fail(*_):
             raise EnvError("env 0 raised")
 
-        monkeypatch.setattr("tfagents_batch.training.profile.run", fail)
+        monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
         run = tfb.train(
             "linear", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
         )

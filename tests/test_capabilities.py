@@ -1,4 +1,4 @@
-"""The cells of ``docs/capabilities.md`` are trained, and its refusals met."""
+"""Train the cells of ``tests/capabilities.py``, and meet the refusals of the page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.training.config import Config
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_config import Config
 from tfagents_batch.training.seeds.experiment import Several
 
 LIMIT = 4  # steps of an episode
@@ -53,13 +53,19 @@ CORES = {"feed-forward": "none", "GRU": "gru", "LSTM": "lstm"}
 
 
 class Drawn:
-    """``SpaceEnv`` in TensorFlow: observations of any space, any actions."""
+    """``SpaceEnv`` in TensorFlow: samples of any space, any actions."""
 
     max_episode_steps = LIMIT
+    samples = 16
 
     def __init__(self, observation_space, action_space):
         self.observation_space = observation_space
         self.action_space = action_space
+        rows = [
+            spaces.flatten(observation_space, observation_space.sample())
+            for _ in range(self.samples)
+        ]
+        self._columns = [np.stack(column) for column in zip(*rows, strict=True)]
 
     def reset(self, key):
         return tf.zeros([], tf.int32), self._draw(key)
@@ -69,24 +75,13 @@ class Drawn:
         return state + 1, self._draw(key), tf.add_n(parts), tf.constant(False)
 
     def _draw(self, key):
+        row = tf.cast(self.samples * seeds.uniform([], key), tf.int32)
         leaves = spaces.leaves(self.observation_space)
-        keys = seeds.split(key, len(leaves))
-        drawn = [_drawn(*each) for each in zip(leaves, keys, strict=True)]
+        drawn = [
+            tf.gather(tf.constant(column, leaf.dtype), row)
+            for column, leaf in zip(self._columns, leaves, strict=True)
+        ]
         return spaces.pack(self.observation_space, drawn)
-
-
-def _drawn(leaf, key):
-    space, number = leaf.space, seeds.uniform(leaf.shape, key)
-    if isinstance(space, gs.Box) and leaf.dtype == "float32":
-        return space.low + (space.high - space.low) * number
-    if isinstance(space, gs.Box):
-        low, count = space.low, space.high - space.low.astype(int) + 1
-    elif isinstance(space, gs.MultiBinary):
-        low, count = 0, 2
-    else:
-        low, count = space.start, getattr(space, "n", getattr(space, "nvec", None))
-    number = tf.floor(number * tf.cast(count, tf.float32))
-    return tf.cast(number, leaf.dtype) + tf.cast(low, leaf.dtype)
 
 
 def environment(cell):
@@ -96,8 +91,9 @@ def environment(cell):
     if level(cell, "mask") == "mask":
         low = np.array(MASKS[level(cell, "action")], np.int8)
         mask = gs.Box(low, np.ones_like(low), dtype=np.int8)
-        nested = isinstance(observation, gs.Dict)
-        parts = observation if nested else {"seen": observation}
+        parts = (
+            observation if isinstance(observation, gs.Dict) else {"seen": observation}
+        )
         observation = gs.Dict({**parts, "action_mask": mask})
     if level(cell, "route") == "in the graph":
         return Drawn(observation, action)
@@ -141,31 +137,32 @@ def options(cell):
 
 
 @pytest.fixture
-def on_route(monkeypatch, request):
+def on_route(cell, monkeypatch, request):
     """Sees to it that a cell's environments are reached on its route."""
-
-    def choose(cell):
-        if level(cell, "route") == "portable":
-            monkeypatch.setenv(build.ROUTE_VARIABLE, "portable")
-        if level(cell, "route") == "native":
-            request.getfixturevalue("library")
-
-    return choose
+    if level(cell, "route") == "portable":
+        monkeypatch.setenv(build.ROUTE_VARIABLE, "portable")
+    if level(cell, "route") == "native":
+        request.getfixturevalue("library")
 
 
-def parameter(cell):
-    native = level(cell, "route") == "native"
-    marks = [pytest.mark.xla] if native else []
-    marks += [] if cell in capabilities.cells(1) else [pytest.mark.slow]
-    return pytest.param(cell, marks=marks, id="-".join(cell).replace(" ", "_"))
+def parameter(cell, *others, names, slow):
+    marks = [pytest.mark.xla] if level(cell, "route") == "native" else []
+    marks += [pytest.mark.slow] if slow else []
+    name = "-".join(names).replace(" ", "_")
+    return pytest.param(cell, *others, marks=marks, id=name)
 
 
-CELLS = dict.fromkeys(capabilities.cells(1) + capabilities.cells(2))
+def trained_parameters():
+    first = capabilities.cells(1)
+    for cell in dict.fromkeys(first + capabilities.cells(2)):
+        # Several seeds: tests/training/seeds/test_population.py trains PPO so.
+        quick = cell in first and level(cell, "seeds") == "one"
+        yield parameter(cell, names=cell, slow=not quick)
 
 
-@pytest.mark.parametrize("cell", [parameter(cell) for cell in CELLS])
-def test_a_cell_is_trained(cell, on_route):
-    on_route(cell)
+@pytest.mark.usefixtures("on_route")
+@pytest.mark.parametrize("cell", list(trained_parameters()))
+def test_a_cell_is_trained(cell):
     keras.utils.set_random_seed(0)
     train = _several if level(cell, "seeds") == "several" else _one
     before, after, metrics = train(cell)
@@ -204,7 +201,7 @@ def _several(cell):
     training, never = tf.constant([True, True]), tf.constant([2**62] * 2, tf.int64)
     _, metrics, _ = several.population.iterate(tf.constant(2), training, never)
     found = {name: values.numpy()[:2] for name, values in metrics.items()}
-    several.population.put_into(several.algorithm, 0)
+    several.population.variables(0)
     return before, _values(several.algorithm.named_variables()), found
 
 
@@ -215,19 +212,13 @@ def _values(named):
 def refused_parameters():
     for refusal in REFUSED:
         for number, levels in enumerate(capabilities.combinations(refusal)):
-            cell = capabilities.refused_cell(levels)
-            native = level(cell, "route") == "native"
-            marks = [pytest.mark.xla] if native else []
-            marks += [pytest.mark.slow] if number else []
-            names = [name.replace(" ", "_") for _, name in levels]
-            yield pytest.param(cell, refusal, marks=marks, id="-".join(names))
+            cell, names = capabilities.refused_cell(levels), [x for _, x in levels]
+            yield parameter(cell, refusal, names=names, slow=number > 0)
 
 
+@pytest.mark.usefixtures("on_route")
 @pytest.mark.parametrize(("cell", "refusal"), list(refused_parameters()))
-def test_what_does_not_go_together_is_refused_in_words(
-    cell, refusal, on_route, tmp_path
-):
-    on_route(cell)
+def test_what_does_not_go_together_is_refused_in_words(cell, refusal, tmp_path):
     chosen = options(cell)
     train = tfb.train
     if level(cell, "seeds") == "several":
@@ -250,5 +241,5 @@ def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
 
 def test_the_page_is_what_the_cells_say():
     assert capabilities.PAGE.read_text() == capabilities.page(), (
-        "write it anew: python -m tests.capabilities"
+        "write it again: python -m tests.capabilities"
     )

@@ -3,8 +3,7 @@
 import dataclasses
 import pathlib
 import re
-import subprocess
-import sys
+import runpy
 
 import pytest
 
@@ -51,57 +50,39 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-def python_blocks(page="README.md"):
-    text = (ROOT / page).read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+def python_of(page):
+    """Its blocks, shortened to what a test needs."""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    small = r"steps=500, eval_every=0, compile='off'"
+    found = [re.sub(r"\bsteps=[\d_]+", small, block) for block in found]
+    return [block.replace("LunarLander-v3", "CartPole-v1") for block in found]
+
+
+HEADER = "import keras\nimport tensorflow as tf\nimport tfagents_batch as tfb\n"
+TENSORS = "docs/concepts/tensor_environments.md"
 
 
 @pytest.mark.parametrize(
-    "number",
+    ("page", "blocks"),
     [
-        pytest.param(0, marks=pytest.mark.any_route),
-        1,
-        pytest.param(2, marks=pytest.mark.xla),
+        pytest.param("README.md", [0], marks=pytest.mark.any_route),
+        ("README.md", [1]),
+        pytest.param("README.md", [2], marks=pytest.mark.xla),
+        pytest.param("docs/concepts/groups.md", [0], marks=pytest.mark.xla),
+        (TENSORS, [0, 1]),
+        ("docs/running.md", [1]),
+        ("docs/concepts/wrappers.md", [0]),
     ],
 )
-def test_the_python_of_the_readme_runs(number, tmp_path):
-    blocks = python_blocks()
-    assert len(blocks) == 3
-    # As printed, but for a shorter training and a task without Box2D.
-    code = re.sub(r"steps=[\d_]+", "steps=500, eval_every=0", blocks[number])
-    code = code.replace("LunarLander-v3", "CartPole-v1")
-    header = "import keras\nimport tensorflow as tf\nimport tfagents_batch as tfb\n"
-    run(header + code, tmp_path)
+def test_the_python_of_a_page_runs(page, blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = python_of(page)
+    script = tmp_path / "page.py"
+    script.write_text(HEADER + "".join(found[number] for number in blocks))
+    runpy.run_path(str(script), run_name="__main__")
 
 
-@pytest.mark.xla
-def test_the_python_of_the_page_on_groups_runs(tmp_path):
-    (code,) = python_blocks("docs/concepts/groups.md")
-    run(code, tmp_path)
-
-
-def test_the_python_of_the_page_on_tensor_environments_runs(tmp_path):
-    code = "".join(python_blocks("docs/concepts/tensor_environments.md"))
-    small = code.replace("steps=200_000", "steps=5000, eval_every=0")
-    assert small != code
-    run(small, tmp_path)
-
-
-def test_the_python_of_the_page_on_running_runs(tmp_path):
-    blocks = python_blocks("docs/running.md")
-    (code,) = [each for each in blocks if "tfb.load" in each]
-    small = code.replace("steps=2_000", "steps=500, eval_every=0, compile='off'")
-    assert small != code
-    run(small, tmp_path)
-
-
-def run(code, folder):
-    (folder / "page.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
+def test_every_block_of_python_is_run():
+    pages = ("README.md", "docs/concepts/groups.md", TENSORS, "docs/running.md")
+    pages += ("docs/concepts/wrappers.md",)
+    assert [len(python_of(page)) for page in pages] == [3, 1, 2, 2, 1]

@@ -9,10 +9,10 @@ import gymnasium
 import pytest
 
 import tfagents_batch as tfb
+from tests.lines import saved
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import checkpoint
-from tfagents_batch.training.logger import read_events
+from tfagents_batch.training.log.logger import read_events
 
 SMALL = {
     "steps": 200,
@@ -34,6 +34,8 @@ ENV_FILE = """
 def made(kind):
     if kind == "environment":
         return gymnasium.make("CartPole-v1")
+    if kind == "env":
+        return tfb.make_env("CartPole-v1", 3, 0)
     return gymnasium.make_vec("CartPole-v1", 3)
 
 
@@ -41,7 +43,7 @@ def counting(length):
     return lambda: CountingEnv(length=length)
 
 
-@pytest.mark.parametrize("kind", ["environment", "batch"])
+@pytest.mark.parametrize("kind", ["environment", "batch", "env"])
 def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
     env = made(kind)
     with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
@@ -83,22 +85,15 @@ def test_evaluations_are_played_where_somebody_says(tmp_path):
 @pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
 def test_settings_of_the_run_are_not_for_what_others_made(kind, tmp_path):
     """Workers, wrappers, options and arguments are of what is trained on."""
-    envs = {
-        "environment": lambda: made("environment"),
-        "batch": lambda: made("batch"),
-        "env": lambda: tfb.make_env("CartPole-v1", 3, 0),
-        "tf": lambda: "tf/CartPole-v1",
-    }
     options = SMALL | {"num_envs": 2, "num_workers": 1, "logdir": tmp_path}
     options |= {"eval_every": 100, "eval_episodes": 3, "on_fault": "restart"}
     options |= {"env_options": {"step_seconds": 300.0, "max_restarts": 3}}
     options |= {"env_kwargs": {"sutton_barto_reward": True}}
     if kind != "tf":
         options |= {"wrappers": [{"name": "LimitDuration", "max_episode_steps": 5}]}
-    env = envs[kind]()
+    env, other = ("tf/CartPole-v1" if kind == "tf" else made(kind) for _ in range(2))
     run = tfb.train("linear", env="CartPole-v1", eval_env=env, **options)
     assert run.metrics["eval/return_mean"] > 5  # not -1 at the end, nor 5 steps
-    other = envs[kind]()
     again = {} if kind == "tf" else {"wrappers": []}
     assert tfb.evaluate(run.logdir, 3, env=other, **again).mean_return > 5
     for each in (env, other):
@@ -242,4 +237,4 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
     assert tfb.evaluate(run.logdir, 2, env="tf/CartPole-v1").episodes == 2
     agent = tfb.load(run.logdir)
     assert agent.predict(agent.observation_space.sample())[0] in (0, 1)
-    assert checkpoint.newest(run.logdir) == run.step
+    assert max(saved(run.logdir)) == run.step

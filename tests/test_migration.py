@@ -189,13 +189,6 @@ def test_every_wrapper_of_the_page_is_ours_too():
     assert {*quoted(theirs)} | own == {*wrappers.__all__}
 
 
-def test_the_settings_of_the_example_are_settings():
-    keys = re.findall(r'^    "([\w.]+)": ', code(BATCH_PPO), re.MULTILINE)
-    assert len(keys) > 8
-    assert {f"algorithm.{key}" for key in keys} <= known_settings()
-    assert config.replace(ppo.Config(), {"network.hidden": (200, 100)})
-
-
 def test_the_example_is_the_preset_written_out(monkeypatch):
     first, *_ = re.findall(r"```python\n(.*?)```", PAGES[BATCH_PPO], re.DOTALL)
     found = []

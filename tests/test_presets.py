@@ -2,17 +2,16 @@
 
 import pathlib
 
-import gymnasium
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch import algorithms, config, schedules
+from tests.nn.cases import make_steps
+from tfagents_batch import algorithms, config, nest, schedules
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.config import Config, exclusive
+from tfagents_batch.training.run_config import Config, exclusive
 
 ROOT = pathlib.Path(__file__).parents[1]
-QUICK = {"eval_every": 0, "compile": "off", "compile_cache": False, "num_workers": 0}
 
 # The original's configs.py in its last version, environments and limit of Reacher as of
 # now: env, max_length, steps, update_every, discount, normalize_ranges, chunks of a
@@ -28,7 +27,7 @@ TASKS = {
     "ant": ("Ant-v5", 1000, 2e7, 30, 0.995, True, None, None, 83_517),
     "humanoid": ("Humanoid-v5", 1000, 5e7, 60, 0.995, True, None, None, 181_635),
 }
-# What they have in common; the network is in tests/nn/test_batch_ppo.py too.
+# What they have in common.
 DEFAULTS = {
     "objective": "kl",  # no clipped ratio
     "gae_lambda": 1.0,  # unset there: Monte Carlo
@@ -56,6 +55,7 @@ DEFAULTS = {
     "normalize_return": "per_step",
     "reward_clip": 10.0,
 }
+
 NETWORK = {
     "hidden": [200, 100],
     "activation": "relu",
@@ -95,10 +95,17 @@ def test_a_preset_makes_its_agent_on_its_environment(name):
     options = {"env_kwargs": preset.env_kwargs, "wrappers": preset.wrappers}
     with tfb.make_env(preset.env, 1, **processes, **options) as env:
         agent = kind(settings, env.spec)
-        state, step = env.init(0)
+        drawn = make_steps(env.spec.observation_space, 1, 1)
+        step = nest.map(lambda x: x[0], drawn)
         noise = agent.noise((1, 1), 0)[0]
         action, *_ = agent.act(step, agent.initial_state(1), noise, True)
-        env.step(state, action)
+        if processes:  # others are stepped in tests/envs/tf/test_contract.py
+            env.step(env.init(0)[0], action)
+        if name.startswith("batch_ppo/"):
+            _, limit, *_, weights = TASKS[name.rpartition("/")[2]]
+            assert env.spec.max_episode_steps == limit
+            assert agent.network.count_params() == weights
+            assert not getattr(env.spec.action_space, "is_bounded", lambda: False)()
 
 
 def test_the_tuned_and_the_faithful_presets_of_the_readme_are_there():
@@ -134,41 +141,29 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
     assert differs(settings["network"], NETWORK) == {}
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_network_of_batch_ppo_has_as_many_weights_as_the_original(name):
-    preset, limit = PRESETS[f"batch_ppo/{name}"](), TASKS[name][1]
-    with tfb.make_env(preset.env, 1, 0, wrappers=preset.wrappers) as env:
-        agent = algorithms.REGISTRY["ppo"][0](preset.settings, env.spec)
-        assert agent.network.count_params() == TASKS[name][-1]
-        assert env.spec.max_episode_steps == limit
-        space = env.spec.action_space
-        assert isinstance(space, gymnasium.spaces.Discrete) or not space.is_bounded()
-
-
 def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
     assert not {*REFUSED} & {*PRESETS}
     with pytest.raises(UserError, match=r"no config 'batch_ppo/bullet_ant'.*PyBullet"):
         tfb.train(config="batch_ppo/bullet_ant")
 
 
-def test_a_preset_of_whole_episodes_takes_a_rollout_length_instead():
+def test_a_preset_of_whole_episodes_takes_a_rollout_length_instead_and_back():
     preset = PRESETS["batch_ppo/ant"]()
-    changed = config.replace(preset, exclusive({"rollout_length": 64}))
-    assert changed.check().update_every is None
+    changed = config.replace(preset, exclusive({"rollout_length": 64})).check()
+    assert changed.update_every is None
+    back = config.replace(changed, exclusive({"update_every": 30})).check()
+    assert back.update_every == 30
 
 
 def test_a_preset_of_batch_ppo_trains(tmp_path):
     """Pendulum with fewer and shorter episodes, and all else as it is."""
+    options = {"steps": 120, "num_envs": 2, "num_workers": 0, "update_every": 4}
+    options |= {"eval_every": 0, "compile": "off", "logdir": tmp_path}
     stack = {"name": "standard_stack", "max_episode_steps": 30}
+    settings = {"sequence_length": 10, "minibatch_size": 50, "epochs": 2}
+    settings["histograms"] = False
     run = tfb.train(
-        config="batch_ppo/pendulum",
-        steps=120,
-        num_envs=2,
-        update_every=4,
-        wrappers=[stack],
-        settings={"sequence_length": 10, "minibatch_size": 50, "epochs": 2},
-        logdir=tmp_path,
-        **QUICK,
+        config="batch_ppo/pendulum", wrappers=[stack], settings=settings, **options
     )
     assert run.step == 120
     assert run.metrics["episode/length_mean"] == 30

@@ -123,13 +123,3 @@ def test_spaces_that_are_not_supported_are_named(space, message):
     for function in (spaces.leaves, spaces.to_json):
         with pytest.raises(UserError, match=message):
             function(space)
-
-
-def test_too_many_leaves_are_refused():
-    with pytest.raises(ValueError, match="1 leaves too many"):
-        spaces.pack(gs.Tuple([gs.Discrete(2)]), [0, 1])
-
-
-def test_a_type_from_elsewhere_is_refused():
-    with pytest.raises(ValueError, match="unknown space type 'Text'"):
-        spaces.from_json({"type": "Text"})

@@ -1,7 +1,6 @@
 """Trajectory views against episodes that are simulated one environment at a time."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,18 +101,3 @@ def test_the_views_of_a_worked_example():
     discount = views.discount(tf.constant(0.5))
     assert discount.dtype == tf.float32
     np.testing.assert_array_equal(discount[:, 0], [0.5, 0, 0.5, 0.5, 0.5])
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_the_views_are_the_same_in_graphs(jit_compile):
-    rows, _ = simulate(["on", "terminate", "on", "fail", "on", "truncate"])
-    views = trajectory([rows, rows])
-
-    @tf.function(jit_compile=jit_compile)
-    def graph(views):
-        return views.mask, views.reward, views.discount(0.9)
-
-    for found, expected in zip(
-        graph(views), (views.mask, views.reward, views.discount(0.9)), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)

@@ -23,7 +23,7 @@ _HOMES = {
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
     "check_env": "tfagents_batch.envs.checking.check",
-    "function": "tfagents_batch.envs.function",
+    "function": "tfagents_batch.envs.graph.function",
     "TimeStep": "tfagents_batch.types",
     "Trajectory": "tfagents_batch.types",
     "EnvSpec": "tfagents_batch.types",

@@ -6,43 +6,36 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 import keras
 import numpy as np
 
 from tfagents_batch import algorithms, config, seeds
+from tfagents_batch.agent import Agent, lend
 from tfagents_batch.configs import PRESETS, REFUSED
-from tfagents_batch.envs import arguments
 from tfagents_batch.envs.registry import describe, is_same
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
-from tfagents_batch.errors import (
-    UserError,
-)
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env
-from tfagents_batch.training import (
-    checkout,
-    checkpoint,
-    hooks,
-    inherit,
-    place,
-    running,
-    runs,
-    stored,
-    trackers,
-    weights,
-)
 from tfagents_batch.training import evaluate as evaluation
-from tfagents_batch.training import visualize as filming
-from tfagents_batch.training.agent import Agent, lend
-from tfagents_batch.training.checkpoint import load as load_checkpoint
-from tfagents_batch.training.config import VARIABLES, Config, exclusive
+from tfagents_batch.training import play_config, training_run, warm_start
+from tfagents_batch.training.callbacks import (
+    OnCheckpoint,
+    OnEvaluation,
+    OnIteration,
+    listed,
+)
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.hooks import OnCheckpoint, OnEvaluation, OnIteration
-from tfagents_batch.training.running import Run
+from tfagents_batch.training.log import trackers
+from tfagents_batch.training.run_config import VARIABLES, Config, exclusive
+from tfagents_batch.training.run_folder import checkpoint as checkpoints
+from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.seeds import run_seeds
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.training.training_run import Run
+from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
 # What may change when a run is resumed; the rest comes from its folder.
@@ -101,8 +94,8 @@ def train(
       profile: measure where the time of an iteration goes, when all steps are done:
         ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
-        called and may end training by returning False, see ``training.hooks``.
-      **options: any other field of ``training.config.Config``.
+        called and may end training by returning False, see ``training.callbacks``.
+      **options: any other field of ``training.run_config.Config``.
 
     Raises:
       UserError: for anything that cannot be used, before there is a folder.
@@ -112,9 +105,9 @@ def train(
       Exception: what a callback raised; a checkpoint was written first.
     """
     callbacks = {
-        "on_iteration": hooks.listed("on_iteration", on_iteration),
-        "on_evaluation": hooks.listed("on_evaluation", on_evaluation),
-        "on_checkpoint": hooks.listed("on_checkpoint", on_checkpoint),
+        "on_iteration": listed("on_iteration", on_iteration),
+        "on_evaluation": listed("on_evaluation", on_evaluation),
+        "on_checkpoint": listed("on_checkpoint", on_checkpoint),
     }
     if init_checkpoint is not None and init_from is None:
         raise UserError(
@@ -133,22 +126,26 @@ def train(
                 "with those of another; leave one of them out"
             )
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
-    options = place.sized(env, options)
-    resolved = _checked(resolve(algorithm, env, config, settings, options), callbacks)
+    options = play_config.sized(env, options)
+    resolved = resolve(algorithm, env, config, settings, options)
+    _check_watching(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
-        text = stored.to_text(resolved, given, network, eval_env=eval_env)
-        told, events = _facts(experiment.algorithm, experiment.env.spec), []
+        text = config_file.to_text(resolved, given, network, eval_env=eval_env)
+        told = training_run.facts(experiment.algorithm, experiment.env.spec)
+        events = []
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
-            origin = inherit.begin(experiment, init_from, which)._asdict()
+            origin = warm_start.begin(experiment, init_from, which)
             events.append({"kind": runs.STARTED_FROM, **origin})
             told[runs.STARTED_FROM] = origin
         root, seed = logdir or "logs", resolved.seed
         folder = runs.create(root, name, seed, text, facts=told)
         with runs.lock(folder):
-            return running.run(experiment, folder, callbacks, None, events, profile)
+            return training_run.run(
+                experiment, folder, callbacks, None, events, profile
+            )
 
 
 def train_seeds(
@@ -189,13 +186,13 @@ def train_seeds(
                 f"{name} is not for several seeds in one program; train one seed after "
                 "the other, by train"
             )
-    resolved = resolve(algorithm, env, config, settings, options).check()
+    resolved = resolve(algorithm, env, config, settings, options)
     if isinstance(seeds, (int, np.integer)):
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
-    return run_seeds(resolved, seeds, _object(env), logdir or "logs", name, _facts)
+    return run_seeds(resolved, seeds, _object(env), logdir or "logs", name)
 
 
 def evaluate(
@@ -246,13 +243,11 @@ def evaluate(
             ", ".join(variables),
         )
     played = saved.env if env is None else env
-    batch, episodes = place.evaluation_size(played, episodes, saved.num_envs)
+    batch, episodes = play_config.evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
-    with Experiment(saved, lend(_object(env)), network=network) as experiment:
-        load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
-        env, actor = experiment.env, experiment.algorithm
-        played = episodes, actions, saved.log_info, experiment.acts_whole(env)
-        return evaluation.evaluator(env, actor, *played)(_apart(seed))
+    with _loaded(run, saved, env, network, checkpoint) as (experiment, _):
+        play = experiment.evaluation(experiment.env, episodes, actions)
+        return play(_apart(seed))
 
 
 def load(
@@ -280,10 +275,8 @@ def load(
         env = env[0]
     run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     given = saved.env if env is None else env
-    saved_here = place.in_process(saved, given)
-    with Experiment(saved_here, lend(_object(env)), network=network) as experiment:
-        variables = experiment.named_variables()
-        step, _ = load_checkpoint(run.folder, variables, checkpoint)
+    here = play_config.in_process(saved, given)
+    with _loaded(run, here, env, network, checkpoint) as (experiment, step):
         return Agent(experiment.algorithm, experiment.env.spec, given, saved, step)
 
 
@@ -318,7 +311,9 @@ def visualize(
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
     run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     played = saved.env if env is None else env
-    saved = place.in_process(dataclasses.replace(saved, seed=seed, log_info=[]), played)
+    saved = play_config.in_process(
+        dataclasses.replace(saved, seed=seed, log_info=[]), played
+    )
     shown = filming.Camera(
         played, saved.env_kwargs, saved.wrappers, **saved.env_options
     )
@@ -326,10 +321,23 @@ def visualize(
         alone = dataclasses.replace(
             saved, num_envs=1, num_workers=None, env_kwargs={}, wrappers=[]
         )
-        with Experiment(alone, shown.env, network=network) as experiment:
-            load_checkpoint(run.folder, experiment.named_variables(), checkpoint)
+        with _loaded(run, alone, shown.env, network, checkpoint) as (experiment, _):
             actor = experiment.algorithm
             return filming.film(shown, actor, outdir, num_episodes, _apart(seed))
+
+
+@contextlib.contextmanager
+def _loaded(
+    run: runs.RunFolder, played: Config, env: Any, network: Any, which: str | int
+) -> Iterator[tuple[Experiment, int]]:
+    """An experiment with the agent of a run's checkpoint, and the checkpoint's step.
+
+    An environment that is made already is not closed.
+    """
+    with Experiment(played, lend(_object(env)), network=network) as experiment:
+        variables = experiment.named_variables()
+        step, _ = checkpoints.load(run.folder, variables, which)
+        yield experiment, step
 
 
 def _apart(seed: int) -> int:
@@ -338,31 +346,22 @@ def _apart(seed: int) -> int:
     return seeds.iteration_seed(seed, 0, "play")
 
 
-def _facts(algorithm: Any, spec: EnvSpec) -> dict[str, Any]:
-    """What is remembered of what trains, and of the code that it was started from."""
-    return {
-        "checkout": checkout.state(),
-        "weights": weights.facts(weights.by_layer(algorithm)),
-        "observation_space": str(spec.observation_space),
-        "action_space": str(spec.action_space),
-    }
-
-
 def _trained(
     logdir: str | os.PathLike,
     env: Any,
     env_kwargs: dict[str, Any] | None,
     wrappers: Wrappers | None,
     network: Any,
-) -> tuple[runs.Run, Config, list[str]]:
+) -> tuple[runs.RunFolder, Config, list[str]]:
     """A run, its config for playing, perhaps somewhere else, and the names of the
     variables that its workers had."""
     run = runs.open_run(logdir)
-    saved, user = stored.from_text(run.config_text)
-    stored.need(user, env, network)
+    saved, user = config_file.from_text(run.config_text)
+    config_file.need(user, env, network)
+    played = play_config.to_play(saved, env, env_kwargs, wrappers)
     if env_kwargs is None:
-        stored.need_arguments(place.to_play(saved, env, None, None))
-    return run, place.to_play(saved, env, env_kwargs, wrappers), user[VARIABLES]
+        config_file.need_arguments(played)
+    return run, played, user[VARIABLES]
 
 
 def resolve(
@@ -403,8 +402,7 @@ def resolve(
 def _resume(
     folder, env, network, eval_env, profile, callbacks: dict, options: dict[str, Any]
 ) -> Run:
-    again = options.get("env_kwargs")
-    options = {name: each for name, each in options.items() if name != "env_kwargs"}
+    again = options.pop("env_kwargs", None)
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -412,17 +410,17 @@ def _resume(
             f"{', '.join(RESUMABLE)} can"
         )
     run = runs.open_run(folder)
-    saved, user = stored.from_text(run.config_text)
-    stored.need(user, env, network)
+    saved, user = config_file.from_text(run.config_text)
+    config_file.need(user, env, network)
     if again is None:
-        stored.need_arguments(saved)
+        config_file.need_arguments(saved)
     elif again != saved.env_kwargs:
         raise UserError(
             f"env_kwargs is {again}, but the run has {saved.env_kwargs}; start a new "
             "run for another environment"
         )
     if "env_options" not in options:
-        stored.need_variables(user, saved)
+        config_file.need_variables(user, saved)
     options = exclusive(options)
     if isinstance(env, str):
         if not is_same(env, saved.env):
@@ -431,21 +429,21 @@ def _resume(
                 "run for another environment"
             )
         options |= {"env": env}
-    resolved = _checked(config.replace(saved, options), callbacks)
+    resolved = config.replace(saved, options)
+    _check_watching(resolved, callbacks)
     if resolved.eval_every != 0:
-        stored.need_evaluation(user, eval_env)
+        config_file.need_evaluation(user, eval_env)
     with (
         runs.lock(run.folder),
         Experiment(resolved, _object(env), eval_env, network) as experiment,
     ):
-        checkpoint.sweep(run.folder)
+        checkpoints.sweep(run.folder)
         events: list[dict] = []
-
-        def note(kind: str, **fields: Any) -> None:
-            events.append({"kind": kind, **fields})
-
-        variables = experiment.named_variables()
-        step, state = checkpoint.load(run.folder, variables, on_event=note)
+        step, state = checkpoints.load(
+            run.folder,
+            experiment.named_variables(),
+            on_event=lambda kind, **fields: events.append({"kind": kind, **fields}),
+        )
         if "steps" in options and resolved.steps <= step:
             raise UserError(
                 f"steps is {resolved.steps}, but the run has {step} already; ask for "
@@ -467,23 +465,21 @@ def _resume(
 
         def started() -> None:
             if changed or played != user:  # for the next resume, once this one works
-                text = stored.to_text(resolved, env, network, played)
+                text = config_file.to_text(resolved, env, network, played)
                 runs.write_atomic(run.folder / "config.json", text)
 
         watched = (callbacks, state, events, profile, started)
-        return running.run(experiment, run.folder, *watched)
+        return training_run.run(experiment, run.folder, *watched)
 
 
-def _checked(resolved: Config, callbacks: dict[str, tuple]) -> Config:
-    """A config of a run that may begin."""
-    resolved.check()
+def _check_watching(resolved: Config, callbacks: dict[str, tuple]) -> None:
+    """Refuse callbacks that are never called, and trackers that are not there."""
     if callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(
             "on_evaluation would never be called, as eval_every is 0; leave one of "
             "them out"
         )
     trackers.check(resolved.track)
-    return resolved
 
 
 def _object(env: Any) -> Callable | Env | None:

@@ -15,11 +15,8 @@ JSON. What is misspelled or of the wrong type is a ``UserError`` that names it.
 
 A program parses in two passes where one flag decides which others there are::
 
-    values = flags.FlagValues()
-    define_flags(values, Experiment)
-    define_flags(values, REGISTRY[peek(argv, "algorithm") or "ppo"], "algorithm")
-    help = parse_argv(argv, values)
-    settings = overrides(values, ppo.Config, "algorithm")
+    kind = REGISTRY[peek(argv, "algorithm") or "ppo"]
+    run, settings = parse(argv, [(Experiment, ""), (kind, "algorithm")])
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from tfagents_batch.suggest import closest, unknown
 
 Config = TypeVar("Config")
 
-_HELP = {"--help", "-h", "-help", "--helpshort", "--helpfull"}
+HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
 _WIDTH, _INDENT = 88, " " * 6
 
 
@@ -147,10 +144,10 @@ def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -> None:
-    """Define a flag for every setting.
+    """Define an absl flag for every setting, which absl or ``parse`` reads.
 
     Args:
-      flag_values: takes the flags; a fresh one, never ``absl.flags.FLAGS``.
+      flag_values: takes the flags: ``absl.flags.FLAGS``, or a fresh one.
       config: a config, whose values are shown as defaults, or its class.
       prefix: in front of each name, with a dot: "algorithm" for
         ``--algorithm.epochs``. Fields of type Any have no flag.
@@ -169,52 +166,61 @@ def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -
 def overrides(
     flag_values: flags.FlagValues, config: Any, prefix: str = ""
 ) -> dict[str, Any]:
-    """The settings that were given as flags; dotted names without the prefix."""
-    start = len(prefix) + 1 if prefix else 0
+    """Return the settings that were given as flags: dotted names without the prefix."""
     return {
-        name[start:]: flag_values[name].value
+        name.removeprefix(f"{prefix}."): flag_values[name].value
         for name, *_ in _leaves(config, prefix)
         if flag_values[name].present
     }
 
 
-def parse_argv(arguments: Sequence[str], flag_values: flags.FlagValues) -> str | None:
-    """Parse a command line; flags that were given are then ``present``.
+def parse(
+    arguments: Sequence[str], parts: Sequence[tuple[Any, str]]
+) -> list[dict[str, Any]]:
+    """Parse a command line.
 
     Flags are ``--name=value``, ``--name value``, and ``--name`` or ``--noname`` for
-    a bool. Unlike absl's own parser this refuses stray arguments, flags given twice and
-    flags with one dash.
+    a bool. Unlike absl's own parser this refuses stray arguments and flags given twice.
 
     Args:
       arguments: without the program's name.
-      flag_values: with the flags defined.
+      parts: pairs of a config, or its class, and what its flags begin with, as
+        ``define_flags`` takes them.
 
     Returns:
-      None, or the text to print if help was asked for; nothing is parsed then.
+      For each part the settings that were given, see ``overrides``.
 
     Raises:
       UserError: naming the flag, what it got and what it takes.
     """
-    if _HELP.intersection(arguments):
-        return help_text(flag_values)
+    known = flags.FlagValues()
+    for part in parts:
+        define_flags(known, *part)
     rest = list(arguments)
-    try:
-        while rest:
-            name, value = _split(rest.pop(0))
-            if name not in flag_values:
-                name, value = _positive(name, value, flag_values), "false"
-            flag = flag_values[name]
-            if flag.present:
-                raise UserError(f"--{name} is given twice")
-            if value is None:
-                value = "true" if flag.boolean else _following(name, rest)
-            flag.parse(value)
-            flag.using_default_value = False
-        flag_values.validate_all_flags()
-    except flags.Error as error:
-        raise UserError(str(error).removeprefix("flag ")) from None
-    flag_values.mark_as_parsed()
-    return None
+    while rest:
+        argument = rest.pop(0)
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or not name:
+            raise UserError(
+                f"stray argument {argument!r}; flags are written --name=value"
+            )
+        if name not in known and not equals:
+            positive = name.removeprefix("no")
+            if positive != name and positive in known and known[positive].boolean:
+                name, equals, value = positive, "=", "false"
+        if name not in known:
+            close = closest(name, list(known))
+            hint = f"did you mean --{close}?" if close else "--help lists all flags"
+            raise UserError(f"unknown flag --{name}; {hint}")
+        if known[name].present:
+            raise UserError(f"--{name} is given twice")
+        if not equals:
+            value = "true" if known[name].boolean else _following(name, rest)
+        try:
+            known[name].parse(value)
+        except flags.IllegalFlagValueError as error:
+            raise UserError(str(error).removeprefix("flag ")) from None
+    return [overrides(known, *part) for part in parts]
 
 
 def peek(arguments: Sequence[str], name: str) -> str | None:
@@ -231,15 +237,13 @@ def peek(arguments: Sequence[str], name: str) -> str | None:
     return None
 
 
-def help_text(flag_values: flags.FlagValues) -> str:
-    """All flags: default, help and accepted values, grouped by dotted prefix."""
+def help_text(parts: Sequence[tuple[Any, str]]) -> str:
+    """All flags of ``parse``: default, help and accepted values, grouped by prefix."""
     groups: dict[str, list[str]] = {}
-    for name in flag_values:
-        flag = flag_values[name]
-        expected = flag.parser.syntactic_help or "true or false"  # of absl's own
-        text = textwrap.fill(f"{flag.help} ({expected})", _WIDTH - len(_INDENT))
-        entry = f"  --{name}={fields.to_text(flag.default)}\n"
-        entry += textwrap.indent(text, _INDENT)
+    for name, hint, help, default in (x for part in parts for x in _leaves(*part)):
+        text = f"{help} ({fields.kind(hint).expected})"
+        entry = f"  --{name}={fields.to_text(default)}\n"
+        entry += textwrap.indent(textwrap.fill(text, _WIDTH - len(_INDENT)), _INDENT)
         groups.setdefault(name.rpartition(".")[0], []).append(entry)
     return "\n\n".join(
         "\n".join([f"{group or 'general'} flags, with their defaults:", *groups[group]])
@@ -306,31 +310,6 @@ def _checked(kind: fields.Kind, value: Any, name: str) -> Any:
         return kind.check(value)
     except ValueError as error:
         raise UserError(f"{name} is {value!r}; {kind.complaint(error)}") from None
-
-
-def _split(argument: str) -> tuple[str, str | None]:
-    """Name and value of an argument that must be a flag."""
-    name, equals, value = argument.lstrip("-").partition("=")
-    if not argument.startswith("-") or not name:
-        hint = "flags are written --name=value"
-        if argument.lower() in ("true", "false"):
-            hint = f"a switch takes its value as --name={argument}"
-        raise UserError(f"stray argument {argument!r}; {hint}")
-    if not argument.startswith("--"):
-        raise UserError(f"{argument}: flags have two dashes; write -{argument}")
-    return name, value if equals else None
-
-
-def _positive(name: str, value: str | None, known: flags.FlagValues) -> str:
-    """``x`` for ``nox``, where x is a bool; any other name is unknown."""
-    positive = name.removeprefix("no")
-    if positive != name and positive in known and known[positive].boolean:
-        if value is not None:
-            raise UserError(f"--{name} takes no value; write --{positive}={value}")
-        return positive
-    close = closest(name, list(known))
-    hint = f"did you mean --{close}?" if close else "--help lists all flags"
-    raise UserError(f"unknown flag --{name}; {hint}")
 
 
 def _following(name: str, rest: list[str]) -> str:

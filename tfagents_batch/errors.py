@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class UserError(ValueError):
     """Input that cannot be used: a flag, a name, a space, a network, a folder.
@@ -11,6 +13,11 @@ class UserError(ValueError):
     """
 
     ag_pass_through = True  # or AutoGraph would replace it by a StagingError
+
+
+def first_line(error: BaseException) -> str:
+    """Class and first line of an exception."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 class RemoteError(Exception):
@@ -30,9 +37,9 @@ class RemoteError(Exception):
 
 
 class EnvError(RuntimeError):
-    """An environment failed.
+    """An environment failed; attributes are None where they are unknown.
 
-    Attributes (None where unknown):
+    Attributes:
       env: index of the environment in the batch.
       worker: index of its worker process; None for in-process environments.
       seed: seed the environment was reset with.
@@ -41,26 +48,17 @@ class EnvError(RuntimeError):
       phase: "construct", "reset", "step" or "close".
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        env: int | None = None,
-        worker: int | None = None,
-        seed: int | None = None,
-        episode: int | None = None,
-        step: int | None = None,
-        action: str | None = None,
-        phase: str | None = None,
-    ):
+    env: int | None = None
+    worker: int | None = None
+    seed: int | None = None
+    episode: int | None = None
+    step: int | None = None
+    action: str | None = None
+    phase: str | None = None
+
+    def __init__(self, message: str, **attributes: Any):
         super().__init__(message)
-        self.env = env
-        self.worker = worker
-        self.seed = seed
-        self.episode = episode
-        self.step = step
-        self.action = action
-        self.phase = phase
+        vars(self).update(attributes)
 
 
 class WorkerCrashed(EnvError):

@@ -12,16 +12,15 @@ import json
 import math
 import numbers
 import operator
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 from absl import flags
 
 from tfagents_batch import schedules
+from tfagents_batch.errors import UserError
 
 
 class Kind(NamedTuple):
@@ -147,14 +146,11 @@ def _numbers(value: Any) -> Sequence[float]:
     return [] if value is None else [value]
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
-
-
 def _read_int(text: str) -> int:
-    number = Decimal(text) if _WHOLE.fullmatch(text) else Decimal("0.5")
-    if number != number.to_integral_value() or number.adjusted() > 18:
-        raise ValueError
-    return int(number)
+    try:
+        return _check_int(int(text))
+    except ValueError:
+        return _check_int(_read_float(text))
 
 
 def _check_int(value: Any) -> int:
@@ -168,27 +164,23 @@ def _check_int(value: Any) -> int:
 
 def _read_float(text: str) -> float:
     try:
-        value = float(text)
+        return _check_float(float(text))
     except ValueError:
         raise ValueError from None  # without Python's words
-    return _check_float(value)
 
 
 def _check_float(value: Any) -> float:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
-        if real and math.isfinite(value):
-            return float(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        raise ValueError("it is too large") from None
-    raise ValueError
+        return schedules.finite(value, "it")
+    except UserError:
+        raise ValueError from None
 
 
 def _read_bool(text: str) -> bool:
     try:
         return flags.BooleanParser().parse(text)
     except ValueError:
-        raise ValueError from None
+        raise ValueError from None  # without absl's words
 
 
 def _instance(of: type | tuple[type, ...]) -> Callable[[Any], Any]:

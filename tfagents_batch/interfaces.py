@@ -84,7 +84,7 @@ class ManagedEnv(Env, Protocol):
 
 @runtime_checkable
 class Distribution(Protocol):
-    """A batch of distributions over actions; see ``ops/distributions.py``."""
+    """A batch of distributions over actions; see ``ops/distributions/families.py``."""
 
     @property
     def params(self) -> dict[str, tf.Tensor]:
@@ -92,9 +92,6 @@ class Distribution(Protocol):
 
     def with_params(self, params: dict[str, tf.Tensor]) -> Distribution:
         """The same family with other parameters."""
-
-    def noise(self, shape, seed) -> tf.Tensor:
-        """Draw what ``sample`` consumes for leading axes ``shape``, in one op."""
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor: ...
 
@@ -236,16 +233,15 @@ class Source(Protocol):
     """A tf.Module that makes trajectories; its variables hold where it stands.
 
     Attributes:
+      env: that it steps.
       compilable: may it run under XLA?
 
     Optional is ``metrics() -> Metrics``: what is to tell of the trajectory just made,
     read as ``ok`` is.
     """
 
+    env: Env
     compilable: bool
-
-    def collect(self, seed) -> Metrics:
-        """Called once a program, before the sampling; a no-op for on-policy sources."""
 
     def __call__(self, seed) -> Trajectory: ...
 
@@ -254,6 +250,3 @@ class Source(Protocol):
 
         Read in the same program, after the call.
         """
-
-    def feedback(self, metrics: Metrics) -> Metrics:
-        """Take what the source wants from an update's metrics; return the rest."""

@@ -13,12 +13,12 @@ text, ``parse`` reads that text. A clock is called with the step and answers; it
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
 import re
 import time
-import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,8 +36,8 @@ EXPECTED = (
 class Schedule(Protocol):
     """A number as a function of the step: Constant, Linear or Piecewise.
 
-    A dataclass field annotated ``Schedule`` takes plain numbers too; ``resolve`` and
-    ``parse`` turn them into ``Constant``.
+    A config's field annotated ``Schedule`` takes plain numbers and text too, which
+    ``config.check`` turns into one of these.
     """
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
@@ -51,7 +51,7 @@ class Constant:
     value: float
 
     def __post_init__(self):
-        _set(self, value=_finite(self.value, "value"))
+        _set(self, value=finite(self.value, "value"))
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """f32 scalar."""
@@ -77,7 +77,7 @@ class Linear:
     steps: int | None = None
 
     def __post_init__(self):
-        _set(self, start=_finite(self.start, "start"), end=_finite(self.end, "end"))
+        _set(self, start=finite(self.start, "start"), end=finite(self.end, "end"))
         if self.steps is not None:
             _set(self, steps=_whole(self.steps, "steps", least=1))
 
@@ -111,7 +111,7 @@ class Piecewise:
 
     def __post_init__(self):
         points = tuple(
-            (_whole(step, "step"), _finite(value, "value"))
+            (_whole(step, "step"), finite(value, "value"))
             for step, value in self.points
         )
         _set(self, points=points)
@@ -166,23 +166,17 @@ def parse(value: str | float | Schedule) -> Schedule:
 
 
 def resolve(config: Any, total_steps: int) -> Any:
-    """A frozen dataclass whose schedules know the length of the run.
+    """A frozen dataclass whose ``Linear`` schedules know the length of the run.
 
-    ``Linear`` without steps gets ``total_steps``, a number in a field annotated
-    ``Schedule`` becomes ``Constant``; nested dataclasses are resolved too.
+    Those without steps get ``total_steps``, in nested dataclasses too.
     """
-    hints = typing.get_type_hints(type(config))
     changes = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value) and not is_schedule(value):
-            changes[field.name] = resolve(value, total_steps)
-            continue
-        kinds = {hints[field.name], *typing.get_args(hints[field.name])}
-        if value is not None and Schedule in kinds:
-            value = changes[field.name] = parse(value)
         if isinstance(value, Linear) and value.steps is None:
             changes[field.name] = dataclasses.replace(value, steps=total_steps)
+        elif dataclasses.is_dataclass(value) and not is_schedule(value):
+            changes[field.name] = resolve(value, total_steps)
     return dataclasses.replace(config, **changes)
 
 
@@ -229,8 +223,7 @@ class EverySeconds:
 
     Args:
       seconds: 0 means never.
-      clock: tells the time in seconds; only differences count. A restored clock goes
-        on where it stood; the time in between does not count.
+      clock: tells the time in seconds; only differences count.
       first: be true at the first call already.
     """
 
@@ -240,7 +233,7 @@ class EverySeconds:
         clock: Callable[[], float] = time.monotonic,
         first: bool = False,
     ):
-        self.seconds = _finite(seconds, "seconds")
+        self.seconds = finite(seconds, "seconds")
         if self.seconds < 0:
             raise UserError(f"seconds is {seconds}; expected at least 0")
         self._clock = clock
@@ -253,32 +246,27 @@ class EverySeconds:
         self._last = now
         return True
 
-    def state(self) -> dict[str, float]:
-        return {"elapsed": self._clock() - self._last}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._last = self._clock() - state["elapsed"]
-
 
 def _set(schedule: Any, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(schedule, name, value)  # frozen, but still being made
 
 
-def _finite(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise UserError(f"{name} is {value!r}; expected a number")
-    try:
-        finite = math.isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        finite = False
-    if not finite:
-        raise UserError(f"{name} is {value}; expected a finite number")
-    return float(value)
+def finite(value: Any, name: str) -> float:
+    """Return a finite number as a float.
+
+    Raises:
+      UserError: for anything else, with its name.
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # hundreds of digits
+            if math.isfinite(value):
+                return float(value)
+    raise UserError(f"{name} is {value!r}; expected a finite number")
 
 
 def _whole(value: Any, name: str, least: int = 0) -> int:
-    number = _finite(value, name)
+    number = finite(value, name)
     if number != int(number) or number < least:
         raise UserError(
             f"{name} is {value!r}; expected a whole number of at least {least}"

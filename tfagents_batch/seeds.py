@@ -122,7 +122,8 @@ def threefry(key: Sequence, counter: Sequence) -> tuple:
     keys = (*key, key[0] ^ key[1] ^ np.uint32(_PARITY))
     x, y = keys[0] + counter[0], keys[1] + counter[1]
     # Made once: operations that Python makes one by one are what tracing takes.
-    number = functools.cache(np.uint32 if isinstance(y, np.ndarray) else _constant)
+    constant = functools.partial(tf.constant, dtype=tf.uint32)
+    number = functools.cache(np.uint32 if isinstance(y, np.ndarray) else constant)
     for group in range(_ROUNDS // 4):
         for rotation in _ROTATIONS[group % 2]:
             x = x + y
@@ -136,10 +137,6 @@ def _rotate(x: tf.Tensor | np.ndarray, left: Any, right: Any) -> tf.Tensor | np.
     if isinstance(x, np.ndarray):
         return x << left | x >> right
     return tf.bitwise.left_shift(x, left) | tf.bitwise.right_shift(x, right)
-
-
-def _constant(number: int) -> tf.Tensor:
-    return tf.constant(number, tf.uint32)
 
 
 def _shifted(x: tf.Tensor, by: int) -> tf.Tensor:

@@ -102,10 +102,7 @@ def pack(space: gymnasium.Space, flat: Sequence[Any]) -> Any:
             return tuple(build(child) for child in space.spaces)
         return queue.pop(0)
 
-    nest = build(space)
-    if queue:
-        raise ValueError(f"{len(queue)} leaves too many for {space}")
-    return nest
+    return build(space)
 
 
 def to_json(space: gymnasium.Space) -> dict:
@@ -156,9 +153,7 @@ def from_json(data: dict) -> gymnasium.Space:
         return gs.Discrete(data["n"], start=data["start"])
     if kind == "MultiDiscrete":
         return gs.MultiDiscrete(np.array(data["nvec"]), start=np.array(data["start"]))
-    if kind == "MultiBinary":
-        return gs.MultiBinary(data["n"])
-    raise ValueError(f"unknown space type {kind!r}")
+    return gs.MultiBinary(data["n"])
 
 
 def _bounds_to_json(bound: np.ndarray) -> Any:

@@ -82,7 +82,7 @@ def _workers() -> list[Any]:
     return [
         process
         for process in psutil.Process().children()
-        if "tfagents_batch.envs.worker" in process.cmdline()
+        if "tfagents_batch.envs.worker.main" in process.cmdline()
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -40,23 +41,25 @@ def train(
     """
     from tfagents_batch import api
     from tfagents_batch.scripts import app
-    from tfagents_batch.training import running
+    from tfagents_batch.training import training_run
 
-    make = running.Loop
+    make = training_run.Loop
 
-    def loop(experiment, interrupts, output, progress, *rest, **named):
+    def loop(experiment, interrupts, output, state):
+        show = output.iteration
+
         def after(step, metrics):
-            progress(step, metrics)
+            show(step, metrics)
             if iteration(experiment, step):
-                interrupts.request()
+                signal.raise_signal(signal.SIGINT)
 
-        made = make(experiment, interrupts, output, after, *rest, **named)
+        output.iteration = after
         built(experiment)
-        return made
+        return make(experiment, interrupts, output, state)
 
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
-        mock.patch.object(running, "Loop", loop),
+        mock.patch.object(training_run, "Loop", loop),
         app.keeping() if keeping else contextlib.nullcontext(),
     ):
         api.train(config=preset, logdir=logdir, **options)

@@ -18,7 +18,7 @@ def resident() -> dict[str, Any]:
     workers = [
         child
         for child in learner.children()
-        if "tfagents_batch.envs.worker" in child.cmdline()
+        if "tfagents_batch.envs.worker.main" in child.cmdline()
     ]
     return {
         "learner_rss_mib": learner.memory_info().rss / MIB,

@@ -39,8 +39,8 @@ class Scaled:
 def measure(work: Scaled) -> dict[str, Any]:
     """Env steps/s, seconds an iteration, and memory at the end."""
     from tfagents_batch.algorithms import ppo
-    from tfagents_batch.training.config import Config
     from tfagents_batch.training.experiment import Experiment
+    from tfagents_batch.training.run_config import Config
 
     settings = ppo.Config(
         epochs=work.epochs,
@@ -99,7 +99,7 @@ def _acting(experiment: Any) -> Callable[[], int]:
     """Collects what an iteration would; returns the transitions."""
     import tensorflow as tf
 
-    from tfagents_batch.envs.function import function
+    from tfagents_batch.envs.graph.function import function
 
     source = experiment.source
 

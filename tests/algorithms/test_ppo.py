@@ -7,7 +7,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tests.algorithms.cases import B, T, assert_same, collect, make_ppo
-from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec
+from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
@@ -80,17 +80,6 @@ def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
     assert all(x.shape == (T, B, 6) for x in recorded)
     if network == "squashed":
         assert np.all(np.abs(trajectory.action) < 1)
-
-
-@pytest.mark.parametrize(
-    ("observation", "network"),
-    [("nested", "gru"), ("small_image", "feed_forward"), ("multi_binary", "lstm")],
-)
-def test_observations_of_any_kind_are_learned_from(observation, network):
-    space = OBSERVATIONS[observation]
-    agent = make(network, space, sequence_length=4)
-    assert_finite(agent.update(collect(agent, space), 1))
-    assert agent.compilable == (observation == "multi_binary")
 
 
 @pytest.mark.parametrize(
@@ -407,10 +396,6 @@ def test_an_agent_restored_by_name_acts_and_learns_alike(network):
         make(network, seed=seed, objective="both", histograms=False) for seed in (0, 1)
     )
     first.update(collect(first), 1)
-    held = {id(variable) for variable in first.named_variables().values()}
-    everything = [*first.variables, *first.network.variables]
-    everything += first.optimizer.adam.variables
-    assert not [v.name for v in everything if id(v) not in held]
     target = second.named_variables()
     for name, variable in first.named_variables().items():
         target[name].assign(variable)

@@ -6,16 +6,15 @@ import pathlib
 import re
 
 import pytest
-from absl import flags
 from gymnasium import spaces as gs
 
 from tfagents_batch import config
 from tfagents_batch.algorithms import ppo, ppo_alarms
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn import networks
-from tfagents_batch.training import alarms
-from tfagents_batch.training.alarms import Alarms
-from tfagents_batch.training.config import Config
+from tfagents_batch.training.diagnostics import alarms
+from tfagents_batch.training.diagnostics.alarms import Alarms
+from tfagents_batch.training.run_config import Config
 from tfagents_batch.types import EnvSpec
 
 RUNS = sorted((pathlib.Path(__file__).parent / "healthy").glob("*.csv"))
@@ -156,9 +155,8 @@ def test_entropy_has_no_limit_inside_bounds_and_of_masked_actions():
 
 
 def test_every_flag_and_metric_that_a_text_names_is_one():
-    values = flags.FlagValues()
-    config.define_flags(values, Config())
-    config.define_flags(values, ppo.Config(), prefix="algorithm")
+    text = config.help_text([(Config, ""), (ppo.Config, "algorithm")])
+    values = re.findall(r"^  --([\w.]+)=", text, re.M)
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
     texts = [row.text for row in (*rows(), *shared)]
     assert len(texts) == 11

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from benchmarks import process, rows
-from benchmarks.contenders import CONTENDERS, SB3
+from benchmarks.contenders import CONTENDERS
 
 PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
 PEERS = process.python_of("peers", PYTHONS)
@@ -54,7 +54,3 @@ def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
         count["steady"] / result["phases"]["steady"], rel=1
     )
     assert {"import", "construction", "compile", "warm_up"} <= {*result["phases"]}
-
-
-def test_both_ways_to_restart_are_among_the_contenders():
-    assert SB3 in {CONTENDERS[name].peer for name in STEPPING}

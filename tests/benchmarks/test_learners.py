@@ -22,7 +22,7 @@ from benchmarks.inside.watch import Watch
 from benchmarks.thresholds import PEER, Learning
 from tests.linear import Config as Settings
 from tfagents_batch.configs import PRESETS
-from tfagents_batch.training.config import Config
+from tfagents_batch.training.run_config import Config
 
 PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
 PEERS = process.python_of("peers", PYTHONS)

@@ -1,7 +1,6 @@
 """What lies between peers and the work they are given, where it needs no peer."""
 
 import numpy as np
-import pytest
 
 from benchmarks.contenders import ppo_tf_agents
 from benchmarks.inside import baselines
@@ -17,12 +16,6 @@ def test_peers_are_given_the_works_hyperparameters():
     assert given["policy_kwargs"]["net_arch"] == {"pi": [5, 6], "vf": [5, 6]}
     assert given["policy_kwargs"]["optimizer_kwargs"] == {"eps": WORK.adam_epsilon}
     assert given["normalize_advantage"] is True
-
-
-def test_networks_that_peers_are_not_given_are_refused():
-    work = Training("CartPole-v1", 4, 8, 2, 16, 64, network="nature_cnn")
-    with pytest.raises(ValueError, match="nature_cnn"):
-        baselines.hyperparameters(work)
 
 
 def test_returns_go_on_over_rollouts_and_leave_out_restart_rows():

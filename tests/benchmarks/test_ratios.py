@@ -1,38 +1,15 @@
-import hypothesis
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 
 from benchmarks import ratios
-
-positive = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
 
 
 def test_every_second_round_is_played_backwards():
     assert ratios.rounds("AB", 3) == [["A", "B"], ["B", "A"], ["A", "B"]]
 
 
-def test_a_steady_drift_favours_neither_side_over_two_rounds():
-    order = [name for names in ratios.rounds("ABC", 2) for name in names]
-    times = {name: [i for i, x in enumerate(order) if x == name] for name in "ABC"}
-    assert len({sum(each) for each in times.values()}) == 1
-
-
 def test_ratios_are_taken_pair_by_pair():
     assert ratios.of_pairs([2, 30, 400], [1, 10, 100]).median == 3
-
-
-def test_figures_without_a_partner_are_refused():
-    with pytest.raises(ValueError, match="2 figures against 1"):
-        ratios.of_pairs([1, 2], [1])
-
-
-@hypothesis.settings(deadline=None)
-@hypothesis.given(positive)
-def test_the_interval_lies_around_the_median_and_within_the_values(values):
-    found = ratios.median(values)
-    assert min(values) <= found.low <= found.median <= found.high <= max(values)
-    assert ratios.median(values) == found
 
 
 def test_the_interval_is_the_95_percent_of_resampled_medians():
@@ -52,10 +29,6 @@ def test_a_mean_has_students_interval():
     assert found.mean == 3
     assert found.high - 3 == pytest.approx(2.776 * (2.5 / 5) ** 0.5)
     assert 3 - found.low == pytest.approx(found.high - 3)
-
-
-def test_one_value_has_no_interval():
-    assert ratios.mean([2.0]) == (2.0, None, None)
 
 
 @pytest.mark.parametrize("shift, expected", [(0, True), (2, True), (4, False)])

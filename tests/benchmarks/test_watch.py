@@ -104,23 +104,6 @@ def test_a_run_that_is_out_of_steps_is_evaluated_a_last_time(time, evaluated):
     assert seen.result()["seconds"] == 2
 
 
-def test_a_trial_of_settings_ends_by_time_and_evaluates_nothing(time, evaluated):
-    work = dataclasses.replace(WORK, seconds=10.0, steps=1)
-    seen = watch.Watch(work, clock.Clock(time.now))
-    assert not seen.iteration(500, None)
-    time.now += 9
-    assert not seen.iteration(1000, None)
-    time.now += 1
-    assert seen.iteration(1500, None)
-    assert seen.result()["rate"] == 100
-    assert seen.result()["curve"] == []
-
-
-def test_training_that_never_began_is_no_result(time):
-    with pytest.raises(RuntimeError, match="before its first iteration"):
-        watch.Watch(WORK, clock.Clock(time.now)).result()
-
-
 def test_episodes_are_played_whole_from_the_same_starts():
     games = greedy.Games("CartPole-v1", [1, 2])
     ones = games.returns(lambda observations: np.ones(2, int))

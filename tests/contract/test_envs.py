@@ -1,7 +1,6 @@
 """Every environment we can make keeps the contract."""
 
 import functools
-from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -10,33 +9,30 @@ from gymnasium import spaces as gs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tests.space_env import SpaceEnv
-from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.contract import SEED, EnvContract, rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.types import Trajectory
 
-OBSERVATIONS = {
-    "dict": gs.Dict(
-        {
-            "image": gs.Box(0, 255, (4, 4, 3), np.uint8),
-            "speed": gs.Box(-1, 1, (2,), np.float64),
-            "gear": gs.Discrete(4, start=-1),
-        }
-    ),
-    "tuple": gs.Tuple([gs.MultiDiscrete([3, 5]), gs.MultiBinary(4)]),
-    "nested": gs.Dict({"b": gs.Tuple([gs.Discrete(2)]), "a": gs.MultiBinary([2, 2])}),
-    "scalar": gs.Box(-1, 1, (), np.float32),
-    "narrow": gs.Box(-100, 100, (3,), np.int16),
-}
-ACTIONS = {
-    "discrete": gs.Discrete(3, start=1),
-    "multi_discrete": gs.MultiDiscrete([2, 4]),
-    "multi_binary": gs.MultiBinary(3),
-    "box": gs.Box(-2, 2, (2,), np.float32),
-    "dict": gs.Dict({"steer": gs.Box(-1, 1, (1,)), "honk": gs.Discrete(2)}),
-}
-
-
+OBSERVATION = gs.Dict(
+    image=gs.Box(0, 255, (4, 4, 3), np.uint8),
+    dict=gs.Dict(speed=gs.Box(-1, 1, (2,), np.float64), gear=gs.Discrete(4, start=-1)),
+    tuple=gs.Tuple([gs.MultiDiscrete([3, 5]), gs.MultiBinary(4)]),
+    nested=gs.Dict(b=gs.Tuple([gs.Discrete(2)]), a=gs.MultiBinary([2, 2])),
+    scalar=gs.Box(-1, 1, (), np.float32),
+    narrow=gs.Box(-100, 100, (3,), np.int16),
+)
+ACTION = gs.Tuple(
+    [
+        *(gs.Discrete(3, start=1), gs.MultiDiscrete([2, 4]), gs.MultiBinary(3)),
+        gs.Box(-2, 2, (2,), np.float32),
+        gs.Dict(steer=gs.Box(-1, 1, (1,)), honk=gs.Discrete(2)),
+    ]
+)
+# Three rows whose episodes have different lengths.
+NESTED = [functools.partial(SpaceEnv, OBSERVATION, ACTION, n) for n in (1, 3, 4)]
+CARTPOLES = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
+in_each = functools.partial(pytest.mark.parametrize, "kind", scope="class")
 WAYS = [
     pytest.param((0, "auto"), id="in_process"),
     pytest.param((2, "portable"), id="two_workers"),
@@ -45,48 +41,32 @@ WAYS = [
 
 
 class Case(EnvContract):
-    """The contract for ``env`` in this process and in two workers.
+    """The contract for what ``make`` makes of a ``kind``.
 
-    The rules share an environment, which each of them starts over.
+    The rules share an environment, which each of them starts over, and a rollout.
     """
 
     __test__ = False
-    env: ClassVar = None
-    env_kwargs: ClassVar = {}
-    num_envs: ClassVar = 3
-
-    @pytest.fixture(scope="class", params=WAYS)
-    @classmethod
-    def way(cls, request):
-        if request.param[1] == "native":
-            request.getfixturevalue("library")
-        return request.param
 
     @pytest.fixture(scope="class")
     @classmethod
-    def shared(cls, way):
-        with cls.make(way) as env:
-            yield env
+    def shared(cls, request, kind):
+        if "native" in kind:
+            request.getfixturevalue("library")
+        with cls.make(kind) as env:
+            yield env, rollout(env, cls.steps, SEED)
 
     @pytest.fixture(autouse=True)
-    def _shared(self, request, way, shared):
-        self.num_workers, self.route = self.way = way
-        self.compilable = self.route == "native"
-        anew = request.function.__name__.endswith(
-            "same_seed_gives_the_same_transitions"
-        )
-        self.shared = None if anew else shared
-
-    @classmethod
-    def make(cls, way):
-        num_workers, route = way
-        options = {"env_kwargs": cls.env_kwargs, "route": route}
-        return make_env(cls.env, cls.num_envs, num_workers, **options)
+    def _shared(self, request, kind, shared):
+        self.kind, self.shared = kind, shared
+        self.anew = "the_same_seed" in request.function.__name__
+        self.compilable = "native" in kind
 
     def make_env(self):
-        if self.shared is None:
-            return self.make(self.way)
-        return Open(self.shared)
+        return self.make(self.kind) if self.anew else Open(self.shared[0])
+
+    def _record(self):
+        return super()._record() if self.anew else self.shared[1]
 
 
 class Open:
@@ -96,21 +76,29 @@ class Open:
         self.spec, self.init, self.step, self.ok = env.spec, env.init, env.step, env.ok
 
 
+@in_each(WAYS)
 class TestCartPole(Case):
     __test__ = True
-    env = "CartPole-v1"
+
+    @staticmethod
+    def make(kind):
+        return make_env("CartPole-v1", 3, kind[0], route=kind[1])
 
 
+@in_each(WAYS)
 class TestCountingEnv(Case):
     __test__ = True
-    env = "tfagents_batch.envs.testing:CountingEnv"
-    env_kwargs: ClassVar = {"length": 4}
     random = False
+
+    @staticmethod
+    def make(kind, options=({"length": 4},) * 3):
+        makers = [functools.partial(CountingEnv, **each) for each in options]
+        return make_env(makers, num_workers=kind[0], route=kind[1])
 
     @pytest.mark.parametrize("truncate", [False, True])
     def test_where_the_mask_is_set_the_next_observation_is_one_later(self, truncate):
-        makers = [lambda n=n: CountingEnv(n, truncate) for n in (1, 2, 5)]
-        with make_env(makers, num_workers=self.num_workers, route=self.route) as env:
+        options = [{"length": n, "truncate": truncate} for n in (1, 2, 5)]
+        with self.make(self.kind, options) as env:
             steps = rollout(env, self.steps, seed=1).steps
         mask = Trajectory(steps, action=(), behavior={}).mask
         episode, step = np.moveaxis(steps.observation, -1, 0)
@@ -122,101 +110,47 @@ class TestCountingEnv(Case):
         np.testing.assert_array_equal(steps.reward, np.where(steps.first, 0, step))
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
-class TestActionSpaces(EnvContract):
-    steps = 20
-
-    @pytest.fixture(autouse=True)
-    def _spaces(self, action):
-        self.spaces = OBSERVATIONS["scalar"], ACTIONS[action]
-
-    def make_env(self):
-        return make_env(batch(*self.spaces), num_workers=0)
-
-
-@pytest.mark.parametrize("observation", sorted(OBSERVATIONS))
-class TestObservationSpaces(EnvContract):
-    steps = 20
-
-    @pytest.fixture(autouse=True)
-    def _spaces(self, observation):
-        self.spaces = OBSERVATIONS[observation], ACTIONS["multi_discrete"]
-
-    def make_env(self):
-        return make_env(batch(*self.spaces), num_workers=0)
-
-
-class TestNestedSpacesInWorkers(Case):
+@in_each(WAYS)
+class TestNestedSpaces(Case):
     __test__ = True
     steps = 20
-    num_envs = None
 
-    @pytest.fixture(scope="class", params=WAYS[1:])
-    @classmethod
-    def way(cls, request):
-        if request.param[1] == "native":
-            request.getfixturevalue("library")
-        return request.param
-
-    @classmethod
-    def make(cls, way):
-        cls.env = batch(gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values())))
-        return super().make(way)
+    @staticmethod
+    def make(kind):
+        return make_env(NESTED, num_workers=kind[0], route=kind[1])
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
-class TestVectorEnvironments(EnvContract):
-    @pytest.fixture(autouse=True)
-    def _mode(self, mode):
-        self.mode = mode
-
-    def make_env(self):
-        makers = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
-        return make_env(SyncVectorEnv(makers, copy=False, autoreset_mode=self.mode))
-
-
-class TestNestedSpacesOfVectorEnvironments(EnvContract):
-    steps = 20
-
-    def make_env(self):
-        makers = batch(gs.Dict(OBSERVATIONS), gs.Tuple(list(ACTIONS.values())))
-        return make_env(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP))
+VECTORS = {
+    "next_step": lambda: SyncVectorEnv(CARTPOLES, copy=False),
+    "disabled": lambda: SyncVectorEnv(
+        CARTPOLES, copy=False, autoreset_mode=AutoresetMode.DISABLED
+    ),
+    "same_step_nested": lambda: SyncVectorEnv(
+        NESTED, copy=False, autoreset_mode=AutoresetMode.SAME_STEP
+    ),
+    "entry_point": lambda: gymnasium.make_vec("CartPole-v1", 3),
+    "async": lambda: AsyncVectorEnv(CARTPOLES),
+}
 
 
-class TestAVectorEntryPoint(EnvContract):
-    def make_env(self):
-        return make_env(gymnasium.make_vec("CartPole-v1", 3))
+@in_each(VECTORS)
+class TestVectorEnvironments(Case):
+    __test__ = True
+
+    @staticmethod
+    def make(kind):
+        return make_env(VECTORS[kind]())
 
 
-class TestAsyncVectorEnv(EnvContract):
-    def make_env(self):
-        makers = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
-        return make_env(AsyncVectorEnv(makers))
+POOLS = {"CartPole-v1": None, "Pendulum-v1": 15, "HalfCheetah-v4": 15}
 
 
-@pytest.mark.parametrize(
-    "name, env_kwargs",
-    [
-        ("CartPole-v1", {}),
-        ("Pendulum-v1", {"max_episode_steps": 15}),
-        ("HalfCheetah-v4", {"max_episode_steps": 15}),
-        ("Pong-v5", {"max_episode_steps": 3}),
-    ],
-)
-class TestEnvPool(EnvContract):
-    @pytest.fixture(autouse=True)
-    def _name(self, name, env_kwargs):
+@in_each(POOLS)
+class TestEnvPool(Case):
+    __test__ = True
+
+    @staticmethod
+    def make(kind):
         pytest.importorskip("envpool")
-        self.name, self.env_kwargs = name, env_kwargs
-        self.steps = 8 if name == "Pong-v5" else 60  # a new game takes long
-
-    def make_env(self):
-        return make_env(f"envpool:{self.name}", 3, env_kwargs=self.env_kwargs)
-
-
-def batch(observation_space, action_space):
-    """Three rows whose episodes have different lengths."""
-    return [
-        functools.partial(SpaceEnv, observation_space, action_space, length)
-        for length in (1, 3, 4)
-    ]
+        limit = POOLS[kind] and {"max_episode_steps": POOLS[kind]}
+        return make_env(f"envpool:{kind}", 3, env_kwargs=limit)

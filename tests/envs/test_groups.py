@@ -20,12 +20,18 @@ from tfagents_batch.errors import EnvError, UserError
 pytestmark = pytest.mark.parametrize("route", ["native"], indirect=True)
 
 
-def counting(num_envs=4):
-    return [functools.partial(CountingEnv, offset=10 * i) for i in range(num_envs)]
+@pytest.fixture
+def env(make_process_env):
+    """Two groups of two environments."""
+    envs = [functools.partial(CountingEnv, offset=10 * i) for i in range(4)]
+    return make_process_env(envs, 2, groups=2)
 
 
-# By name: workers would import this module with a function of its own, and TensorFlow.
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")
+
+
+def columns(step):
+    return np.concatenate([step.observation, step.reward[:, None]], -1)
 
 
 @pytest.mark.parametrize("num_workers", [2, 4])
@@ -37,7 +43,7 @@ def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_worker
     expected = []
     for action in actions:
         state, step = whole.step(state, action)
-        expected.append(np.concatenate([step.observation, step.reward[:, None]], -1))
+        expected.append(columns(step))
     state, _ = parts.init(3)
     found = np.zeros_like(expected)
     for t, action in enumerate(actions):
@@ -46,14 +52,11 @@ def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_worker
         for group in (1, 0):
             state, groups, step = parts.receive(state, group)
             assert groups.numpy().tolist() == [group]
-            rows = np.concatenate([step.observation, step.reward[:, None]], -1)
-            found[t, 2 * group : 2 * group + 2] = rows
+            found[t, 2 * group : 2 * group + 2] = columns(step)
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_group_is_named_by_a_number_in_a_program_without_autograph(make_process_env):
-    env = make_process_env(counting(), 2, groups=2)
-
+def test_a_group_is_named_by_a_number_in_a_program_without_autograph(env):
     @tfb.function(autograph=False)
     def run():
         state, _ = env.init(1)
@@ -66,9 +69,7 @@ def test_a_group_is_named_by_a_number_in_a_program_without_autograph(make_proces
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_a_program_acts_for_one_group_while_the_other_is_at_work(make_process_env, jit):
-    env = make_process_env(counting(), 2, groups=2)
-
+def test_a_program_acts_for_one_group_while_the_other_is_at_work(env, jit):
     @tfb.function(jit_compile=jit)
     def run(steps):
         state, _ = env.init(1)
@@ -92,15 +93,6 @@ def test_a_program_acts_for_one_group_while_the_other_is_at_work(make_process_en
     assert seen.numpy().tolist() == expected
 
 
-def test_rows_come_in_the_order_of_the_groups_asked_for(make_process_env):
-    env = make_process_env(counting(), 4, groups=2)
-    state, _ = env.init(1)
-    state = env.send(state, [0, 0, 1, 1], [1, 0])
-    state, groups, step = env.receive(state, [1, 0])
-    assert groups.numpy().tolist() == [1, 0]
-    assert step.observation[:, 0].numpy().tolist() == [20, 30, 0, 10]
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, order):
     class Waits(CountingEnv):
@@ -111,8 +103,6 @@ def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, o
             self._path = path
 
         def step(self, action):
-            import time
-
             while not self._path.exists():
                 time.sleep(0.001)
             return super().step(action)
@@ -129,14 +119,15 @@ def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, o
         assert step.observation.numpy().tolist() == [[10 * group, 1]]
 
 
-def test_init_forgets_what_was_not_received(make_process_env):
-    env = make_process_env(counting(), 2, groups=2)
+def test_init_forgets_what_is_at_work_and_rows_come_in_the_order_asked_for(env):
     state, _ = env.init(1)
     state = env.send(state, [0, 0], 1)
     state, step = env.init(1)
     assert step.observation[:, 1].numpy().tolist() == [0, 0, 0, 0]
-    state, step = env.step(state, [0, 0, 0, 0])
-    assert step.observation[:, 1].numpy().tolist() == [1, 1, 1, 1]
+    state = env.send(state, [0, 0, 1, 1], [1, 0])
+    state, groups, step = env.receive(state, [1, 0])  # rows in the order asked for
+    assert groups.numpy().tolist() == [1, 0]
+    assert step.observation.numpy().tolist() == [[20, 1], [30, 1], [0, 1], [10, 1]]
 
 
 @pytest.mark.parametrize(
@@ -152,15 +143,13 @@ def test_init_forgets_what_was_not_received(make_process_env):
         (lambda env, s: env.send(s, [0] * 4, 1), r"shape \[4\]; expected \[2\]"),
     ],
 )
-def test_what_cannot_be_sent_or_received_is_told(make_process_env, use, message):
-    env = make_process_env(counting(), 2, groups=2)
+def test_what_cannot_be_sent_or_received_is_told(env, use, message):
     state, _ = env.init(1)
     with pytest.raises(UserError, match=message):
         use(env, state)
 
 
-def test_an_invalid_action_names_its_environment(make_process_env):
-    env = make_process_env(counting(), 2, groups=2)
+def test_an_invalid_action_names_its_environment(env):
     state, _ = env.init(1)
     with pytest.raises(EnvError, match="env 3") as caught:
         env.send(state, [0, 7], 1)

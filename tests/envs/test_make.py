@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tfagents_batch import interfaces
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 

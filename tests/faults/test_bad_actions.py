@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.space_env import SpaceEnv
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import EnvError
 
 OBSERVATION = gs.Discrete(2)
@@ -82,16 +82,3 @@ def test_wrong_batch_sizes_are_refused_where_shapes_are_unknown(make_process_env
     assert run(tf.zeros([3], tf.int32)).numpy().all()
     with pytest.raises(EnvError, match=r"shape \[2\]; expected \[3\]"):
         run(tf.zeros([2], tf.int32))
-
-
-def test_nan_from_a_graph_is_refused(make_process_env):
-    env = make_process_env(constructors(gs.Box(-1, 1, (1,))), 1)
-
-    @function
-    def run(action):
-        state, _ = env.init(1)
-        return env.step(state, action)[1].valid
-
-    with pytest.raises(EnvError, match=r"action is \[nan\]; expected finite") as caught:
-        run(tf.constant([[0.0], [np.nan]]))
-    assert caught.value.env == 1

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -34,8 +36,7 @@ def test_what_step_may_not_return_is_told(drive, mode, num_workers):
     assert (error.env, error.phase, error.episode, error.step) == (1, "step", 0, 3)
     assert "broke the environment API in step() at step 3" in str(error)
     assert error.__cause__ is not None
-    with pytest.raises(AssertionError, match=STEP[mode]):
-        raise AssertionError(str(error))
+    assert re.search(STEP[mode], str(error))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,7 @@ def test_what_step_may_not_return_is_told(drive, mode, num_workers):
 def test_what_reset_may_not_return_is_told(drive, mode, num_workers):
     error = drive(fault_envs(mode, phase="reset"), num_workers)
     assert (error.env, error.phase, error.episode) == (1, "reset", 0)
-    with pytest.raises(AssertionError, match=RESET[mode]):
-        raise AssertionError(str(error))
+    assert re.search(RESET[mode], str(error))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -54,7 +54,7 @@ def test_the_learner_never_sees_it(make_pool, mode, num_workers):
     pool = make_pool(fault_envs(mode), num_workers)
     pool.reset(1)
     for _ in range(8):
-        batch = pool.step([np.zeros(2, np.int32)])
+        batch = pool.steps()
         assert np.isfinite(batch.observation[0]).all()
         assert np.isfinite(batch.reward).all()
     assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]
@@ -63,8 +63,7 @@ def test_the_learner_never_sees_it(make_pool, mode, num_workers):
 def test_the_finite_check_can_be_turned_off(make_pool):
     pool = make_pool(fault_envs("inf"), 1, finite_check="off")
     pool.reset(1)
-    for _ in range(4):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(4)
     pool.check()
     assert np.isinf(batch.observation[0][1]).all()
 
@@ -75,7 +74,7 @@ def test_reused_buffers_give_the_same_transitions(make_pool, num_workers):
     for mode in (None, "reuse_buffer"):
         pool = make_pool(fault_envs(mode, 3, length=4), num_workers)
         batches = [pool.reset(1)]
-        batches += [pool.step([np.zeros(3, np.int32)]) for _ in range(11)]
+        batches += [pool.steps() for _ in range(11)]
         found.append(np.stack([batch.observation[0] for batch in batches]))
         returns = [batch.info["episode_return"][2] for batch in batches if batch[3][2]]
         assert returns == [10, 10]
@@ -86,37 +85,28 @@ def test_reused_buffers_give_the_same_transitions(make_pool, num_workers):
 def test_reset_after_an_episode_ended_swallows_no_step(make_pool):
     pool = make_pool(fault_envs(None, length=2), 1)
     pool.reset(1)
-    for _ in range(2):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(2)
     assert batch.terminated.all()
     pool.reset(1)
-    batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps()
     assert batch.observation[0][:, 2].tolist() == [1, 1]
     assert not batch.first.any()
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_numbers_that_are_not_finite_can_be_replaced(make_pool, num_workers):
-    pool = make_pool(fault_envs("nan"), num_workers, finite_check="replace")
+@pytest.mark.parametrize(
+    ("mode", "last", "reward"), [("nan", [1, 0, 3], 4), ("reward_nan", [1, 0, 4], 0)]
+)
+def test_what_is_not_finite_can_be_replaced(make_pool, mode, num_workers, last, reward):
+    pool = make_pool(fault_envs(mode), num_workers, finite_check="replace")
     pool.reset(1)
-    for _ in range(4):
-        batch = pool.step([np.zeros(2, np.int32)])
-    assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]  # as before
-    assert batch.reward.tolist() == [4, 4]
+    batch = pool.steps(4)
+    assert batch.observation[0].tolist() == [[0, 0, 4], last]  # as before
+    assert batch.reward.tolist() == [4, reward]
+    assert batch.info["episode_return"].tolist() == [10, 6 + reward]
     assert not (batch.first & batch.truncated).any()
     pool.check()
     assert pool.metrics()["env/not_finite"] == 1
-
-
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_reward_that_is_not_finite_can_be_replaced(make_pool, num_workers):
-    pool = make_pool(fault_envs("reward_nan"), num_workers, finite_check="replace")
-    pool.reset(1)
-    for _ in range(4):
-        batch = pool.step([np.zeros(2, np.int32)])
-    assert batch.reward.tolist() == [4, 0]
-    assert batch.info["episode_return"].tolist() == [10, 6]
-    pool.check()
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -124,12 +114,11 @@ def test_a_reward_that_is_not_finite_can_be_replaced(make_pool, num_workers):
 def test_an_episode_can_end_where_it_is_not_finite(make_pool, mode, num_workers):
     pool = make_pool(fault_envs(mode), num_workers, finite_check="truncate")
     pool.reset(1)
-    for _ in range(4):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(4)
     assert (batch.first & batch.truncated).tolist() == [False, True]
     assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]
     assert batch.reward.tolist() == [4, 0]
-    batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps()
     assert batch.first.tolist() == [False, True]
     assert batch.observation[0].tolist() == [[0, 0, 5], [1, 1, 0]]
     pool.check()
@@ -143,7 +132,6 @@ def test_the_place_of_what_is_not_finite_is_told(drive):
 def test_strict_bounds_make_what_lies_outside_a_fault(make_pool, num_workers):
     pool = make_pool(fault_envs("out_of_bounds"), num_workers, strict_bounds=True)
     pool.reset(1)
-    for _ in range(4):
-        pool.step([np.zeros(2, np.int32)])
+    pool.steps(4)
     with pytest.raises(EnvError, match="lies outside the bounds of its space"):
         pool.check()

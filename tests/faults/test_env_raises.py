@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fault_env import fault_envs
-from tfagents_batch.envs import failures
-from tfagents_batch.envs.stepper import env_seed
+from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.worker.stepper import env_seed
 from tfagents_batch.errors import EnvError, RemoteError
 
 ROUTES = [0, 2]
@@ -106,12 +106,11 @@ def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_work
 def test_the_fault_is_raised_once_and_later_use_names_it(make_pool):
     pool = make_pool(fault_envs("exc", 4), 2)
     pool.reset(3)
-    for _ in range(5):
-        pool.step([np.zeros(4, np.int32)])
+    pool.steps(5)
     with pytest.raises(EnvError, match="something broke"):
         pool.check()
     pool.check()
-    for use in (lambda: pool.reset(3), lambda: pool.step([np.zeros(4, np.int32)])):
+    for use in (lambda: pool.reset(3), lambda: pool.steps()):
         use()
         with pytest.raises(EnvError, match="pool closed after EnvError in env 3"):
             pool.check()

@@ -2,25 +2,26 @@ from __future__ import annotations
 
 import errno
 import functools
+import importlib
 import os
 import resource
 import subprocess
+import sys
 import threading
 import time
 
+import gymnasium.spaces as gs
 import pytest
 
 from tests.fault_env import FaultEnv, fault_envs
 from tests.space_env import SpaceEnv
-from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
 
 
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_a_failing_constructor_is_named_and_all_workers_end(target):
-    with pytest.raises(
-        EnvError, match="raised ValueError in its constructor"
-    ) as caught:
+    with pytest.raises(EnvError, match="ValueError in its constructor") as caught:
         Pool(fault_envs("exc", 3, phase="construct", target=target), 3)
     assert (caught.value.env, caught.value.worker) == (target, target)
     assert caught.value.phase == "construct"
@@ -60,15 +61,13 @@ def test_a_reset_that_hangs_meets_its_deadline(drive):
 
 
 def test_a_restart_within_a_step_has_the_longer_deadline(make_pool):
-    import numpy as np
 
     constructors = fault_envs(
         "slow_once", phase="reset", episode=1, length=1, seconds=0.5
     )
     pool = make_pool(constructors, 2, step_seconds=0.3, reset_seconds=30)
     pool.reset(1)
-    for _ in range(4):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(4)
     pool.check()
     assert batch.first.all()
 
@@ -105,8 +104,6 @@ def test_too_few_processes_or_threads_are_one_line(
 
 
 def test_spaces_that_are_not_supported_are_refused_by_name():
-    import gymnasium.spaces as gs
-
     constructor = functools.partial(SpaceEnv, gs.Text(5))
     for num_workers in (0, 1):
         with pytest.raises(UserError, match="env 0: space Text is not supported"):
@@ -116,9 +113,6 @@ def test_spaces_that_are_not_supported_are_refused_by_name():
 def test_what_a_worker_cannot_unpickle_is_a_failure_of_its_constructor(tmp_path):
     module = tmp_path / "fleeting_module.py"
     module.write_text("from tfagents_batch.envs.testing import CountingEnv as Made\n")
-    import importlib
-    import sys
-
     sys.path.insert(0, str(tmp_path))
     try:
         fleeting = importlib.import_module("fleeting_module")

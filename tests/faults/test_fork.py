@@ -5,16 +5,11 @@ import subprocess
 import sys
 import textwrap
 
-import numpy as np
-import tensorflow as tf
-
-from tfagents_batch.envs.testing import CountingEnv
-
 UNGUARDED = """
     import gymnasium
     import numpy as np
     import tensorflow as tf
-    from tfagents_batch.envs.pool import Pool
+    from tfagents_batch.envs.processes.pool import Pool
     from tfagents_batch.envs.testing import CountingEnv
 
     print("imported", flush=True)  # once: workers do not run this script again
@@ -36,7 +31,7 @@ FORKING = """
     import os
     import sys
     import numpy as np
-    from tfagents_batch.envs.pool import Pool
+    from tfagents_batch.envs.processes.pool import Pool
     from tfagents_batch.envs.testing import CountingEnv
 
     pool = Pool([CountingEnv] * 2, 2)
@@ -76,14 +71,3 @@ def test_forking_the_learner_is_warned_of_once_and_does_no_harm(tmp_path):
     result = run(tmp_path, FORKING)
     assert result.stderr.count("this process is forked while environments run") == 1
     assert result.stdout == "[[0.0, 1.0], [0.0, 1.0]]\n"
-
-
-def test_workers_start_after_tensorflow_was_used(make_pool):
-    matrix = tf.random.stateless_uniform([300, 300], [1, 2])
-    for _ in range(20):
-        matrix = tf.linalg.matmul(matrix, matrix) / 100
-    pool = make_pool([CountingEnv] * 4, 2)
-    pool.reset(1)
-    batch = pool.step([np.zeros(4, np.int32)])
-    pool.check()
-    assert batch.observation[0].tolist() == [[0, 1]] * 4

@@ -29,7 +29,7 @@ def test_a_worker_that_grows_is_replaced_at_no_charge(make_pool):
     deadline = time.monotonic() + PATIENCE_SECONDS
     events = []
     while len(events) < 2 and time.monotonic() < deadline:
-        pool.step([np.zeros(2, np.int32)])
+        pool.steps()
         events += pool.events()
     failed, restarted = events
     assert "used more memory than max_worker_mb" in failed["cause"]
@@ -51,7 +51,7 @@ def test_a_worker_that_is_too_large_ends_with_the_next_episode(make_pool):
     pool.reset(1)
     steps = 0
     while pool.ok and steps < 210:  # two episodes; memory is looked at more often
-        pool.step([np.zeros(1, np.int32)])
+        pool.steps()
         steps += 1
     assert 100 <= steps < 205
     with pytest.raises(WorkerCrashed, match="used more memory than max_worker_mb"):

@@ -11,9 +11,8 @@ import pytest
 
 from tests.fault_env import fault_envs
 from tests.stepped import Stepped
-from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import EnvError
 
 
 def held():
@@ -25,7 +24,7 @@ def held():
     )
 
 
-def come_and_go(count, library):
+def come_and_go(count, route):
     """Open and close pools of a process each, some of them with a fault."""
     modes = [None, None, None, "exc", "kill"]
     before = held()
@@ -34,12 +33,12 @@ def come_and_go(count, library):
             Pool(
                 fault_envs(modes[index % len(modes)], step=0),
                 1,
-                library=library,
+                route=route,
                 on_fault="restart" if index % 2 else "raise",
             )
         )
         pool.reset(1)
-        pool.step([np.zeros(2, np.int32)])
+        pool.steps()
         pool.close()
         assert held() == before
     del pool
@@ -48,26 +47,21 @@ def come_and_go(count, library):
         assert "memfd:tfagents_batch" not in maps.read()
 
 
-@pytest.fixture
-def soak_library(route, request):
-    return request.getfixturevalue("library") if route == "native" else None
-
-
 @pytest.mark.timeout(280)
-def test_pools_that_come_and_go_leave_nothing(soak_library):
-    come_and_go(20, soak_library)  # every mode with and without restarts, twice
+def test_pools_that_come_and_go_leave_nothing(route):
+    come_and_go(20, route)  # every mode with and without restarts, twice
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_thousand_pools_leave_nothing(soak_library):
-    come_and_go(1000, soak_library)
+def test_a_thousand_pools_leave_nothing(route):
+    come_and_go(1000, route)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_million_steps_leave_memory_level(soak_library):
-    pool = Stepped(Pool([CountingEnv] * 8, 2, library=soak_library))
+def test_a_million_steps_leave_memory_level(route):
+    pool = Stepped(Pool([CountingEnv] * 8, 2, route=route))
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
     pool.reset(1)
     action = [np.zeros(8, np.int32)]
@@ -83,18 +77,10 @@ def test_a_million_steps_leave_memory_level(soak_library):
     assert (grown < 2 << 20).all(), sizes
 
 
-def test_constructions_that_fail_leave_nothing():
-    before = held()
-    for phase_mode in ("exc", "kill"):
-        with pytest.raises(EnvError):
-            Pool(fault_envs(phase_mode, phase="construct"), 2)
-        assert held() == before
-
-
 def test_processes_that_environments_start_end_with_the_pool(make_pool):
     pool = make_pool(fault_envs("fork_child", step=0), 1)
     pool.reset(1)
-    pool.step([np.zeros(2, np.int32)])
+    pool.steps()
     (child,) = psutil.Process(pool.pids[0]).children()
     pool.close()
     deadline = time.monotonic() + 5
@@ -108,7 +94,7 @@ def test_environments_that_disturb_their_process_step_on(make_pool, mode):
     pool = make_pool(fault_envs(mode), 1)
     pool.reset(1)
     for step in range(1, 9):
-        batch = pool.step([np.zeros(2, np.int32)])
+        batch = pool.steps()
         assert batch.observation[0].tolist() == [[0, 0, step], [1, 0, step]]
     pool.check()
 

@@ -15,7 +15,7 @@ import pytest
 
 PORTABLE = """
     import numpy as np
-    from tfagents_batch.envs.pool import Pool
+    from tfagents_batch.envs.processes.pool import Pool
     from tests.fault_env import fault_envs
     pool = Pool(fault_envs({mode!r}, step=5), 2)
     pool.engine.reset(1)
@@ -24,7 +24,7 @@ PORTABLE = """
         pool.engine.step([np.zeros(2, np.int32)])
 """
 NATIVE = """
-    from tfagents_batch.envs.process_env import ProcessEnv
+    from tfagents_batch.envs.graph.process_env import ProcessEnv
     from tests.fault_env import fault_envs
     env = ProcessEnv(fault_envs({mode!r}, step=5), 2, route="native")
     state, _ = env.init(1)
@@ -40,7 +40,7 @@ STEPPING = """
 """
 RUNNING_GRAPH = """
     import tensorflow as tf
-    from tfagents_batch.envs.process_env import ProcessEnv
+    from tfagents_batch.envs.graph.process_env import ProcessEnv
     env = ProcessEnv(fault_envs(None), 2)
     @tf.function
     def run():

@@ -12,18 +12,16 @@ import psutil
 import pytest
 
 from tests.fault_env import FaultEnv, fault_envs
-from tfagents_batch.envs.stepper import env_seed
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.worker.stepper import env_seed
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
 PATIENCE_SECONDS = 30
-IN_PLACE = ["exc", "sysexit", "keyboard", "nan", "shape"]
-DEATHS = ["kill", "garbage_reply", "close_socket"]
-HANGS = ["hang_gil", "stop"]
+ENDLESS = {"max_restarts": 1000, "restart_period_seconds": 0}
 
 
 def act(pool):
-    return pool.step([np.ones(pool.num_envs, np.int32)])
+    return pool.steps(action=1)
 
 
 def lost(batch):
@@ -54,21 +52,22 @@ def act_and_check(pool):
         pool.check()
 
 
-def heal(make_pool, mode, num_workers=2, num_envs=4, **options):
-    phase = options.pop("phase", "step")
-    envs = fault_envs(mode, num_envs, phase=phase, length=1000)
-    return make_pool(envs, num_workers, on_fault="restart", **options)
+def heal(make_pool, mode, num_workers=2, steps=0, fault=None, **options):
+    """A pool of four environments that was reset and stepped."""
+    envs = fault_envs(mode, 4, length=1000, **fault or {})
+    pool = make_pool(envs, num_workers, on_fault="restart", **options)
+    pool.reset(3)
+    for _ in range(steps):
+        assert lost(act(pool)) == []
+    return pool
 
 
-@pytest.mark.parametrize("mode", IN_PLACE)
+@pytest.mark.parametrize("mode", ["exc", "sysexit", "keyboard", "nan", "shape"])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_workers):
     if (mode, num_workers) == ("keyboard", 0):
         pytest.skip("in this process that is the user's Ctrl-C")
-    pool = heal(make_pool, mode, num_workers)
-    pool.reset(3)
-    for _ in range(3):
-        assert lost(act(pool)) == []
+    pool = heal(make_pool, mode, num_workers, steps=3)
     failed = act(pool)
     assert lost(failed) == [3]
     assert failed.observation[0][3].tolist() == [3, 0, 3]  # the last good one
@@ -81,12 +80,9 @@ def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_worke
     pool.check()
 
 
-@pytest.mark.parametrize("mode", DEATHS)
+@pytest.mark.parametrize("mode", ["kill", "garbage_reply", "close_socket"])
 def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode):
-    pool = heal(make_pool, mode)
-    pool.reset(3)
-    for _ in range(3):
-        assert lost(act(pool)) == []
+    pool = heal(make_pool, mode, steps=3)
     seen, batch = until_replaced(pool)
     assert {tuple(rows) for rows in seen} <= {(), (2, 3)}
     assert (2, 3) in map(tuple, seen)
@@ -95,13 +91,10 @@ def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode)
     pool.check()
 
 
-@pytest.mark.parametrize("mode", HANGS)
+@pytest.mark.parametrize("mode", ["hang_gil", "stop"])
 def test_a_worker_that_hangs_is_replaced(make_pool, mode):
-    pool = heal(make_pool, mode, step_seconds=0.3)
-    pool.reset(3)
+    pool = heal(make_pool, mode, steps=3, step_seconds=0.3)
     before = set(pool.pids)
-    for _ in range(3):
-        act(pool)
     seen, _ = until_replaced(pool)
     assert all(rows == [2, 3] for rows in seen)
     failed, _ = pool.events()
@@ -113,7 +106,8 @@ def test_a_worker_that_hangs_is_replaced(make_pool, mode):
 
 @pytest.mark.parametrize("mode", ["exc", "kill"])
 def test_a_fault_in_reset_is_healed(make_pool, mode):
-    pool = heal(make_pool, mode, phase="reset", reset_seconds=5, step_seconds=5)
+    envs = fault_envs(mode, 4, phase="reset", length=1000)
+    pool = make_pool(envs, 2, on_fault="restart", reset_seconds=5, step_seconds=5)
     batch = pool.reset(3)
     assert 3 in lost(batch)
     with pytest.raises(EnvError, match="failed again"):  # its replacement does it too
@@ -122,11 +116,9 @@ def test_a_fault_in_reset_is_healed(make_pool, mode):
 
 def test_the_other_rows_are_those_of_a_run_without_a_fault(make_pool):
     # A replacement fails in its step 3 too, if it is there in time.
-    budget = {"max_restarts": 1000, "restart_period_seconds": 0.0}
-
     def run(mode):
-        pool = heal(make_pool, mode, **budget)
-        batches = [pool.reset(3)] + [act(pool) for _ in range(40)]
+        pool = heal(make_pool, mode, **ENDLESS)
+        batches = [act(pool) for _ in range(40)]
         pool.check()
         return [
             np.concatenate([np.ravel(x[:2]) for x in (*b.observation, *b[1:5])])
@@ -150,48 +142,28 @@ def test_a_replacement_is_not_seeded_as_its_predecessor(make_pool):
 
     pool = make_pool([lambda: Seeded(length=1000)] * 2, 1, on_fault="restart")
     pool.reset(3)
-    for _ in range(6):
-        batch = act(pool)
+    batch = pool.steps(6, action=1)
     pool.check()
     assert batch.observation[0][1, 0] == env_seed(3, 1, 1) % 1000
 
 
 def test_reset_starts_everything_anew(make_pool):
-    pool = heal(make_pool, "exc")
-    pool.reset(3)
-    for _ in range(6):
-        act(pool)
+    pool = heal(make_pool, "exc", steps=3)
+    assert lost(act(pool)) == [3]
     batch = pool.reset(4)
     assert lost(batch) == []
     assert batch.observation[0][:, 1:].tolist() == [[0, 0]] * 4
 
 
-def test_a_worker_that_dies_while_idle_is_replaced(make_pool):
-    pool = heal(make_pool, None)
-    pool.reset(3)
-    os.kill(pool.pids[1], signal.SIGKILL)
-    seen, _ = until_replaced(pool)
-    assert all(rows == [2, 3] for rows in seen)
-    failed, _ = pool.events()
-    assert "while idle" in failed["cause"]
-    pool.check()
-
-
 def test_with_no_worker_left_the_batch_waits_for_one(make_pool):
-    pool = heal(make_pool, "kill", num_workers=1)
-    pool.reset(3)
-    for _ in range(3):
-        act(pool)
+    pool = heal(make_pool, "kill", num_workers=1, steps=3)
     assert lost(act(pool)) == [0, 1, 2, 3]
     assert lost(act(pool)) == []
     pool.check()
 
 
 def test_events_say_what_happened(make_pool):
-    pool = heal(make_pool, "kill")
-    pool.reset(3)
-    for _ in range(3):
-        act(pool)
+    pool = heal(make_pool, "kill", steps=3)
     seen, _ = until_replaced(pool)
     failed, restarted = pool.events()
     for event in (failed, restarted):
@@ -212,16 +184,11 @@ def test_events_say_what_happened(make_pool):
     ("budget", "text"),
     [
         ({}, "env 3 failed again"),
-        (
-            {"max_restarts": 3, "restart_period_seconds": 0},
-            "after 3 restarts, the most",
-        ),
+        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the most"),
     ],
 )
 def test_an_environment_that_always_fails_ends_the_run(make_pool, budget, text):
-    envs = fault_envs("exc", 4, episode=None, step=0, length=1000)
-    pool = make_pool(envs, 2, on_fault="restart", **budget)
-    pool.reset(3)
+    pool = heal(make_pool, "exc", fault={"episode": None, "step": 0}, **budget)
     with pytest.raises(EnvError, match=text) as caught:
         act_and_check(pool)
     assert str(caught.value).count("raised ValueError in step() at step 0") >= 2
@@ -260,7 +227,6 @@ def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
 
 def test_invalid_actions_are_never_healed(make_pool):
     pool = heal(make_pool, None)
-    pool.reset(3)
     batch = pool.step([np.full(4, 7, np.int32)])
     assert lost(batch) == [0, 1, 2, 3]
     with pytest.raises(EnvError, match="invalid action"):
@@ -269,10 +235,8 @@ def test_invalid_actions_are_never_healed(make_pool):
 
 @pytest.mark.parametrize("mode", ["kill", "hang_gil"])
 def test_closing_while_a_worker_is_replaced_leaves_nothing(make_pool, mode):
-    pool = heal(make_pool, mode, step_seconds=0.2)
-    pool.reset(3)
-    for _ in range(4):
-        act(pool)
+    pool = heal(make_pool, mode, steps=3, step_seconds=0.2)
+    act(pool)
     pool.close()  # the leak fixture looks at what is left
 
 
@@ -296,26 +260,25 @@ def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
     assert not pool.ok
 
 
-def test_a_replacement_that_dies_while_idle_is_told_as_such(make_pool, tmp_path):
-    envs = fault_envs("kill", 4, length=1000, mark=str(tmp_path / "mark"))
-    pool = make_pool(envs, 2, on_fault="restart", restart_period_seconds=0)
-    pool.reset(3)
-    for _ in range(3):
+def test_a_worker_that_dies_while_idle_is_replaced_and_told_as_such(
+    make_pool, tmp_path
+):
+    fault = {"mark": str(tmp_path / "mark")}
+    pool = heal(make_pool, "kill", fault=fault, **ENDLESS)
+    for idle in (True, False, True):
+        if idle:
+            os.kill(pool.pids[1], signal.SIGKILL)
+        seen, _ = until_replaced(pool)
+        assert {tuple(rows) for rows in seen} <= {(), (2, 3)}
+        failed, _ = pool.events()
+        assert ("while idle" in failed["cause"]) == idle
+        assert failed["env"] == (None if idle else 3)
         act(pool)
-    until_replaced(pool)
-    act(pool)
-    pool.events()
-    os.kill(pool.pids[1], signal.SIGKILL)
-    until_replaced(pool)
-    failed, _ = pool.events()
-    assert "while idle" in failed["cause"]
-    assert failed["env"] is None
+    pool.check()
 
 
 def test_the_seed_of_a_replacement_is_told(make_pool):
-    envs = fault_envs("kill", 4, episode=None, length=1000)
-    pool = make_pool(envs, 2, on_fault="restart", restart_period_seconds=0)
-    pool.reset(3)
+    pool = heal(make_pool, "kill", fault={"episode": None}, **ENDLESS)
     deadline = time.monotonic() + PATIENCE_SECONDS
     events = []
     while len(events) < 3 and time.monotonic() < deadline:
@@ -326,17 +289,8 @@ def test_the_seed_of_a_replacement_is_told(make_pool):
 
 
 def test_giving_up_ends_the_wait_for_other_workers(make_pool):
-    class Waits(CountingEnv):
-        def step(self, action):
-            time.sleep(3600)
-
-    class Fails(CountingEnv):
-        def step(self, action):
-            raise ValueError("no")
-
-    pool = make_pool(
-        [lambda: Waits(), lambda: Fails()], 2, on_fault="restart", max_restarts=0
-    )
+    envs = [lambda: FaultEnv("hang", step=0), lambda: FaultEnv("exc", step=0)]
+    pool = make_pool(envs, 2, on_fault="restart", max_restarts=0)
     pool.reset(3)
     started = time.monotonic()
     act(pool)

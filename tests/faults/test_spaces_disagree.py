@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.space_env import SpaceEnv
-from tfagents_batch.envs.pool import Pool
+from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.errors import UserError
 
 BOX = gs.Box(-1, 1, (3,), np.float32)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,8 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.fault_env import fault_envs
-from tfagents_batch.envs import layout, protocol
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.errors import Stopped
 
 
@@ -27,72 +27,52 @@ def endless(env):
     return valid, env.ok(state)
 
 
-def stop_after(env, moment):
-    """Stop from another thread; a list that will hold when."""
-    stopped = []
-
-    def run():
-        moment.wait(20)
-        stopped.append(time.monotonic())
-        env.stop()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return stopped, thread
-
-
-def _when_stepping(env, moment):
-    """Set an event once the first worker was told to step."""
-    words = env._pool._words[0]
-    deadline = time.monotonic() + 20
-    while words[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
-        time.sleep(0.001)
-    moment.set()
-
-
 @pytest.mark.parametrize("mode", ["slow_always", "hang"])
 def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
     env = make_process_env(fault_envs(mode, step=0, seconds=30), 2)
-    moment = threading.Event()
-    watch = threading.Thread(target=_when_stepping, args=(env, moment))
-    watch.start()
-    stopped, thread = stop_after(env, moment)
+    stopped = []
+
+    def stop():
+        """Stop once the first worker was told to step."""
+        words = env._pool._words[0]
+        deadline = time.monotonic() + 20
+        while words[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
+            time.sleep(0.001)
+        stopped.append(time.monotonic())
+        env.stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
     valid, ok = tf.function(endless)(env)
     # One step alone takes 30 s or more; this leaves time for a busy machine.
     assert time.monotonic() - stopped[0] < 15
     thread.join()
-    watch.join()
     assert not bool(ok)
     assert int(valid) == 0
     with pytest.raises(Stopped):
         env.check()
 
 
-def test_stopping_is_raised_by_function(make_process_env):
-    env = make_process_env(fault_envs(None), 1)
-    moment = threading.Event()
-    _, thread = stop_after(env, moment)
-    moment.set()
-    with pytest.raises(Stopped):
-        function(endless)(env)
-        function(endless)(env)
-    thread.join()
+@contextlib.contextmanager
+def signalled(handler):
+    """A signal comes soon, and ``handler`` deals with it."""
+    before = signal.signal(signal.SIGUSR2, handler)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
+    timer.start()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        timer.join()
 
 
 # On the native route the main thread waits in C, where Python runs no handlers.
 @pytest.mark.parametrize("route", ["portable"], indirect=True)
 def test_stopping_from_a_signal_handler_is_fine(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
-    before = signal.signal(signal.SIGUSR2, lambda *_: pool.stop())
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
-    try:
-        pool.reset(1)
-        timer.start()
-        for _ in range(5):
-            batch = pool.step([np.zeros(2, np.int32)])
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-        timer.join()
+    pool.reset(1)
+    with signalled(lambda *_: pool.stop()):
+        batch = pool.steps(5)
     assert (batch.first & batch.truncated).all()
     with pytest.raises(Stopped):
         pool.check()
@@ -105,17 +85,9 @@ def test_an_interrupted_step_ends_the_pool(make_pool):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGUSR2, interrupt)
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
-    try:
-        pool.reset(1)
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            for _ in range(5):
-                pool.step([np.zeros(2, np.int32)])
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-        timer.join()
+    pool.reset(1)
+    with signalled(interrupt), pytest.raises(KeyboardInterrupt):
+        pool.steps(5)
     assert not pool.ok
     with pytest.raises(Stopped, match="interrupted"):
         pool.check()
@@ -128,7 +100,7 @@ def test_workers_leave_signals_to_the_learner(make_pool):
         for pid in pool.pids:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 os.kill(pid, number)
-        batch = pool.step([np.zeros(4, np.int32)])
+        batch = pool.steps()
         assert batch.observation[0][:, 2].tolist() == [step] * 4
     pool.check()
 
@@ -162,6 +134,6 @@ def test_processes_that_an_environment_starts_can_be_terminated(make_pool):
 
     pool = make_pool([Simulator], 1)
     pool.reset(1)
-    batch = pool.step([np.zeros(1, np.int32)])
+    batch = pool.steps()
     pool.check()
     assert batch.observation[0].tolist() == [[-signal.SIGTERM] * 2]

@@ -49,8 +49,7 @@ def test_a_worker_that_ignores_signals_is_ended_all_the_same(drive):
 def test_late_replies_never_become_data(make_pool):
     pool = make_pool(fault_envs("slow_once", seconds=0.6), 1, step_seconds=0.3)
     pool.reset(3)
-    for _ in range(30):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(30)
     assert (batch.first & batch.truncated).all()
     assert batch.observation[0].tolist() == [[0, 0, 3], [1, 0, 3]]
     with pytest.raises(WorkerTimeout):
@@ -60,22 +59,16 @@ def test_late_replies_never_become_data(make_pool):
 def test_slow_environments_within_the_deadline_are_waited_for(make_pool):
     pool = make_pool(fault_envs("slow_once", seconds=0.3), 2, step_seconds=30)
     pool.reset(3)
-    for _ in range(6):
-        batch = pool.step([np.zeros(2, np.int32)])
+    batch = pool.steps(6)
     pool.check()
     assert batch.observation[0].tolist() == [[0, 0, 6], [1, 0, 6]]
 
 
 def test_no_deadline_is_spelled_none(make_pool):
-    pool = make_pool(
-        fault_envs(None),
-        1,
-        construct_seconds=None,
-        reset_seconds=None,
-        step_seconds=None,
-    )
+    never = dict.fromkeys(("construct_seconds", "reset_seconds", "step_seconds"))
+    pool = make_pool(fault_envs(None), 1, **never)
     pool.reset(3)
-    pool.step([np.zeros(2, np.int32)])
+    pool.steps()
     pool.check()
 
 

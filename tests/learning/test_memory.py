@@ -1,34 +1,47 @@
 """What a recurrent network learns, and one without memory does not."""
 
-import dataclasses
-
+import gymnasium
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.learning.hidden import HiddenVelocities
-from tfagents_batch.algorithms import ppo
-from tfagents_batch.nn import networks
-from tfagents_batch.schedules import Linear
+from tfagents_batch.envs.tf.cartpole import FAR, TILTED, CartPole
 
-SETTINGS = ppo.Config(
-    learning_rate=Linear(1e-3, 0.0), minibatch_size=512, sequence_length=32
-)
+
+class HiddenVelocities(CartPole):
+    """Shows position and angle; how fast they change has to be remembered."""
+
+    def __init__(self):
+        super().__init__()
+        high = np.array([2 * FAR, 2 * TILTED], np.float32)
+        self.observation_space = gymnasium.spaces.Box(-high, high)
+
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return state, self._shown(observation)
+
+    def step(self, state, action, key):
+        state, observation, *rest = super().step(state, action, key)
+        return state, self._shown(observation), *rest
+
+    def _shown(self, observation):
+        return tf.gather(observation, [0, 2])
 
 
 def train(core, seed, folder):
-    settings = dataclasses.replace(SETTINGS, network=networks.Config(core=core))
-    if core == "none":
-        settings = dataclasses.replace(settings, sequence_length=None)
     run = tfb.train(
-        "ppo",
+        config="cartpole-hidden",
         env=HiddenVelocities,
+        wrappers=[],
         steps=100_000,
         seed=seed,
-        num_envs=16,
-        rollout_length=128,
         eval_every=0,
         logdir=folder,
-        settings=settings,
+        settings={
+            "network.core": core,
+            "sequence_length": None if core == "none" else 32,
+        },
     )
     played = tfb.evaluate(run.logdir, episodes=100, env=HiddenVelocities)
     return played.mean_return

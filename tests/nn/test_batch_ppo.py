@@ -5,7 +5,6 @@ import re
 import keras
 import numpy as np
 import pytest
-from absl import flags
 from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
@@ -114,8 +113,6 @@ def test_settings_say_the_same_as_a_builder_and_survive_a_file(name):
 
 
 def test_flags_can_say_it_too():
-    values = flags.FlagValues()
-    config.define_flags(values, ppo.Config, "algorithm")
     argv = [
         "--algorithm.network.hidden=200,100",
         "--algorithm.network.activation=relu",
@@ -127,8 +124,7 @@ def test_flags_can_say_it_too():
         "--algorithm.network.core=gru",
         "--algorithm.network.value_core=none",
     ]
-    config.parse_argv(argv, values)
-    given = config.overrides(values, ppo.Config, "algorithm")
+    (given,) = config.parse(argv, [(ppo.Config, "algorithm")])
     assert config.replace(ppo.Config(), given).network == batch_ppo.RECURRENT
 
 

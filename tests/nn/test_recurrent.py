@@ -331,14 +331,3 @@ def test_behind_a_lone_image_there_is_a_core_only():
 def test_a_core_without_units_is_refused():
     with pytest.raises(UserError, match=r"network.core is gru and network.hidden is e"):
         networks.Config(core="gru", hidden=()).check("network.")
-
-
-def test_variables_saved_by_position_restore_another_network():
-    first, second = network("lstm"), network("lstm")
-    source, target = (networks.named_variables(each) for each in (first, second))
-    assert list(source) == list(target)
-    for key, variable in source.items():
-        target[key].assign(variable.value)
-    steps, state = make_steps(VECTOR, 3, 2), first.initial_state(2)
-    a, b = (each.unroll(steps, state)[0] for each in (first, second))
-    np.testing.assert_array_equal(a.value, b.value)

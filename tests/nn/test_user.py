@@ -19,6 +19,10 @@ def sequential(*layers):
     return keras.Sequential(list(layers), name="mine")
 
 
+def actor_critic(*spaces):
+    return lambda *_: networks.actor_critic(make_spec(*spaces))
+
+
 def test_a_feature_model_without_declared_input_gets_heads():
     network = adapt(sequential(keras.layers.Dense(8, "relu")))
     for batch in (2, 5):
@@ -67,12 +71,10 @@ def test_a_builder_gets_the_spaces_without_the_mask():
     assert heads.policy.logits.shape == (2, 2, 3)
 
 
-def both_heads(size=2):
+def both_heads(**sizes):
     inputs = keras.Input((3,))
-    outputs = {
-        "policy": keras.layers.Dense(size)(inputs),
-        "value": keras.layers.Dense(1)(inputs),
-    }
+    sizes = sizes or {"policy": 2, "value": 1}
+    outputs = {name: keras.layers.Dense(size)(inputs) for name, size in sizes.items()}
     return keras.Model(inputs, outputs)
 
 
@@ -80,7 +82,12 @@ def test_a_built_model_of_both_heads_is_used_as_it_is():
     model = both_heads()
     network = adapt(lambda *_: model, make_spec(action=ACTIONS["box"]))
     steps = make_steps(VECTOR, 1, 4)
-    heads, _ = network.unroll(steps)
+    with tf.GradientTape() as tape:
+        heads, _ = network.unroll(steps)
+        loss = tf.reduce_sum(heads.value)
+    kernel = model.layers[-1].trainable_variables[0]
+    assert tape.gradient(loss, kernel.value) is not None
+    assert float(network.extra_loss()) == 0
     expected = model(steps.observation[0])
     np.testing.assert_allclose(heads.policy.mean[0], expected["policy"], rtol=1e-6)
     np.testing.assert_allclose(heads.value[0], expected["value"][:, 0], rtol=1e-6)
@@ -161,15 +168,15 @@ def test_a_model_that_cannot_be_copied_asks_for_a_builder(model):
 
 
 @pytest.mark.parametrize(
-    ("layer", "name"),
+    "layer",
     [
-        (keras.layers.Dropout(0.5, name="drop"), "drop"),
-        (keras.layers.BatchNormalization(name="norm"), "norm"),
+        keras.layers.Dropout(0.5, name="mine"),
+        keras.layers.BatchNormalization(name="mine"),
     ],
 )
-def test_layers_that_differ_in_training_are_refused_by_name(layer, name):
+def test_layers_that_differ_in_training_are_refused_by_name(layer):
     inner = keras.Sequential([keras.layers.Dense(4), layer], name="inner")
-    with pytest.raises(UserError, match=f"layer '{name}'.*Dropout|'{name}'.*Batch"):
+    with pytest.raises(UserError, match="layer 'mine'"):
         adapt(sequential(inner, keras.layers.Dense(4)))
 
 
@@ -188,35 +195,23 @@ def test_layers_that_differ_in_training_are_refused_by_name(layer, name):
             sequential(keras.Input((7,)), keras.layers.Dense(2)),
             "'mine' does not take the observations",
         ),
+        (
+            both_heads(policy=5, value=1),
+            r"output 'policy' .* \(None, 5\); expected \(None, 3\)",
+        ),
+        (both_heads(policy=3, value=2), r"output 'value' .* \(None, 2\)"),
+        (both_heads(logits=3), r"returns keys \['logits'\]"),
+        (actor_critic(VECTOR, gs.Discrete(4)), "this action space needs Categorical"),
+        (actor_critic(VECTOR, ACTIONS["box"]), "this action space needs Categorical"),
+        (
+            actor_critic(gs.Box(-1, 1, (7,))),
+            "'actor_critic' does not take observations",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(network, message):
     with pytest.raises(UserError, match=message):
         adapt(network)
-
-
-@pytest.mark.parametrize(
-    ("policy", "value", "message"),
-    [
-        (5, 1, r"output 'policy' .* \(None, 5\); expected \(None, 3\)"),
-        (3, 2, r"output 'value' .* \(None, 2\)"),
-    ],
-)
-def test_heads_of_the_wrong_width_are_named(policy, value, message):
-    inputs = keras.Input((3,))
-    outputs = {
-        "policy": keras.layers.Dense(policy)(inputs),
-        "value": keras.layers.Dense(value)(inputs),
-    }
-    with pytest.raises(UserError, match=message):
-        adapt(keras.Model(inputs, outputs))
-
-
-def test_heads_with_other_keys_are_named():
-    inputs = keras.Input((3,))
-    model = keras.Model(inputs, {"logits": keras.layers.Dense(3)(inputs)})
-    with pytest.raises(UserError, match=r"returns keys \['logits'\]"):
-        adapt(model)
 
 
 def test_another_keras_backend_is_refused(monkeypatch):
@@ -237,14 +232,10 @@ def test_a_builder_that_raises_is_named_with_its_error():
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "make_layer",
-    [lambda: keras.layers.Dropout(0.5, name="late"), keras.layers.BatchNormalization],
-)
-def test_layers_made_in_build_are_checked_too(make_layer):
+def test_layers_made_in_build_are_checked_too():
     class Late(keras.Model):
         def build(self, shape):
-            self.late = make_layer()
+            self.late = keras.layers.Dropout(0.5, name="late")
 
         def call(self, x):
             return self.late(x)
@@ -253,32 +244,33 @@ def test_layers_made_in_build_are_checked_too(make_layer):
         adapt(lambda *_: Late())
 
 
-class TestActorCritic:
-    def build(self, observation=VECTOR, action=ACTIONS["discrete"]):
-        return networks.actor_critic(make_spec(observation, action))
+class Trains(keras.layers.Layer):
+    def call(self, x, training=True):
+        return x * 0 if training else x
 
-    def test_it_is_taken_from_a_builder(self):
-        model = self.build()
-        assert adapt(lambda *_: model) is model
 
-    @pytest.mark.parametrize("action", [gs.Discrete(4), ACTIONS["box"]])
-    def test_one_for_other_actions_is_refused(self, action):
-        with pytest.raises(UserError, match="this action space needs Categorical"):
-            adapt(lambda *_: self.build(action=action))
+def test_a_users_layer_is_never_called_in_training_mode():
+    policy = keras.layers.Dense(3, name="policy")
+    value = keras.layers.Dense(1, name="value")
+    x = keras.Input((3,))
+    heads = keras.Model(x, {"policy": policy(Trains()(x)), "value": value(x)[:, 0]})
+    for model in (sequential(Trains()), heads):
+        network = adapt(lambda *_, model=model: model)
+        steps = make_steps(VECTOR, 2, 2)
+        first, second = (
+            network.unroll(steps._replace(observation=steps.observation + x))[0].policy
+            for x in (0.0, 1.0)
+        )
+        assert (first.params["logits"] != second.params["logits"]).numpy().any()
 
-    def test_one_for_other_observations_is_refused(self):
-        space = gs.Box(-1, 1, (7,))
-        with pytest.raises(
-            UserError, match="'actor_critic' does not take observations"
-        ):
-            adapt(lambda *_: self.build(observation=space))
 
-    def test_its_layers_are_checked(self):
-        spec = make_spec()
-        body = sequential(keras.layers.Dropout(0.5, name="drop"))
-        towers = networks.Towers(body, (), "linear", 3)
-        with pytest.raises(UserError, match="layer 'drop'"):
-            adapt(lambda *_: networks.ActorCritic(towers, spec))
+def test_an_actor_critic_is_taken_from_a_builder_if_its_layers_may_be():
+    model = networks.actor_critic(make_spec())
+    assert adapt(lambda *_: model) is model
+    body = sequential(keras.layers.Dropout(0.5, name="drop"))
+    towers = networks.Towers(body, (), "linear", 3)
+    with pytest.raises(UserError, match="layer 'drop'"):
+        adapt(lambda *_: networks.ActorCritic(towers, make_spec()))
 
 
 class Adds(keras.layers.Layer):
@@ -287,8 +279,7 @@ class Adds(keras.layers.Layer):
         return x
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_losses_of_layers_are_those_of_the_newest_call(jit):
+def test_losses_of_layers_are_those_of_the_newest_call():
     network = adapt(
         lambda *_: sequential(
             keras.layers.Dense(4, kernel_regularizer=keras.regularizers.L2(0.5)), Adds()
@@ -305,32 +296,19 @@ def test_losses_of_layers_are_those_of_the_newest_call(jit):
             loss = network.extra_loss()
         return loss, tape.gradient(loss, kernel.value)
 
-    compiled = tf.function(loss, jit_compile=jit, autograph=False)
+    compiled = [
+        tf.function(loss, jit_compile=jit, autograph=False) for jit in (False, True)
+    ]
     observation = tf.constant([[1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]])
     for _ in range(2):
         added = np.mean(np.square(observation.numpy() @ kernel.numpy()))
         expected = 0.5 * np.sum(np.square(kernel.numpy())) + added
-        for function in (loss, compiled):
+        for function in (loss, *compiled):
             got, gradient = function(observation)
             np.testing.assert_allclose(got, expected, rtol=1e-5)
             assert np.any(gradient)
         assert not any(tf.is_symbolic_tensor(x) for x in network.losses)
         kernel.assign(kernel * 2)
-
-
-def test_a_network_without_such_layers_adds_nothing():
-    network = networks.actor_critic(make_spec())
-    network.unroll(make_steps(VECTOR, 1, 2))
-    assert float(network.extra_loss()) == 0
-
-
-def test_gradients_reach_the_users_weights():
-    model = sequential(keras.layers.Dense(4, "tanh"))
-    network = adapt(lambda *_: model)
-    with tf.GradientTape() as tape:
-        heads, _ = network.unroll(make_steps(VECTOR, 2, 2))
-        loss = tf.reduce_sum(heads.value)
-    assert tape.gradient(loss, model.trainable_variables[0].value) is not None
 
 
 @pytest.mark.parametrize(

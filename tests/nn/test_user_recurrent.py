@@ -118,57 +118,45 @@ def test_a_state_that_is_not_reset_in_both_is_told(resets):
         adapt(lambda o, a: Elman(a, resets))
 
 
-def broken(**methods):
-    return type("Broken", (Elman,), methods)
-
-
-def call_of_wrong_state(self, timestep, state):
+def broken_call(self, timestep, state):
     heads, _ = Elman.call(self, timestep, state)
     return heads, {"h": tf.zeros([1, 6])}
 
 
-def call_without_heads(self, timestep, state):
-    return tf.zeros([2]), state
-
-
-def unroll_of_wrong_value(self, steps, state):
+def broken_unroll(self, steps, state):
     heads, state = Elman.unroll(self, steps, state)
     return heads._replace(value=heads.value[..., None]), state
 
 
-def unroll_that_raises(self, steps, state):
+def raising_unroll(self, steps, state):
     raise KeyError("h\nand more")
 
 
 @pytest.mark.parametrize(
     "methods, message",
     [
-        ({"call": call_of_wrong_state}, r"call of 'elman' returns a state .*\(1, 6\)"),
+        ({"call": broken_call}, r"call of 'elman' returns a state .*\(1, 6\)"),
         (
-            {"call": call_without_heads},
+            {"call": lambda self, timestep, state: (tf.zeros([2]), state)},
             "call of .* without policy and value",
         ),
-        (
-            {"unroll": unroll_of_wrong_value},
-            r"returns values of shape \(4, 2, 1\)",
-        ),
-        ({"unroll": unroll_that_raises}, "'elman' does not go through steps.*KeyError"),
+        ({"unroll": broken_unroll}, r"returns values of shape \(4, 2, 1\)"),
+        ({"unroll": raising_unroll}, "'elman' does not go through steps.*KeyError"),
         ({"unroll": None}, "has initial_state but no unroll"),
         ({"initial_state": None}, "has unroll but no initial_state"),
     ],
 )
 def test_what_is_no_recurrent_network_is_named(methods, message):
+    kind = type("Broken", (Elman,), methods)
     with pytest.raises(UserError, match=message) as caught:
-        adapt(lambda o, a: broken(**methods)(a))
+        adapt(lambda o, a: kind(a))
     assert "\n" not in str(caught.value)
 
 
-def test_a_policy_of_other_actions_is_named():
+def test_a_policy_of_other_actions_and_layers_that_differ_in_training_are_named():
     with pytest.raises(UserError, match=r"actions int32\[4, 2\]; expected float"):
         adapt(lambda o, a: Elman(gs.Discrete(3)), ACTIONS["box"])
 
-
-def test_layers_that_differ_in_training_are_refused_by_name():
     class Drops(Elman):
         def __init__(self, action_space):
             super().__init__(action_space)

@@ -106,16 +106,6 @@ def test_an_empty_window_is_refused():
         returns.n_step(*tensors(*block(0)[:3]), 0, tf.constant(block(0)[3]))
 
 
-def test_splitting_a_block_at_an_end_changes_nothing():
-    reward, discount, value, mask = block(8, 12)
-    mask[6], reward[6] = False, 0  # every stream restarts there
-    whole = returns.gae(*tensors(reward, discount, value), 0.9, mask)
-    head = returns.gae(*tensors(reward[:6], discount[:6], value[:7]), 0.9, mask[:6])
-    tail = returns.gae(*tensors(reward[7:], discount[7:], value[7:]), 0.9, mask[7:])
-    np.testing.assert_allclose(whole[:6], head, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(whole[7:], tail, rtol=1e-5, atol=1e-6)
-
-
 def everything(reward, discount, value, mask):
     return [
         returns.discounted(reward, discount, value, mask),

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,10 +84,3 @@ def test_transitions_are_left_as_they_are():
     assert not rows.sequential and rows.log_prob.shape == valid.shape == (10,)
     batch, mask = batches.minibatch(rows, valid)
     assert batch is rows and mask is valid
-
-
-@pytest.mark.parametrize("jit", [False, True])
-def test_cutting_compiles(jit):
-    x = tf.reshape(tf.range(14), [7, 2])
-    cut = tf.function(lambda x: sequences.cut(x, 3), jit_compile=jit)
-    np.testing.assert_array_equal(cut(x), sequences.cut(x, 3))

@@ -10,8 +10,7 @@ import pytest
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app, doctor
-from tfagents_batch.training import examine
-from tfagents_batch.training.examine import FAILED, OK, WARNING, Finding
+from tfagents_batch.scripts.doctor import FAILED, OK, WARNING, CheckResult
 
 
 def test_here_everything_works_with_or_without_a_compiler():
@@ -21,7 +20,7 @@ def test_here_everything_works_with_or_without_a_compiler():
     printed = json.loads(done.stdout)
     assert printed["ok"] is True
     found = {each["name"]: each for each in printed["findings"]}
-    assert {*examine.CHECKS} - {"packages"} <= set(found)
+    assert {*doctor.CHECKS} - {"packages"} <= set(found)
     assert found["tensorflow"]["text"].startswith(metadata.version("tensorflow"))
     for name in ("python", "numpy", "keras", "gymnasium", "operations", "workers"):
         assert found[name]["state"] == OK, found[name]
@@ -69,7 +68,7 @@ def test_a_crash_is_a_finding(monkeypatch, tmp_path, script, text):
     fake(monkeypatch, tmp_path, script)
     (finding,) = doctor.check("operations", 60)
     assert finding[:3] == ("operations", FAILED, text)
-    assert "tfagents_batch.training.examine 'operations'" in finding.advice
+    assert "tfagents_batch.scripts.doctor --check=operations" in finding.advice
 
 
 def fake(monkeypatch, folder, script):
@@ -80,14 +79,21 @@ def fake(monkeypatch, folder, script):
     monkeypatch.setattr(doctor.sys, "executable", str(path))
 
 
+def test_a_check_that_does_not_exist_is_refused():
+    with pytest.raises(UserError, match="unknown check 'caches'"):
+        doctor.main(["--check=caches"])
+
+
 def test_a_package_that_is_missing_or_too_old_says_what_to_install(monkeypatch):
     needed = ["numpy>=1.26", "rich>=99", "no-such", 'gym; extra == "gym"']
     monkeypatch.setattr(metadata, "requires", lambda name: needed)
-    python, numpy, rich, missing, _ = examine.packages()
+    python, numpy, rich, missing, _ = doctor.packages()
     assert python.state == numpy.state == OK
     assert rich.state == FAILED
     assert rich.advice == 'pip install "rich>=99"'
-    assert missing == Finding("no-such", FAILED, "is missing", 'pip install "no-such"')
+    assert missing == CheckResult(
+        "no-such", FAILED, "is missing", 'pip install "no-such"'
+    )
 
 
 def test_an_extra_is_there_if_all_that_it_brings_is(monkeypatch):
@@ -96,28 +102,23 @@ def test_an_extra_is_there_if_all_that_it_brings_is(monkeypatch):
         "gymnasium": ['numpy; extra == "toy"', 'no-such; extra == "box"'],
     }
     monkeypatch.setattr(metadata, "requires", needed.get)
-    extras = examine.packages()[-1].text.split("; not installed: ")
+    extras = doctor.packages()[-1].text.split("; not installed: ")
     there, missing = (names.split(", ") for names in extras)
     assert "gym" in there and "box2d" in missing
 
 
 def test_the_table_has_a_row_a_finding_and_says_what_to_do(monkeypatch, capsys):
     found = {
-        "one": Finding("one", OK, "fine"),
-        "two": Finding("two", WARNING, "so", "do"),
+        "one": CheckResult("one", OK, "fine"),
+        "two": CheckResult("two", WARNING, "so", "do"),
     }
     monkeypatch.setattr(doctor, "check", lambda name, seconds: [found[name]])
-    monkeypatch.setattr(examine, "CHECKS", found)
+    monkeypatch.setattr(doctor, "CHECKS", found)
     assert doctor.main([]) == 0
     out = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in out[:2]] == [["ok", "one"], ["warning", "two"]]
     assert out[2].strip() == "do"
     assert out[-1] == "all is well, but see two"
-    found["one"] = Finding("one", FAILED, "broken", "repair it")
+    found["one"] = CheckResult("one", FAILED, "broken", "repair it")
     assert doctor.main([]) == app.EXIT_DATA
     assert capsys.readouterr().out.endswith("training does not work here: see one\n")
-
-
-def test_a_bad_flag_is_named():
-    with pytest.raises(UserError, match="--second"):
-        doctor.main(["--second=3"])

@@ -1,15 +1,15 @@
 import pytest
 
-from tests.training.test_curves import make_run
+from tests.training.analysis.test_curves import make_run
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import plot
-from tfagents_batch.training import curves
+from tfagents_batch.training.analysis import curves
 
 
 def seen(logdir, metrics=(), compare=False):
     """``{(title, metric): labels}`` of what would be drawn."""
     found = plot.panels(curves.group([logdir]), metrics, compare)
-    return {(p.title, p.metric): [line.label for line in p.lines] for p in found}
+    return {(p.title, p.metric): [label for label, _ in p.lines] for p in found}
 
 
 @pytest.fixture

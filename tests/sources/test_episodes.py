@@ -16,12 +16,11 @@ import tfagents_batch as tfb
 from tests.fault_env import fault_envs
 from tests.sources.cases import Counter
 from tfagents_batch import interfaces
-from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.ops import returns
 from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import metrics
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
@@ -263,28 +262,6 @@ def test_eager_code_graphs_and_compiled_programs_agree(data):
         tf.nest.map_structure(np.testing.assert_array_equal, found["eager"], found[way])
 
 
-@given(data=st.data())
-@settings(deadline=None, max_examples=20)
-def test_a_longer_max_length_changes_nothing_but_padding(data):
-    scripts = [data.draw(healthy(3)) for _ in range(2)]
-    short, told, _ = found_by(scripts, 2, 3, limit=False)
-    long, other, _ = found_by(scripts, 2, 8, limit=False)
-    assert told == other
-    assert not long.mask[3:].numpy().any()
-    np.testing.assert_array_equal(short.mask, long.mask[:3])
-    tf.nest.map_structure(
-        np.testing.assert_array_equal,
-        short.steps,
-        tf.nest.map_structure(lambda x: x[:4], long.steps),
-    )
-    tf.nest.map_structure(
-        np.testing.assert_array_equal,
-        (short.action, short.behavior),
-        tf.nest.map_structure(lambda x: x[:3], (long.action, long.behavior)),
-    )
-    tf.nest.map_structure(np.testing.assert_array_equal, short.state, long.state)
-
-
 def test_an_episode_that_a_failure_ended_uses_up_its_turn():
     """Whatever comes next has the next turn, so lengths do not decide."""
     scripts = [[(2, FAIL, 1), (1, "terminate", 0)], [(4, "terminate", 0)]]
@@ -350,23 +327,6 @@ def counting(lengths, **options):
 
 def numbers(x):
     return np.asarray(x).astype(int).tolist()
-
-
-def test_environments_of_different_durations_restart_on_their_own():
-    """Durations 1, 2, 3 and 4, ten steps."""
-    with counting((1, 2, 3, 4)) as env:
-        steps = Rollout(env, Counter(), 10, seed=0)(1).steps
-    last = steps.last[1:].numpy()
-    assert [numbers(row) for row in last[:4]] == [
-        [1, 0, 0, 0],
-        [0, 1, 0, 0],
-        [1, 0, 1, 0],
-        [0, 0, 0, 1],
-    ]
-    lengths = steps.info["episode_length"][1:].numpy()
-    finished = [lengths[last[:, i], i].tolist() for i in range(4)]
-    assert finished == [[1] * 5, [2, 2, 2], [3, 3], [4, 4]]
-    assert lengths[-1].tolist() == [0, 1, 2, 0]  # of those that were begun
 
 
 def test_environments_of_different_durations_give_equally_many_episodes():
@@ -444,9 +404,7 @@ def test_it_is_a_source():
         assert isinstance(source, interfaces.Source)
         assert isinstance(source, tf.Module)
         assert not source.compilable
-        assert source.collect(1) == {} and source.named_variables() == {}
-        told = {"loss/total": tf.constant(1.0)}
-        assert source.feedback(told) == told
+        assert source.named_variables() == {}
         source(1)
         assert bool(source.ok())
         assert {x.dtype for x in source.metrics().values()} == {tf.float32}

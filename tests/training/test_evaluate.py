@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests import linear
 from tests.fault_env import fault_envs
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.evaluate import (
@@ -144,11 +144,6 @@ def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
         found, way = plays(env, agent, compiled=True)
     assert way == "off" and "--compile of evaluations=off" in caplog.text
     np.testing.assert_array_equal(found.returns, expected.returns)
-
-
-def test_episodes_that_do_not_divide_are_refused():
-    with pytest.raises(UserError, match="3 episodes do not divide among 2"):
-        evaluate([CountingEnv] * 2, 3)
 
 
 def test_an_episode_that_does_not_end_is_an_error(monkeypatch):

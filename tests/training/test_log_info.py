@@ -11,7 +11,7 @@ import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import evaluate as script
 from tfagents_batch.training import metrics
-from tfagents_batch.training.logger import read_metrics
+from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
 

@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import pathlib
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.training import program
-from tfagents_batch.training.config import Config
+from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Interval, Record
+from tfagents_batch.training.run_config import Config
 
 pytestmark = pytest.mark.usefixtures("linear")
 
@@ -58,6 +60,10 @@ class Asked:
 class Records:
     def __init__(self):
         self.lines, self.saved, self.progress, self.events = [], [], [], []
+        self.callbacks = Callbacks(pathlib.Path())
+
+    def iteration(self, step, metrics):
+        self.progress.append(step)
 
     def write(self, metrics, step):
         self.lines.append((step, metrics))
@@ -71,13 +77,7 @@ class Records:
 
     def run(self, config=BASE, state=None, make=CountingEnv, **asked):
         with Experiment(config, env=make) as experiment:
-            loop = Loop(
-                experiment,
-                Asked(self, **asked),
-                self,
-                lambda step, latest: self.progress.append(step),
-                state,
-            )
+            loop = Loop(experiment, Asked(self, **asked), self, state)
             self.finished = loop.run()
             return loop
 
@@ -313,34 +313,11 @@ def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):
     assert records.saved
 
 
-def ended(*returns):
-    """What a program says of episodes of one step."""
-    found = {"episode/count": float(len(returns))}
-    for name, values in {"return": returns, "length": (1,) * len(returns)}.items():
-        found[f"episode/{name}_sum"] = float(sum(values))
-        found[f"episode/{name}_min"] = float(min(values, default=np.inf))
-        found[f"episode/{name}_max"] = float(max(values, default=-np.inf))
-        found[f"episode/{name}s"] = np.array([*values, np.nan])
-    return found
-
-
-def test_episodes_of_an_interval_weigh_alike_in_its_means():
+def test_an_interval_has_means_of_numbers_and_the_newest_vectors():
     interval = Interval()
-    interval.add(ended(10.0))
-    interval.add(ended(10.0, 20.0, 30.0))
-    summary = interval.summary()
-    assert summary["episode/return_mean"] == pytest.approx(70 / 4)
-    assert not any(name.endswith("_sum") for name in summary)
-
-
-def test_an_interval_without_an_episode_says_nothing_of_returns():
-    interval = Interval()
-    interval.add(ended())
     interval.add({"policy/action": np.ones(3), "loss/total": 2.0})
     interval.add({"policy/action": np.zeros(3), "loss/total": 4.0})
     summary = interval.summary()
-    assert not any(name.startswith("episode/return") for name in summary)
-    assert summary["episode/count"] == 0
     assert summary["loss/total"] == 3
     np.testing.assert_array_equal(summary["policy/action"], 0)
 

@@ -7,16 +7,17 @@ import pytest
 import tensorflow as tf
 
 from tests import linear
+from tests.algorithms.cases import named
 from tests.fault_env import FaultEnv, fault_envs
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
-from tfagents_batch.training.config import Config
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.overlap import VERSION
+from tfagents_batch.training.run_config import Config
 
 SETTINGS = linear.Config()
 BASE = Config(
@@ -29,10 +30,6 @@ BASE = Config(
     overlap=True,
     compile="off",
 )
-
-
-def named(agent):
-    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
 def build(env, compile="off", kind=linear.Linear, settings=SETTINGS):
@@ -50,13 +47,6 @@ def eager():
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
-
-
-def test_an_update_learns_from_what_acting_saw_one_update_ago():
-    with counting() as env:
-        _, _, _, iterate = build(env)
-        lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(4)]
-    assert lags == [0, 1, 1, 1]
 
 
 def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
@@ -113,22 +103,6 @@ def test_acting_has_the_weights_and_statistics_of_the_update_before():
             if not name.startswith("optimizer/"):
                 np.testing.assert_array_equal(value, learned[name], err_msg=name)
         assert any(np.any(start[k] != learned[k]) for k in start if "weights" in k)
-
-
-@pytest.mark.parametrize("compile", ["off", "update"])
-def test_equal_seeds_give_equal_runs(compile):
-    def run():
-        keras.utils.set_random_seed(1)
-        with counting() as env:
-            agent, _, _, iterate = build(env, compile)
-            metrics = [iterate(tf.constant(i)) for i in range(3)]
-            return named(agent), metrics[-1]
-
-    (weights, metrics), (again, others) = run(), run()
-    for name, value in weights.items():
-        np.testing.assert_array_equal(value, again[name], err_msg=name)
-    for name, value in metrics.items():
-        np.testing.assert_array_equal(value, others[name], err_msg=name)
 
 
 def test_behavior_tells_how_many_updates_acting_had_seen():

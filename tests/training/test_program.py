@@ -5,21 +5,18 @@ import pytest
 import tensorflow as tf
 
 from tests import linear
+from tests.algorithms.cases import named
 from tests.fault_env import FaultEnv
 from tests.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.envs.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
-
-
-def named(agent):
-    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
 def build(env, length=16, kind=linear.Linear, settings=None, **options):
@@ -62,14 +59,6 @@ def test_an_iteration_with_a_fault_is_void_and_raises(compile, kind, settings):
         after = named(agent)
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value, err_msg=name)
-
-
-def test_full_compilation_of_the_portable_route_is_refused():
-    with (
-        ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
-        pytest.raises(UserError, match=r"--compile=full.*--compile=update"),
-    ):
-        build(env, compile="full")
 
 
 @pytest.mark.skipif(

@@ -1,177 +1,174 @@
-"""A second start finds every program that the first has compiled."""
+"""A new run that begins with what another one has learned."""
 
-from __future__ import annotations
+import pathlib
+import shutil
 
-import dataclasses
-import json
-import os
-import subprocess
-import sys
-
+import gymnasium
+import numpy as np
 import pytest
-import tensorflow as tf
 
-from tfagents_batch import configs
-from tfagents_batch.algorithms import ppo
-from tfagents_batch.nn import networks
-from tfagents_batch.training.config import Config
-from tfagents_batch.training.experiment import Experiment
-
-TRAIN = """
-import sys
 import tfagents_batch as tfb
-tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_every=0,
-          logdir=sys.argv[1])
-"""
-COMMAND = (
-    *("-m", "tfagents_batch.scripts.train", "--config=cartpole", "--steps=96"),
-    *("--num_envs=2", "--rollout_length=16", "--eval_every=32", "--eval_episodes=2"),
-    *("--log_every=32", "--on_fault=restart"),
-)
+from tests.lines import saved
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import train as script
+from tfagents_batch.training.analysis import curves
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.log.logger import read_events
+from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
-
-def start(tmp_path, *arguments):
-    """Train; returns how many programs are kept, and the lines of the run."""
-    store = tmp_path / "cache"
-    environment = os.environ | {"XDG_CACHE_HOME": str(store)}
-    environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
-    before = set(tmp_path.glob("logs/*"))
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    (folder,) = set(tmp_path.glob("logs/*")) - before
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    stored = {kind: len(list(store.rglob(f"*.{kind}"))) for kind in ("pb", "entry")}
-    return stored, [json.loads(line) for line in lines]
-
-
-def origin(lines):
-    (event,) = [line for line in lines if line.get("event") == "compiled"]
-    return event["program"]
-
-
-def learned(lines):
-    """What does not depend on time or memory."""
-    own = ("time/", "system/", "perf/", "env/")
-    return [
-        {name: value for name, value in line.items() if not name.startswith(own)}
-        for line in lines
-        if "loss/total" in line
-    ]
-
-
-def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
-    arguments = "-c", TRAIN, str(tmp_path / "logs")
-    first, lines = start(tmp_path, *arguments)
-    second, _ = start(tmp_path, *arguments)
-    assert 0 < first["pb"] == second["pb"]
-    # Code of the user's own runs in this process: it might have changed anything.
-    assert first["entry"] == 0 and origin(lines) == "traced"
-
-
-@pytest.mark.xla
-def test_the_second_start_of_the_command_traces_nothing_either(tmp_path, library):
-    arguments = *COMMAND, f"--logdir={tmp_path / 'logs'}"
-    first, lines = start(tmp_path, *arguments)
-    assert first["pb"] > 0 and first["entry"] == 1 and origin(lines) == "traced"
-    second, again = start(tmp_path, *arguments)
-    assert second == first and origin(again) == "kept"
-    assert learned(again) == learned(lines) != []
-    third, other = start(tmp_path, *arguments, "--seed=1")
-    assert third == first and origin(other) == "kept"
-    assert learned(other) != learned(lines)
-    # Whether there is a store changes no number.
-    fourth, alone = start(tmp_path, *arguments, "--compile_cache=false")
-    assert fourth == first and origin(alone) == "traced"
-    assert learned(alone) == learned(lines)
-
-
-RUNS = {
-    "box": configs.PRESETS["pendulum"](),
-    "chunks": Config(
-        env="CartPole-v1",
-        update_every=4,
-        num_envs=2,
-        settings=ppo.Config(
-            objective="both", epochs=2, network=networks.Config(core="gru")
-        ),
-    ),
-    "gridworld": configs.PRESETS["tf/gridworld"](),
-    "game": configs.PRESETS["tf/breakout-minatar"](),
+SMALL = {
+    "steps": 200,
+    "num_envs": 2,
+    "num_workers": 0,
+    "rollout_length": 50,
+    "eval_every": 0,
+    "compile": "off",
+    "compile_cache": False,
 }
+SETTINGS = {"epochs": 2, "minibatch_size": 50, "learning_rate": 1e-2}
+SETTINGS |= {"histograms": False, "network.hidden": (4,)}  # less to trace
+STILL = {"learning_rate": 1e-30}  # less than the last bit of any weight
+WEIGHTS = "network/weights"  # of ``linear``
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_no_branch_or_loop_captures_a_constant(name):
-    # Their names would differ from process to process, and with them the program's key.
-    config = dataclasses.replace(
-        RUNS[name], eval_every=0, num_envs=2, num_workers=None, compile_cache=False
-    )
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    logdir = tmp_path_factory.mktemp("logs")
+    return tfb.train(env="CartPole-v1", logdir=logdir, settings=SETTINGS, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def kept(linear, tmp_path_factory):
+    """A run of a quicker algorithm with a checkpoint every 50 steps."""
+    options = {"logdir": tmp_path_factory.mktemp("logs"), "keep_every": 50}
+    return tfb.train(linear, env="CartPole-v1", **options, **SMALL)
+
+
+def begin(run, logdir, **options):
+    """A run that begins with another one and hardly learns."""
+    options = {"env": "CartPole-v1", "init_from": run, "logdir": logdir} | options
+    return tfb.train("linear", **SMALL | options, settings=STILL)
+
+
+def values(logdir, which="newest"):
+    """Of everything in a checkpoint, by name."""
+    run = runs.open_run(logdir)
+    config, _ = config_file.from_text(run.config_text)
     with Experiment(config) as experiment:
-        experiment.start(0)
-        program = experiment.iterate._program
-        graph = program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
-    assert _captured(graph.as_graph_def()) == []
+        named = experiment.named_variables()
+        checkpoint.load(run.folder, named, which)
+        return {name: np.asarray(x) for name, x in named.items()}
 
 
-def test_a_captured_constant_is_noticed():
-    @tf.function(autograph=False)
-    def program(x):
-        outside = tf.zeros([3])
-        return tf.cond(x > 0, lambda: outside + 1, lambda: outside)
-
-    graph = program.get_concrete_function(tf.TensorSpec([])).graph.as_graph_def()
-    assert _captured(graph) == ["zeros"]
-
-
-def _captured(graph: tf.compat.v1.GraphDef) -> list[str]:
-    """Names of constants, other than scalars, that go into a branch or a loop.
-
-    What a loop changes is no constant there.
-    """
-    found = []
-    functions = {f.signature.name: f for f in graph.library.function}
-    for nodes in (graph.node, *(f.node_def for f in functions.values())):
-        constants = {
-            node.name
-            for node in nodes
-            if node.op == "Const" and node.attr["value"].tensor.tensor_shape.dim
-        }
-        for node in nodes:
-            kind = node.op.removeprefix("Stateless")
-            names = [x.split(":")[0] for x in node.input if not x.startswith("^")]
-            if kind == "If":
-                found += [name for name in names if name in constants]
-            elif kind == "While":
-                body = functions[node.attr["body"].func.name]
-                kept = _kept(body)
-                found += [
-                    name
-                    for i, name in enumerate(names)
-                    if name in constants and i in kept
-                ]
-    return found
+def test_it_begins_with_weights_and_statistics_and_all_else_anew(learned, tmp_path):
+    new = tfb.train(
+        env="CartPole-v1",
+        logdir=tmp_path,
+        init_from=learned.logdir,
+        settings=SETTINGS | STILL | {"entropy_scale": 0.0},
+        **SMALL | {"seed": 1, "steps": 50},
+    )
+    before, after = values(learned.logdir), values(new.logdir)
+    weights = [name for name in before if name.startswith("network/")]
+    assert weights
+    for name in weights:
+        np.testing.assert_allclose(after[name], before[name], atol=1e-12, err_msg=name)
+    count = next(name for name in before if "observations/" in name and "count" in name)
+    assert after[count] > before[count] + new.step  # openings were seen, too
+    assert after["algorithm/step"] == new.step < 100
+    assert before["algorithm/step"] >= SMALL["steps"]
+    (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
+    assert told["checkpoint"] == learned.step
+    assert learned.logdir.endswith(told["run"])
+    own = [name for name in before if name.startswith("optimizer/")]
+    (count,) = [name for name in own if before[name].dtype.kind == "i"]
+    assert before[count] == 12  # three iterations of two epochs of two minibatches
+    assert after[count] == 4
+    # Nor is it a run like those that began at random.
+    groups = curves.group([new.logdir, learned.logdir])
+    origins = [group.name.rpartition("init_from=")[2] for group in groups]
+    run = pathlib.Path(learned.logdir).name
+    assert sorted(origins) == sorted([f"{run} at {learned.step}", "None"])
 
 
-def _kept(body) -> set[int]:
-    """Which of its arguments the body of a loop hands on as they came."""
-    sources = {node.name: node.input for node in body.node_def}
-    names = [x.name for x in body.signature.input_arg]
-    kept = set()
-    for i, (argument, result) in enumerate(
-        zip(names, body.signature.output_arg, strict=True)
-    ):
-        origin = body.ret[result.name]
-        while origin not in names and origin.split(":")[0] in sources:
-            node = origin.split(":")[0]
-            if not node.startswith("Identity") and "Identity" not in node:
-                break
-            origin = sources[node][0]
-        if origin == argument:
-            kept.add(i)
-    return kept
+def test_one_of_its_checkpoints_can_be_chosen(kept, tmp_path):
+    first, *_ = saved(kept.logdir)
+    assert first < kept.step
+    new = begin(kept.logdir, tmp_path, steps=100, init_checkpoint=first)
+    older, after = values(kept.logdir, first), values(new.logdir)
+    np.testing.assert_allclose(after[WEIGHTS], older[WEIGHTS], atol=1e-12)
+
+
+def test_what_does_not_fit_is_told_before_there_is_a_folder(learned, tmp_path):
+    old = {"logdir": tmp_path, "init_from": learned.logdir}
+    with pytest.raises(UserError, match=r"acts in Discrete\(2\).*takes Discrete\(3\)"):
+        tfb.train(env="Acrobot-v1", **old, **SMALL)
+    smaller = {"network.hidden": (8, 8)}
+    with pytest.raises(UserError, match=r"does not fit: network/.* in the checkpoint"):
+        tfb.train(env="CartPole-v1", settings=smaller, **old, **SMALL)
+    new = {"logdir": tmp_path, "init_from": tmp_path / "none"}
+    with pytest.raises(UserError, match="does not exist"):
+        tfb.train(env="CartPole-v1", **new, **SMALL)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"normalize_observation": False}, {"network.activation": "relu"}],
+)
+def test_settings_that_would_make_it_another_agent_are_refused(learned, settings):
+    (name,) = settings
+    with pytest.raises(UserError, match=f"has {name}=.*--algorithm.{name}"):
+        tfb.train(
+            env="CartPole-v1", init_from=learned.logdir, settings=settings, **SMALL
+        )
+
+
+def stronger():
+    """Takes twice the torque."""
+    env = gymnasium.make("Pendulum-v1")
+    return gymnasium.wrappers.RescaleAction(env, np.float32(-4), np.float32(4))
+
+
+def test_other_bounds_of_actions_are_refused(linear, tmp_path):
+    options = SMALL | {"steps": 50, "logdir": tmp_path}
+    run = tfb.train(linear, env="Pendulum-v1", **options)
+    with pytest.raises(UserError, match=r"acts in Box\(-2.0.*takes Box\(-4.0"):
+        begin(run.logdir, tmp_path, env=stronger)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told(kept, tmp_path, capsys):
+    run = shutil.copytree(kept.logdir, tmp_path / "damaged")
+    *_, older, newest = saved(run)
+    (state,) = run.glob(f"checkpoints/*{newest}/state.json")
+    state.write_text("{}")
+    new = begin(run, tmp_path, steps=50)
+    (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
+    assert told["checkpoint"] == older
+    assert list(told["damaged"]) == [str(newest)]
+    assert f"step {newest} of" in capsys.readouterr().err
+
+
+def test_it_is_evaluated_and_resumed_like_any_other(kept, tmp_path):
+    options = {"steps": 50, "overlap": True, "eval_every": 50, "eval_episodes": 2}
+    new = begin(kept.logdir, tmp_path, **options)
+    on = tfb.train(resume=new.logdir, steps=150)
+    assert on.step >= 150
+    before, after = values(kept.logdir), values(on.logdir)
+    np.testing.assert_allclose(after[WEIGHTS], before[WEIGHTS], atol=1e-12)
+
+
+def test_it_contradicts_a_resume_and_needs_a_run(kept):
+    with pytest.raises(UserError, match="leave one of them out"):
+        tfb.train(resume=kept.logdir, init_from=kept.logdir)
+    with pytest.raises(UserError, match="init_checkpoint is 'best', but no run"):
+        tfb.train(resume=kept.logdir, init_checkpoint="best")
+    with pytest.raises(UserError, match="init_checkpoint is 'best', but no run"):
+        tfb.train(env="CartPole-v1", init_checkpoint="best", **SMALL)
+
+
+def test_it_is_a_flag(kept, tmp_path, capsys):
+    flags = [f"--{name}={value}" for name, value in SMALL.items() if name != "steps"]
+    flags += [f"--init_from={kept.logdir}", f"--logdir={tmp_path}", "--steps=50"]
+    assert script.main(["--env=CartPole-v1", "--algorithm=linear", *flags]) == 0
+    assert f"had learned after {kept.step} steps" in capsys.readouterr().err

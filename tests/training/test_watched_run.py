@@ -1,7 +1,6 @@
 """Alarms, callbacks, films and trackers in a run: wired to what happens."""
 
 import importlib
-import json
 import pathlib
 
 import pytest
@@ -11,14 +10,13 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 
 import tfagents_batch as tfb
 from tests.linear import Linear
-from tests.lines import of_the_seed
-from tests.training.test_clips import Falling, Shown
+from tests.lines import of_the_seed, saved
+from tests.training.log.test_trackers import fake  # noqa: F401
 from tests.training.test_hyperparameters import rows
-from tests.training.test_trackers import fake  # noqa: F401
+from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Limit
-from tfagents_batch.training import checkpoint
-from tfagents_batch.training.logger import read_events, read_metrics
+from tfagents_batch.training.log.logger import read_events, read_metrics
 
 QUICK = {
     "steps": 600,
@@ -89,7 +87,7 @@ def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
     run = train(logdir=tmp_path, **callback, **options)
     assert run.finished
     assert run.step < 1000
-    assert checkpoint.newest(run.logdir) == run.step
+    assert max(saved(run.logdir)) == run.step
     assert [event["event"] for event in read_events(run.logdir)][-2:] == [
         "stopped_by_callback",
         "finished",
@@ -108,14 +106,14 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
     with pytest.raises(Mine, match="of the user"):
         train(logdir=tmp_path, **{what: bad}, **options)
     (folder,) = pathlib.Path(tmp_path).iterdir()
-    assert checkpoint.newest(folder) is not None
+    assert saved(folder)
     last = read_events(folder)[-1]
     assert (last["event"], last["error"]) == ("failed", "Mine")
-    assert checkpoint.newest(folder) == last["step"]
+    assert max(saved(folder)) == last["step"]
     if what == "on_iteration":
         assert tfb.train(resume=folder).finished
     if what == "on_evaluation":  # the first one was the best one so far
-        assert checkpoint.metadata(folder, last["step"])["best"]
+        assert saved(folder)[last["step"]]["best"]
 
 
 def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
@@ -127,16 +125,12 @@ def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
 def test_checkpoints_stay_that_were_asked_for(tmp_path):
     options = QUICK | {"steps": 900, "checkpoint_every": 1e-6}
     run = train(logdir=tmp_path, keep_every=300, **options)
-    kept = [
-        step
-        for step in checkpoint.list_steps(run.logdir)
-        if checkpoint.metadata(run.logdir, step)["keep"]
-    ]
+    kept = [step for step, each in saved(run.logdir).items() if each["keep"]]
     assert len(kept) == 2
     assert 300 <= kept[0] <= kept[1] - 300
-    assert len({*checkpoint.list_steps(run.logdir)} - {*kept}) <= 3
+    assert len({*saved(run.logdir)} - {*kept}) <= 3
     again = tfb.train(resume=run.logdir, steps=1300)
-    assert set(kept) < set(checkpoint.list_steps(again.logdir))
+    assert set(kept) < set(saved(again.logdir))
     assert tfb.evaluate(run.logdir, 2, checkpoint=kept[0]).episodes == 2
 
 
@@ -178,16 +172,12 @@ def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
 
 def test_a_tracker_gets_the_run_and_a_resumed_one_goes_on_there(tmp_path, fake):  # noqa: F811
     run = train(logdir=tmp_path, track="wandb", **QUICK)
-    calls = fake("wandb")
-    assert calls[0][1]["config"]["settings.gamma"] == 0.9
-    logged = [call[1]["step"] for call in calls if call[0] == "log"]
-    assert logged[-1] == run.step
-    assert calls[-1][0] == "finish"
-    names = json.loads((pathlib.Path(run.logdir) / "wandb.json").read_text())
-    assert names["id"] == "fresh"
-    calls.clear()
+    init = fake["wandb"].init
+    assert init.call_args.kwargs["config"]["settings.gamma"] == 0.9
+    assert init.return_value.log.call_args.args[0]["step"] == run.step
+    init.return_value.finish.assert_called_once()
     tfb.train(resume=run.logdir, steps=1200)
-    assert calls[0][1]["resume"] == "allow"
+    assert init.call_args.kwargs["resume"] == "allow"
 
 
 def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(

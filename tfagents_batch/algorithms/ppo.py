@@ -160,7 +160,9 @@ class PPO(tf.Module):
         # Acting does not read them: use the newest.
         self.rewards.update(trajectory, config.gamma)
         batch = self._batch(trajectory)
-        rows, valid = self._rows(batch, trajectory)
+        length = config.sequence_length or (mask.shape[0] if self._sequential else None)
+        state = trajectory.behavior["state"] if self.recurrent else ()
+        rows, valid = batches.rows(batch, mask, length, state)
         metrics = self._epochs(rows, valid, seed)
         metrics |= {
             "value/explained_variance": losses.explained_variance(
@@ -205,13 +207,6 @@ class PPO(tf.Module):
             value=value[:-1],
             target=target,
         )
-
-    def _rows(self, batch: Batch, trajectory: Trajectory) -> tuple[Batch, tf.Tensor]:
-        """What minibatches are made of, and which of it counts."""
-        config, mask = self.config, trajectory.mask
-        length = config.sequence_length or (mask.shape[0] if self._sequential else None)
-        state = trajectory.behavior["state"] if self.recurrent else ()
-        return batches.rows(batch, mask, length, state)
 
     def _epochs(self, rows: Batch, valid: tf.Tensor, seed) -> Metrics:
         """All optimizer steps on rows ``[N, ...]``; means of their metrics."""

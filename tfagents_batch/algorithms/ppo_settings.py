@@ -78,7 +78,7 @@ class Config(adaptive_kl.Settings):
     network: networks.Config = option(networks.Config(), "shape of the network")
 
     # Without which weights and statistics are another agent; what changes shapes
-    # need not be here. See ``training.inherit``.
+    # need not be here. See ``training.warm_start``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         *("normalize_observation", "normalize_return"),
         *("network.activation", "network.mean", "network.std", "network.squash"),

@@ -1,7 +1,7 @@
 """Presets: ``PRESETS[name]()`` is the config of an experiment, by family of tasks.
 
-Those with a plain name are tuned here, and their docstrings say what they aim at; what
-was reached, and the command that shows it, stands in ``docs/results.md``. Those of
+Those with a plain name are tuned here, and a comment says what they aim at; what was
+reached, and the command that shows it, stands in ``docs/results.md``. Those of
 ``batch_ppo/`` have the settings of the original instead.
 """
 

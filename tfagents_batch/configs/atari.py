@@ -2,40 +2,15 @@
 
 But for three things: the range of ratios stays as wide as it is at the start, rewards
 are divided by the deviation of returns where they are cut to their sign there, and a
-lost life ends no episode, so that returns are scores.
+lost life ends no episode, so that returns are scores. Steps are 40 million frames.
 """
 
-from __future__ import annotations
+from tfagents_batch.configs.tuned import like, tuned
 
-import functools
-
-from tfagents_batch.algorithms import ppo
-from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.training.config import Config
-
-
-def game(name: str) -> Config:
-    """A game of Atari for 10 million steps, 40 million frames.
-
-    Args:
-      name: as its environment is named, ``Pong`` for example.
-    """
-    return Config(
-        env=f"ALE/{name}-v5",
-        steps=10_000_000,
-        num_envs=8,
-        rollout_length=128,
-        settings=ppo.Config(
-            clip_ratio=0.1,
-            learning_rate=Linear(2.5e-4, 0.0),
-            epochs=4,
-            minibatch_size=256,
-            entropy_scale=Constant(0.01),
-        ),
-    )
-
-
-PRESETS = {
-    "pong": functools.partial(game, "Pong"),
-    "breakout": functools.partial(game, "Breakout"),
-}
+_pong = tuned(
+    ("ALE/Pong-v5", 10_000_000, 8, 128),
+    (2.5e-4, 4, 256),
+    clip_ratio=0.1,
+    entropy_scale=0.01,
+)
+PRESETS = {"pong": _pong, "breakout": like(_pong, env="ALE/Breakout-v5")}

@@ -16,7 +16,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import replace
 from tfagents_batch.nn import batch_ppo
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training.config import Config
+from tfagents_batch.training.run_config import Config
 
 SETTINGS = ppo.Config(
     objective="kl",

@@ -26,7 +26,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 SEED, OTHER_SEED = 7, 8
 
 
-class Record(NamedTuple):
+class RecordedRollout(NamedTuple):
     """A rollout of random actions, as arrays.
 
     Attributes:
@@ -148,7 +148,7 @@ class EnvContract:
         finally:
             getattr(env, "close", lambda: None)()
 
-    def _record(self) -> Record:
+    def _record(self) -> RecordedRollout:
         with self._env() as env:
             return rollout(env, self.steps, SEED)
 
@@ -166,7 +166,7 @@ class EnvContract:
 
 def rollout(
     env: Env, steps: int, seed: int, actions: list[Nest] | None = None
-) -> Record:
+) -> RecordedRollout:
     """Step an environment eagerly.
 
     Args:
@@ -182,7 +182,7 @@ def rollout(
         state, timestep = env.step(state, nest.map(tf.constant, action))
         records.append(_numpy(timestep))
         ok.append(bool(env.ok(state)))
-    return Record(nest.map(lambda *xs: np.stack(xs), *records), np.array(ok))
+    return RecordedRollout(nest.map(lambda *xs: np.stack(xs), *records), np.array(ok))
 
 
 def random_actions(spec: EnvSpec, steps: int, seed: int) -> list[Nest]:

@@ -8,19 +8,22 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import arguments, registry
-from tfagents_batch.envs.adapters.adapt import is_environment, is_tensor_env
-from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs import registry
+from tfagents_batch.envs.adapters.adapt import is_environment
+from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.graph.vector_env import VectorEnv
+from tfagents_batch.envs.shared import arguments
+from tfagents_batch.envs.shared.validation import is_tensor_env
 from tfagents_batch.envs.tf import names
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.envs.vector import envpool
-from tfagents_batch.envs.vector.vector_env import VectorEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env
 
 _OF_BATCHES = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
+_WHOLE = "which is stepped as a whole in this process"
 
 
 def make_env(
@@ -70,28 +73,25 @@ def make_env(
         several = _several(env, num_envs, env_kwargs, wrappers)
         return ProcessEnv(several, num_workers, **options)
     if isinstance(env, gymnasium.vector.VectorEnv):
-        named.refuse(
-            wrappers,
-            f"a {type(env).__name__}, which is made already",
-            "leave them out, or wrap the environments when it is made",
-        )
-        return _batch(env, num_envs, num_workers, env_kwargs, options)
+        kind, instead = type(env).__name__, "wrap the environments when it is made"
+        named.refuse(wrappers, f"a {kind}, which is made already", instead)
+        _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
+        given = options | {"num_workers": num_workers, "env_kwargs": env_kwargs}
+        _refuse_given(f"env is a {kind}, {_WHOLE}", given, *_OF_BATCHES)
+        return VectorEnv(env, **options)
     num_envs = 1 if num_envs is None else arguments.batch_size(num_envs)
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
-        batch = f"{env}, which EnvPool steps as a batch"
-        named.refuse(wrappers, batch, "leave them out")
-        _refuse_options(f"{env}, which EnvPool makes,", options)
+        named.refuse(wrappers, f"{env}, which EnvPool steps", "leave them out")
+        _refuse_given(f"{env} is made by EnvPool, {_WHOLE}", options, *_OF_BATCHES)
         made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
         return VectorEnv(made, **{"info_keys": made.info_keys, **options})
     written = tensor_env(env, env_kwargs)
     if written is not None:
-        batch = f"{registry.describe(env)}, which is written in TensorFlow as a batch"
-        named.refuse(
-            wrappers,
-            batch,
-            "leave them out, or take an environment that is stepped in processes",
-        )
-        _refuse_workers(env, num_workers, options)
+        name = registry.describe(env)
+        named.refuse(wrappers, f"{name}, written in TensorFlow", "leave them out")
+        # A fault cannot happen here, so whatever is to be done about one is fine.
+        given = options | {"num_workers": num_workers}
+        _refuse_given(f"{name} is stepped inside the graph", given, "on_fault")
         own = isinstance(env, str) and env.startswith(names.PREFIX)
         return TensorBatch(written, num_envs, check=not own)
     make = registry.constructor(env, env_kwargs)
@@ -103,11 +103,8 @@ def make_env(
                 "what makes one: its id, its class, or a function that returns it"
             )
         num_workers = 0
-        named.refuse(
-            wrappers,
-            f"one instance of {type(env).__name__}, which is made already",
-            "wrap it before it is passed",
-        )
+        instance = f"one instance of {type(env).__name__}, which is made already"
+        named.refuse(wrappers, instance, "wrap it before it is passed")
     make = named.wrapped(make, wrappers)
     return ProcessEnv([make] * num_envs, num_workers, **options)
 
@@ -157,44 +154,12 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
     return meant
 
 
-def _refuse_workers(env: Any, num_workers: int | None, options: dict[str, Any]) -> None:
-    # A fault cannot happen here, so whatever is to be done about one is fine.
-    told = {name: value for name, value in options.items() if name != "on_fault"}
-    if num_workers:
-        told["num_workers"] = num_workers
-    if told:
-        raise UserError(
-            f"{registry.describe(env)} is stepped inside the graph, without processes; "
-            f"leave out {', '.join(sorted(told))}"
-        )
-
-
-def _batch(
-    env: gymnasium.vector.VectorEnv,
-    num_envs: int | None,
-    num_workers: int | None,
-    env_kwargs: dict[str, Any] | None,
-    options: dict[str, Any],
-) -> ProcessEnv:
-    kind = type(env).__name__
-    _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
-    if env_kwargs:
-        raise UserError(
-            f"env_kwargs cannot be given to a {kind}, which is made already; give them "
-            "to gymnasium.make_vec"
-        )
-    told = options | ({"num_workers": num_workers} if num_workers else {})
-    _refuse_options(f"env is a {kind}, which", told)
-    return VectorEnv(env, **options)
-
-
-def _refuse_options(batch: str, options: dict[str, Any]) -> None:
+def _refuse_given(what: str, options: dict[str, Any], *known: str) -> None:
     """Refuse what only environments in workers, one by one, understand."""
-    told = sorted(set(options) - set(_OF_BATCHES))
-    if told:
+    given = sorted(name for name in set(options) - set(known) if options[name])
+    if given:
         raise UserError(
-            f"{batch} is stepped as a whole in this process, so there is no "
-            f"{', '.join(told)}; leave that out, or take environments in worker "
+            f"{what}; leave out {', '.join(given)}, or take environments in worker "
             "processes"
         )
 

@@ -86,7 +86,8 @@ def constructor(
                 f"env_kwargs cannot be given to {_name(type(env))}, which is made "
                 "already; pass its class"
             )
-        return functools.partial(_itself, adapt(env))
+        adapted = adapt(env)
+        return lambda: adapted
     if callable(env):
         return _with_arguments(env, env, kwargs)
     hint = ""
@@ -184,10 +185,6 @@ def make_registered(
 def make_class(module: str, name: str, /, **kwargs: Any) -> gymnasium.Env:
     """``package.module:Class``, or ``/path/file.py:Class``."""
     return _attribute(_load(module), name)(**kwargs)
-
-
-def _itself(env: gymnasium.Env) -> gymnasium.Env:
-    return env
 
 
 # ---- checks

@@ -7,20 +7,23 @@ while the value sees the present observation alone::
 
     tfb.train(env="Pendulum-v1", network=batch_ppo.recurrent_gaussian)
     ppo.Config(network=batch_ppo.RECURRENT)
+
+Builders raise a UserError for actions that are not theirs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-import gymnasium
+from gymnasium import Space
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.ops import distributions
+from tfagents_batch.nn.networks import Config
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
-FEED_FORWARD = networks.Config(
+FEED_FORWARD = Config(
     hidden=(200, 100),
     activation="relu",
     initializer="glorot",
@@ -30,67 +33,44 @@ FEED_FORWARD = networks.Config(
     init_std=0.35,
 )
 RECURRENT = dataclasses.replace(FEED_FORWARD, core="gru", value_core="none")
-
-DISCRETE = "Discrete or MultiDiscrete"
-CATEGORICAL = ("Categorical", "MultiCategorical")
-GAUSSIAN = ("DiagNormal",)
+# Policies of a kind of networks, and the action spaces that these need.
+FAMILIES = {
+    "gaussian": (("DiagNormal",), "Box"),
+    "categorical": (("Categorical", "MultiCategorical"), "Discrete or MultiDiscrete"),
+}
 
 
 def feed_forward_gaussian(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    settings: networks.Config = FEED_FORWARD,
+    observation_space: Space, action_space: Space, settings: Config = FEED_FORWARD
 ) -> networks.ActorCritic:
-    """Two feed-forward networks, for Box actions within -1 and 1.
-
-    Raises:
-      UserError: for other actions.
-    """
-    return _build(observation_space, action_space, settings, GAUSSIAN, "Box")
+    """Two feed-forward networks, for Box actions within -1 and 1."""
+    return _build(observation_space, action_space, settings, "gaussian")
 
 
 def feed_forward_categorical(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    settings: networks.Config = FEED_FORWARD,
+    observation_space: Space, action_space: Space, settings: Config = FEED_FORWARD
 ) -> networks.ActorCritic:
-    """Two feed-forward networks, for Discrete and MultiDiscrete actions.
-
-    Raises:
-      UserError: for other actions.
-    """
-    return _build(observation_space, action_space, settings, CATEGORICAL, DISCRETE)
+    """Two feed-forward networks, for Discrete and MultiDiscrete actions."""
+    return _build(observation_space, action_space, settings, "categorical")
 
 
 def recurrent_gaussian(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    settings: networks.Config = RECURRENT,
+    observation_space: Space, action_space: Space, settings: Config = RECURRENT
 ) -> networks.ActorCritic:
-    """A GRU policy and a feed-forward value, for Box actions within -1 and 1.
-
-    Raises:
-      UserError: for other actions.
-    """
-    return _build(observation_space, action_space, settings, GAUSSIAN, "Box")
+    """A GRU policy and a feed-forward value, for Box actions within -1 and 1."""
+    return _build(observation_space, action_space, settings, "gaussian")
 
 
 def recurrent_categorical(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    settings: networks.Config = RECURRENT,
+    observation_space: Space, action_space: Space, settings: Config = RECURRENT
 ) -> networks.ActorCritic:
-    """A GRU policy and a feed-forward value, for Discrete and MultiDiscrete actions.
-
-    Raises:
-      UserError: for other actions.
-    """
-    return _build(observation_space, action_space, settings, CATEGORICAL, DISCRETE)
+    """A GRU policy and a feed-forward value, for Discrete and MultiDiscrete actions."""
+    return _build(observation_space, action_space, settings, "categorical")
 
 
-def _build(observation_space, action_space, settings, families, wanted):
-    if distributions.for_space(action_space).name not in families:
-        kind = "gaussian" if families is GAUSSIAN else "categorical"
+def _build(observation_space, action_space, settings, kind) -> networks.ActorCritic:
+    names, wanted = FAMILIES[kind]
+    if families.for_space(action_space).name not in names:
         raise UserError(
             f"the action space is {action_space}; a {kind} network needs {wanted}"
         )

@@ -11,42 +11,45 @@ from tfagents_batch.nn import kernels
 from tfagents_batch.ops import narrow
 
 
-class MLP(keras.layers.Layer):
+class Stack(keras.layers.Layer):
+    """Layers one after the other."""
+
+    def __init__(self, layers: Sequence[keras.layers.Layer], **kwargs):
+        super().__init__(**kwargs)
+        self.stack = list(layers)
+
+    def build(self, shape):
+        for layer in self.stack:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x):
+        for layer in self.stack:
+            x = layer(x)
+        return x
+
+
+def mlp(
+    sizes: Sequence[int], activation: str, initializer: kernels.Kind, name: str
+) -> Stack:
     """Dense layers with one activation: ``[N, F] -> [N, sizes[-1]]``, in float32.
 
     Args:
       sizes: units of each layer; empty for the identity.
       activation: name of a Keras activation.
       initializer: of their kernels, see ``kernels.hidden``.
+      name: of the stack.
     """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        activation: str = "tanh",
-        initializer: kernels.Kind = "orthogonal",
-        **kwargs,
-    ):
-        super().__init__(dtype="float32", **kwargs)
-        self.hidden = [
-            keras.layers.Dense(
-                int(size),
-                activation,
-                kernel_initializer=kernels.hidden(initializer),  # each draws its own
-                dtype="float32",
-            )
-            for size in sizes
-        ]
-
-    def build(self, shape):
-        for layer in self.hidden:
-            layer.build(shape)
-            shape = layer.compute_output_shape(shape)
-
-    def call(self, x):
-        for layer in self.hidden:
-            x = layer(x)
-        return x
+    layers = [
+        keras.layers.Dense(
+            int(size),
+            activation,
+            kernel_initializer=kernels.hidden(initializer),  # each draws its own
+            dtype="float32",
+        )
+        for size in sizes
+    ]
+    return Stack(layers, name=name, dtype="float32")
 
 
 class Head(keras.layers.Dense):
@@ -66,7 +69,7 @@ class Head(keras.layers.Dense):
         return narrow.matmul(x, self.kernel) + self.bias
 
 
-class ImageCNN(keras.layers.Layer):
+def image_cnn(convolutions: Sequence[tuple[int, int, int]], features: int) -> Stack:
     """Convolutions, then a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
 
     They compute in Keras' dtype policy of when they are made.
@@ -75,38 +78,24 @@ class ImageCNN(keras.layers.Layer):
       convolutions: (filters, kernel, stride) of each, no padding, ReLU.
       features: F.
     """
-
-    def __init__(
-        self, convolutions: Sequence[tuple[int, int, int]], features: int, **kwargs
-    ):
-        super().__init__(**kwargs)
-        kernel = kernels.hidden("orthogonal")
-        init = {"activation": "relu", "kernel_initializer": kernel}
-        self.stack = [
-            keras.layers.Conv2D(filters, kernel, stride, **init)
-            for filters, kernel, stride in convolutions
-        ]
-        self.stack += [keras.layers.Flatten(), keras.layers.Dense(features, **init)]
-
-    def build(self, shape):
-        for layer in self.stack:
-            layer.build(shape)
-            shape = layer.compute_output_shape(shape)
-
-    def call(self, x):
-        for layer in self.stack:
-            x = layer(x)
-        return x
+    kernel = kernels.hidden("orthogonal")
+    init = {"activation": "relu", "kernel_initializer": kernel}
+    layers = [
+        keras.layers.Conv2D(filters, kernel, stride, **init)
+        for filters, kernel, stride in convolutions
+    ]
+    flat = [keras.layers.Flatten(), keras.layers.Dense(features, **init)]
+    return Stack([*layers, *flat], name="image_cnn")
 
 
-def nature_cnn() -> ImageCNN:
+def nature_cnn() -> Stack:
     """Network of Mnih et al. 2015 (Nature 518), for images of 36 pixels and more."""
-    return ImageCNN([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
+    return image_cnn([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
 
 
-def small_cnn() -> ImageCNN:
+def small_cnn() -> Stack:
     """Network of Young and Tian 2019 (MinAtar), for images of 3 pixels and more."""
-    return ImageCNN([(16, 3, 1)], 128)
+    return image_cnn([(16, 3, 1)], 128)
 
 
 class OneHot(keras.layers.Layer):

@@ -22,7 +22,7 @@ from tfagents_batch.nn.towers import (
     Towers,
     ValueCore,
 )
-from tfagents_batch.ops import distributions
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 # The functions of keras.activations that map an array of any shape to one like it.
@@ -122,7 +122,7 @@ class ActorCritic(keras.Model):
 
     Args:
       body: model from observations ``[N, ...]`` to ``{"policy": [N, A], "value":
-        [N]}``, or ``RecurrentTowers``; never sees the action mask.
+        [N] or [N, 1]}``, or ``RecurrentTowers``; never sees the action mask.
       spec: of the environments.
       config: of a Box policy, ``squash`` and what tells the deviation; nothing else.
 
@@ -140,7 +140,7 @@ class ActorCritic(keras.Model):
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
-        self.family = distributions.for_space(spec.action_space, config.squash)
+        self.family = families.for_space(spec.action_space, config.squash)
         self._recurrent = isinstance(body, RecurrentTowers)
         self._deviation = Deviation(
             config.init_std, config.min_std, config.max_std, config.std
@@ -165,7 +165,7 @@ class ActorCritic(keras.Model):
         if self._recurrent:
             outputs, state = self.body.step(features, timestep.first, state)
         else:
-            outputs = self.body(features)
+            outputs = self.body(features, training=False)
         return self._heads(outputs, mask), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
@@ -173,7 +173,7 @@ class ActorCritic(keras.Model):
         if self._recurrent:
             outputs, state = self.body.unroll(features, steps.first, state)
         else:
-            outputs = nest.batch_apply(self.body, features)
+            outputs = nest.batch_apply(lambda x: self.body(x, training=False), features)
         return self._heads(outputs, mask), state
 
     def extra_loss(self) -> tf.Tensor:
@@ -182,9 +182,12 @@ class ActorCritic(keras.Model):
 
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
+        value = outputs["value"]
+        if value.shape.rank == outputs["policy"].shape.rank:  # a user's own, [..., 1]
+            value = tf.squeeze(value, -1)
         std = self._deviation.of(self.trained_std) if self.family.needs_std else None
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
-        return ActorCriticHeads(policy, outputs["value"])
+        return ActorCriticHeads(policy, value)
 
 
 def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
@@ -200,7 +203,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
         hidden = CORE_BEHIND_IMAGE if recurrent else ()
     elif hidden is None:
         hidden = (64, 64)
-    family = distributions.for_space(spec.action_space)
+    family = families.for_space(spec.action_space)
     options = head_options(config, family)
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}
@@ -209,7 +212,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     return ActorCritic(body, spec, config)
 
 
-def head_options(config: Config, family: distributions.Family) -> dict[str, Any]:
+def head_options(config: Config, family: families.Family) -> dict[str, Any]:
     """What a config says of the heads of ``Towers``, whose policies are of a family."""
     return {
         "initializer": config.initializer,

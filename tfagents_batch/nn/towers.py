@@ -45,7 +45,7 @@ class Towers(keras.Model):
         super().__init__(name="towers", dtype="float32")
         self.encoder = encoder
         self.policy_tower, self.value_tower = (
-            blocks.MLP(hidden, activation, initializer, name=name)
+            blocks.mlp(hidden, activation, initializer, name)
             for name in ("policy_tower", "value_tower")
         )
         self.policy_head, self.value_head = _heads(size, initializer, policy_scale)
@@ -91,16 +91,14 @@ class RecurrentTowers(keras.layers.Layer):
         cell = recurrent.CELLS[core]
         tower = "shared" if value_core == "shared" else "policy"
         self.encoder = encoder
-        self.policy_tower = blocks.MLP(
-            before, activation, initializer, name=f"{tower}_tower"
-        )
+        name = f"{tower}_tower"
+        self.policy_tower = blocks.mlp(before, activation, initializer, name)
         self.cores = [cell(units, initializer, name=f"{tower}_core")]
         self.value_tower = None
         if value_core != "shared":
             sizes = before if value_core == "own" else hidden
-            self.value_tower = blocks.MLP(
-                sizes, activation, initializer, name="value_tower"
-            )
+            name = "value_tower"
+            self.value_tower = blocks.mlp(sizes, activation, initializer, name)
         if value_core == "own":
             self.cores.append(cell(units, initializer, name="value_core"))
         self.policy_head, self.value_head = _heads(size, initializer, policy_scale)

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from tfagents_batch import nest
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn.encoder import feature_space
 from tfagents_batch.nn.fresh import fresh_copy
 from tfagents_batch.nn.networks import (
@@ -23,7 +23,7 @@ from tfagents_batch.nn.networks import (
     layers,
 )
 from tfagents_batch.nn.user_recurrent import Recurrent, is_recurrent
-from tfagents_batch.ops import distributions
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
@@ -79,14 +79,14 @@ def actor_critic(
         _warn_of_unused(config, model, ())
         _check_layers(model)  # those that were made in its first call too
         return network
-    family = distributions.for_space(spec.action_space)
+    family = families.for_space(spec.action_space)
     size = family.size
     outputs = _outputs(model, spec)
     _check_layers(model)  # those that were made in `build` too
     if isinstance(outputs, dict):
         _check_heads(outputs, size, model)
         _warn_of_unused(config, model, _OF_POLICY)
-        body = _Heads(model)
+        body = model
     else:
         shape = getattr(outputs, "shape", None)
         if shape is None or len(shape) != 2 or shape[1] is None:
@@ -96,7 +96,7 @@ def actor_critic(
             )
         heads = head_options(config, family)
         _warn_of_unused(config, model, (*_OF_POLICY, *heads))
-        body = Towers(_Features(model), (), "linear", size, **heads)
+        body = Towers(model, (), "linear", size, **heads)
     return ActorCritic(body, spec, config)
 
 
@@ -111,30 +111,6 @@ def check_backend() -> None:
             f"Keras runs on the {keras.backend.backend()!r} backend; set "
             "KERAS_BACKEND=tensorflow before Keras is imported"
         )
-
-
-class _Features(keras.Model):
-    """A user's feature model as an encoder, never in training mode."""
-
-    def __init__(self, model: keras.Model):
-        super().__init__(name="user_features", dtype="float32")
-        self.model = model
-
-    def call(self, observation):
-        return self.model(observation, training=False)
-
-
-class _Heads(keras.Model):
-    """A user's model of both heads, its value squeezed to ``[N]``."""
-
-    def __init__(self, model: keras.Model):
-        super().__init__(name="user_heads", dtype="float32")
-        self.model = model
-
-    def call(self, observation):
-        outputs = self.model(observation, training=False)
-        value = keras.ops.reshape(outputs["value"], (-1,))
-        return {"policy": outputs["policy"], "value": value}
 
 
 def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
@@ -155,7 +131,7 @@ def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
         raise
     except Exception as error:
         raise UserError(
-            f"network builder {name!r} raised {_first_line(error)}"
+            f"network builder {name!r} raised {first_line(error)}"
         ) from error
     if not isinstance(model, keras.Model):
         raise UserError(
@@ -177,7 +153,7 @@ def _outputs(model: keras.Model, spec: EnvSpec):
         shapes = nest.map(lambda x: f"{x.dtype}{list(x.shape)}", inputs)
         raise UserError(
             f"model {model.name!r} does not take the observations {shapes}: "
-            f"{_first_line(error)}"
+            f"{first_line(error)}"
         ) from error
 
 
@@ -195,7 +171,7 @@ def _check_layers(model: keras.Model) -> None:
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
     """It must act in this action space and see this observation space."""
     got = model.family
-    wanted = distributions.for_space(spec.action_space, got.squashed)
+    wanted = families.for_space(spec.action_space, got.squashed)
     if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
         raise UserError(
             f"model {model.name!r} has policies {got.name} of size {got.size} for "
@@ -208,7 +184,7 @@ def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
     except Exception as error:
         raise UserError(
             f"model {model.name!r} does not take observations of "
-            f"{spec.observation_space}: {_first_line(error)}"
+            f"{spec.observation_space}: {first_line(error)}"
         ) from error
 
 
@@ -255,7 +231,3 @@ def _describe(outputs) -> str:
     shape = getattr(outputs, "shape", None)
     kind = type(outputs).__name__
     return f"{kind} of shape {tuple(shape)}" if shape is not None else kind
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -2,8 +2,8 @@
 
 It is a ``keras.Model`` with the methods of ``interfaces.Network``: ``initial_state``,
 a call of one step and ``unroll``, both of which return ``ActorCriticHeads`` and reset
-the state where an episode opens. ``ops.distributions.for_space(action_space).make``
-makes the policies.
+the state where an episode opens.
+``ops.distributions.for_space(action_space).make`` makes the policies.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn import networks
-from tfagents_batch.ops import distributions
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 METHODS = ("initial_state", "unroll")
@@ -54,7 +54,7 @@ class Recurrent(keras.Model):
     def __init__(self, model: keras.Model, spec: EnvSpec):
         super().__init__(name="user_recurrent", dtype="float32")
         self.model = model
-        self.family = distributions.for_space(spec.action_space)
+        self.family = families.for_space(spec.action_space)
         steps = trial_steps(spec)
         _check(self, steps)
         self.built = True
@@ -108,10 +108,9 @@ def _check(network: Recurrent, steps: TimeStep) -> None:
     except UserError:
         raise
     except Exception as error:
-        text = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         raise UserError(
             f"model {name!r} does not go through steps of {TIME} x {BATCH} "
-            f"observations: {text}"
+            f"observations: {first_line(error)}"
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 Usually variables are assigned where they stand, and these are TensorFlow's own loops.
 Where many copies of a computation run at once, each with variables of its own, the
-variables are tensors that go in and come out (see ``Carry``): there, a loop carries
+variables are tensors that go in and come out (see ``use``): there, a loop carries
 them, runs for as many rounds as the longest copy may need, and a copy that is done
 keeps what it has. Results are the same.
 """
@@ -12,40 +12,30 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any
 
 import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.types import Nest
 
-
-class Carry(Protocol):
-    """Variables that stand for values."""
-
-    def read(self) -> list[tf.Tensor]:
-        """The values they stand for now."""
-
-    def write(self, values: list[tf.Tensor]) -> None:
-        """Let them stand for others from here on."""
-
-    def holding(
-        self, values: list[tf.Tensor]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Within: values of their own, which others do not see."""
-
-
 _local = threading.local()
 
 
-def active() -> Carry | None:
-    """The variables that are values here; None where they are assigned in place."""
+def active() -> Any:
+    """Return what ``use`` was given; None where variables are assigned in place."""
     return getattr(_local, "carry", None)
 
 
 @contextlib.contextmanager
-def use(carry: Carry) -> Iterator[None]:
-    """Within: ``carry`` is what loops and branches carry."""
+def use(carry: Any) -> Iterator[None]:
+    """Let loops and branches carry the values of variables.
+
+    Args:
+      carry: whose ``read()`` returns the values, a list of tensors; ``write(values)``
+        replaces them from here on; ``holding(values)`` is a context with values that
+        are not seen outside of it.
+    """
     before, _local.carry = active(), carry
     try:
         yield

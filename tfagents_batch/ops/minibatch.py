@@ -54,8 +54,15 @@ def loop(
     Returns:
       The last carry.
     """
+    stop = stop or (lambda carry: tf.constant(False))
     if minibatch_size is None:
-        return _whole(step, carry, rows, mask, epochs, stop or _never)
+        valid = tf.reduce_any(mask)
+        return carried.repeat(
+            lambda _, carry: step(rows, mask, carry),
+            carry,
+            most=epochs,
+            go_on=lambda carry: valid & ~stop(carry),
+        )
     size = mask.shape[0]
     width = min(minibatch_size, size)
     most = -(-size // width)  # minibatches if all rows were valid
@@ -65,7 +72,6 @@ def loop(
     else:
         count = (valid + width - 1) // width
     key = seeds.key(seed, "minibatch")
-    stop = stop or _never
 
     # Minibatch m takes positions m, m + n, m + 2n, ... of the shuffled valid rows.
     minibatch = tf.range(most)[:, tf.newaxis]
@@ -88,17 +94,3 @@ def loop(
         return (count > 0) & ~stop(carry)
 
     return carried.repeat(epoch, carry, most=epochs, go_on=goes_on)
-
-
-def _whole(step, carry, rows, mask, epochs, stop):
-    valid = tf.reduce_any(mask)
-    return carried.repeat(
-        lambda _, carry: step(rows, mask, carry),
-        carry,
-        most=epochs,
-        go_on=lambda carry: valid & ~stop(carry),
-    )
-
-
-def _never(carry: Nest) -> tf.Tensor:
-    return tf.constant(False)

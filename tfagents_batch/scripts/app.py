@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import gc
 import importlib
@@ -12,8 +13,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from typing import IO, TypeVar
+from typing import Any, TypeVar
 
+from tfagents_batch import config
+from tfagents_batch.config import option
 from tfagents_batch.errors import (
     EnvError,
     SaveError,
@@ -22,9 +25,32 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.importing import hidden, uncollected
-from tfagents_batch.training import interrupt
+from tfagents_batch.training.runtime import signals
 
 Command = TypeVar("Command")
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """Flags of scripts that play a run's agent."""
+
+    logdir: str | None = option(None, "the run's folder")
+    checkpoint: str = option("newest", "newest, best or a step")
+    env: str | None = option(None, "environment to play instead")
+    env_kwargs: dict | None = option(None, "JSON object of its arguments")
+    wrappers: list | None = option(
+        None, "JSON list of what to wrap it in; default as of the run"
+    )
+    seed: int = option(0, "of environments (apart from training's) and samples")
+    debug: bool = option(False, "show tracebacks")
+
+    def arguments(self) -> dict[str, Any]:
+        """The flags as arguments of ``tfb.evaluate`` and its likes."""
+        if self.logdir is None:
+            raise UserError("no run: pass --logdir=<run folder>")
+        names = {field.name for field in dataclasses.fields(Played)} - {"debug"}
+        return {name: getattr(self, name) for name in names}
+
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
 EXIT_DATA = 65  # training cannot go on: no finite gradient
@@ -62,7 +88,7 @@ def run(
     argv = sys.argv[1:]
     _open_standard_streams()
     with contextlib.suppress(ValueError):  # not the main thread
-        for number in interrupt.stop_signals():  # while nothing is there to save
+        for number in signals.stop_signals():  # while nothing is there to save
             if number != signal.SIGINT:
                 signal.signal(number, _interrupt)
     try:
@@ -105,17 +131,16 @@ def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
       argv: without the program's name.
       command: frozen dataclass of the flags, see ``config``.
     """
-    from absl import flags
+    given = flags(argv, (command, ""))
+    return None if given is None else config.replace(command(), given[0])
 
-    from tfagents_batch import config
 
-    values = flags.FlagValues()
-    config.define_flags(values, command)
-    text = config.parse_argv(argv, values)
-    if text is not None:
-        print(text)
+def flags(argv: Sequence[str], *parts: tuple[Any, str]) -> list[dict] | None:
+    """What ``config.parse`` says of the flags; None after printing help for them."""
+    if config.HELP.intersection(argv):
+        print(config.help_text(parts))
         return None
-    return config.replace(command(), config.overrides(values, command))
+    return config.parse(argv, parts)
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -129,7 +154,7 @@ def _interrupt(number, frame) -> None:
 def _status(error: BaseException) -> int | None:
     """Exit status of an error that one line explains; None for any other."""
     if isinstance(error, _Interrupted):
-        return interrupt.exit_status(error.args[0])
+        return signals.exit_status(error.args[0])
     for kind, status in _EXITS.items():
         if isinstance(error, kind):
             return status
@@ -189,9 +214,16 @@ def import_tensorflow() -> None:
     JAX, whose programs it converts: a third of the time, for nothing a script does.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        aside = tempfile.TemporaryFile()  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise SaveError(
+            "there is no folder that takes temporary files, which TensorFlow needs: "
+            "make room on the disk, or name one by TMPDIR"
+        ) from error
     sys.stderr.flush()
     saved = os.dup(2)
-    with _temporary() as aside:
+    with aside:
         os.dup2(aside.fileno(), 2)
         try:
             with hidden(*_NOT_NEEDED), uncollected():
@@ -204,13 +236,3 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(saved, 2)
             os.close(saved)
-
-
-def _temporary() -> IO[bytes]:
-    try:
-        return tempfile.TemporaryFile()
-    except FileNotFoundError as error:
-        raise SaveError(
-            "there is no folder that takes temporary files, which TensorFlow needs: "
-            "make room on the disk, or name one by TMPDIR"
-        ) from error

@@ -1,4 +1,8 @@
-"""Does everything work here? ``python -m tfagents_batch.scripts.doctor``"""
+"""Does everything work here? ``python -m tfagents_batch.scripts.doctor``
+
+Each check runs in a process of its own, which may crash, hang or be without TensorFlow,
+and prints its findings as one JSON line. Imports stand where they are used for that.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,41 @@ import contextlib
 import dataclasses
 import json
 import os
+import platform
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
-from tfagents_batch.training import examine
-from tfagents_batch.training.examine import FAILED, OK, WARNING, Finding
+from tfagents_batch.suggest import unknown
 
-_MARKS = {OK: "ok", WARNING: "warning", FAILED: "FAILED"}
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PACKAGE = "tfagents_batch"
+OK, WARNING, FAILED = "ok", "warning", "failed"
+LITTLE_MEMORY = 2 << 30  # bytes, below which training may not fit
+
+
+class CheckResult(NamedTuple):
+    """Result of a check.
+
+    Attributes:
+      name: of what was checked.
+      state: "ok", "warning" (training works, with less) or "failed".
+      text: what is there.
+      advice: what to do; empty if all is well.
+    """
+
+    name: str
+    state: str
+    text: str
+    advice: str = ""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,25 +63,34 @@ def main(argv: Sequence[str]) -> int:
         seconds: float = option(
             300.0, "that each check may take; the engine is built in one", above=0
         )
+        check: str = option("", "run only this one, here, and print JSON")
         debug: bool = option(False, "show tracebacks")
 
     command = app.parse(argv, Command)
     if command is None:
         return 0
-    found: dict[str, list[str]] = {OK: [], WARNING: [], FAILED: []}
+    if command.check:
+        if command.check not in CHECKS:
+            raise UserError(unknown("check", command.check, list(CHECKS)))
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        print(json.dumps([each._asdict() for each in CHECKS[command.check]()]))
+        return 0
     findings = []
-    for name in examine.CHECKS:
+    for name in CHECKS:
         for each in check(name, command.seconds):
-            findings.append(each._asdict())
-            found[each.state].append(each.name)
+            findings.append(each)
             if not command.json:
-                mark = _MARKS[each.state]
+                mark = "FAILED" if each.state == FAILED else each.state
                 print(f"{mark:8} {each.name:15} {each.text}", flush=True)
                 if each.advice:
                     print(f"{'':24} {each.advice}", flush=True)
-    failed, warned = ", ".join(found[FAILED]), ", ".join(found[WARNING])
+    failed, warned = (
+        ", ".join(each.name for each in findings if each.state == state)
+        for state in (FAILED, WARNING)
+    )
     if command.json:
-        print(json.dumps({"ok": not failed, "findings": findings}))
+        plain = [each._asdict() for each in findings]
+        print(json.dumps({"ok": not failed, "findings": plain}))
     elif failed:
         print(f"\ntraining does not work here: see {failed}")
     else:
@@ -60,16 +98,16 @@ def main(argv: Sequence[str]) -> int:
     return app.EXIT_DATA if failed else 0
 
 
-def check(name: str, seconds: float) -> list[Finding]:
+def check(name: str, seconds: float) -> list[CheckResult]:
     """Check one thing, in a process of its own.
 
     Args:
-      name: a key of ``examine.CHECKS``.
+      name: a key of ``CHECKS``.
       seconds: after which the process and its children are ended.
     """
-    command = [sys.executable, "-m", examine.__name__, name]
+    command = ["-m", "tfagents_batch.scripts.doctor", f"--check={name}"]
     with subprocess.Popen(
-        command,
+        [sys.executable, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -86,14 +124,149 @@ def check(name: str, seconds: float) -> list[Finding]:
                 raise
             advice = "see what keeps it; --seconds gives it longer"
             text = f"took longer than {seconds:g} s"
-            return [Finding(name, FAILED, text, advice)]
+            return [CheckResult(name, FAILED, text, advice)]
     with contextlib.suppress(ValueError, TypeError, IndexError):
-        found = [Finding(**each) for each in json.loads(printed.splitlines()[-1])]
+        found = [CheckResult(**each) for each in json.loads(printed.splitlines()[-1])]
         if process.returncode == 0:  # else it crashed after it had printed
             return found
     lines = complaint.strip().splitlines() or [f"status {process.returncode}"]
-    advice = f"for all of it: python -m {examine.__name__} '{name}'"
-    return [Finding(name, FAILED, lines[-1], advice)]
+    advice = f"for all of it: python {shlex.join(command)} --debug"
+    return [CheckResult(name, FAILED, lines[-1], advice)]
+
+
+def packages() -> list[CheckResult]:
+    """Check Python and all packages against what the installation asks for."""
+    from packaging.requirements import Requirement
+
+    try:
+        mine = metadata.metadata(PACKAGE)
+    except metadata.PackageNotFoundError:
+        text, advice = "is not installed, only imported", "pip install it"
+        return [CheckResult(PACKAGE, WARNING, text, advice)]
+    wanted = f"python{mine['Requires-Python'] or ''}"
+    found = [_supported(Requirement(wanted), platform.python_version())]
+    for each in _requirements(PACKAGE, ""):
+        found.append(_supported(each, _version(each.name)))
+    extras = mine.get_all("Provides-Extra") or ()
+    there = [extra for extra in extras if _has_extra(PACKAGE, extra)]
+    missing = ", ".join(x for x in extras if x not in there) or "none"
+    text = f"{', '.join(there) or 'none'}; not installed: {missing}"
+    return [*found, CheckResult("extras", OK, text)]
+
+
+def machine() -> list[CheckResult]:
+    """Report the cores and the memory that this process may use."""
+    from tfagents_batch.envs.shared import cpus, layout
+
+    cores = len(cpus.available())
+    free = layout.available_memory()
+    memory = "unknown" if free is None else f"{free / 2**30:.1f} GiB available"
+    text = f"{platform.system()} {platform.machine()}, {cores} cores, memory {memory}"
+    if free is not None and free < LITTLE_MEMORY:
+        advice = "end other programs, or train with fewer environments (--num_envs)"
+        return [CheckResult("machine", WARNING, text, advice)]
+    return [CheckResult("machine", OK, text)]
+
+
+def operations() -> list[CheckResult]:
+    """Check that TensorFlow runs an operation."""
+    import tensorflow as tf
+
+    tf.ones([3]).numpy()
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return [CheckResult("operations", OK, f"TensorFlow runs; GPUs: {gpus}")]
+
+
+def engine() -> list[CheckResult]:
+    """Check the native environment engine, which is built if need be."""
+    from tfagents_batch.envs.native import build
+
+    try:
+        build.library()
+    except build.Unavailable as reason:
+        advice = (
+            "install a C++ compiler (Debian: apt install g++) or set CXX to one; until "
+            "then environments take the portable route, which is slower"
+        )
+        return [CheckResult("engine", WARNING, str(reason), advice)]
+    return [CheckResult("engine", OK, "the native engine is built and loads")]
+
+
+def cache() -> list[CheckResult]:
+    """Check the store of compiled programs."""
+    from tfagents_batch.training.runtime import compile_cache
+
+    reason = compile_cache.enable(threads=1)  # as most runs have it
+    if reason:
+        advice = "every run recompiles until this is fixed"
+        return [CheckResult("compile cache", WARNING, f"off: {reason}", advice)]
+    return [CheckResult("compile cache", OK, f"in {compile_cache.root()}")]
+
+
+def workers() -> list[CheckResult]:
+    """Check that worker processes step environments."""
+    import tensorflow as tf
+
+    from tfagents_batch.envs.make import make_env
+
+    with make_env("CartPole-v1", num_envs=4, num_workers=2) as env:
+        state, _ = env.init(seed=1)
+        for _ in range(10):
+            state, _ = env.step(state, tf.zeros([4], tf.int32))
+        env.check()
+        text = f"4 CartPoles in 2 processes step, by the {env.route} route"
+    return [CheckResult("workers", OK, text)]
+
+
+CHECKS: dict[str, Callable[[], list[CheckResult]]] = {
+    "packages": packages,
+    "machine": machine,
+    "operations": operations,
+    "engine": engine,
+    "compile cache": cache,
+    "workers": workers,
+}
+
+
+def _requirements(package: str, extra: str) -> list[Requirement]:
+    """Return what a package needs, or what an extra of it brings."""
+    from packaging.requirements import Requirement
+
+    needed = [Requirement(each) for each in metadata.requires(package) or ()]
+    return [
+        each
+        for each in needed
+        if (each.marker.evaluate({"extra": extra}) if each.marker else not extra)
+    ]
+
+
+def _version(name: str) -> str | None:
+    """Return the installed version, None if there is none."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
+
+
+def _has_extra(package: str, extra: str) -> bool:
+    """Return whether everything is installed that an extra of a package brings."""
+    return all(
+        _version(each.name)
+        and all(_has_extra(each.name, inner) for inner in each.extras)
+        for each in _requirements(package, extra)
+    )
+
+
+def _supported(needed: Requirement, version: str | None) -> CheckResult:
+    """Compare an installed version with the range that is needed."""
+    name, wanted = needed.name, needed.specifier
+    advice = f'pip install "{name}{wanted}"'
+    if name == "python":
+        advice = f"make a virtual environment with a Python {wanted}"
+    if version is None:
+        return CheckResult(name, FAILED, "is missing", advice)
+    text = f"{version} (supported: {wanted or 'any'})"
+    if wanted.contains(version, prereleases=True):
+        return CheckResult(name, OK, text)
+    return CheckResult(name, FAILED, text, advice)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tfagents_batch.scripts import app
@@ -18,38 +18,24 @@ _COLUMNS = 3
 _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
 
 
-class Drawn(NamedTuple):
-    """One line of a panel.
-
-    Attributes:
-      label: for the legend.
-      curves: of the runs, see ``training.curves``.
-      band: of the curves.
-    """
-
-    label: str
-    curves: list[Any]
-    band: Any
-
-
 class Panel(NamedTuple):
     """One panel.
 
     Attributes:
       title, metric: to be written above it and beside it.
-      lines: in it.
+      lines: pairs of a label for the legend and the ``curves`` of its runs.
     """
 
     title: str
     metric: str
-    lines: list[Drawn]
+    lines: list[tuple[str, list[Any]]]
 
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG, print its path."""
     from tfagents_batch.config import option
     from tfagents_batch.errors import UserError
-    from tfagents_batch.training import curves
+    from tfagents_batch.training.analysis import curves
 
     @dataclasses.dataclass(frozen=True)
     class Command:
@@ -69,13 +55,7 @@ def main(argv: Sequence[str]) -> int:
     command = app.parse(argv, Command)
     if command is None:
         return 0
-    groups = curves.group(command.logdir)
-    found = panels(
-        groups,
-        command.metric,
-        command.compare,
-        report=lambda text: print(text, file=sys.stderr),
-    )
+    found = panels(curves.group(command.logdir), command.metric, command.compare)
     thresholds = command.threshold
     if len(thresholds) == 1:
         thresholds *= len(found)
@@ -90,30 +70,24 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def panels(
-    groups: Sequence[Any],
-    metrics: Sequence[str],
-    compare: bool,
-    report: Callable[[str], None] = lambda text: None,
-) -> list[Panel]:
-    """What is to be seen.
+def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list[Panel]:
+    """What is to be seen; a run that is left out, because it has not got that far, is
+    a line on stderr.
 
     Args:
       groups: of ``curves.group``.
       metrics: names; empty for returns, of evaluations too where there were any.
       compare: a panel for each environment and metric, with a line a group; otherwise
         one for each group, with a line a metric.
-      report: takes a line of text for every run that is left out, for it has not got
-        that far.
 
     Raises:
       UserError: if no run has what was asked for.
     """
     from tfagents_batch.errors import UserError
-    from tfagents_batch.training import curves
+    from tfagents_batch.training.analysis import curves
 
     problem: UserError | None = None
-    found: dict[tuple[str, str], list[tuple[str, Drawn]]] = {}
+    found: dict[tuple[str, str], Panel] = {}
     for group in groups:
         for metric in metrics or (TRAIN, EVAL):
             read = []
@@ -122,24 +96,23 @@ def panels(
                     read.append(curves.read(folder, metric))
                 except UserError as error:
                     if metrics or metric == TRAIN:  # else nobody expects it of all
-                        report(f"{folder} is left out: it has no {metric}")
+                        text = f"{folder} is left out: it has no {metric}"
+                        print(text, file=sys.stderr)
                     problem = problem or error
             if not read:
                 continue
             runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
-            label = group.name if compare else metric
-            drawn = Drawn(f"{label} ({runs})", read, curves.band(read))
-            alone = f"{group.name} on {group.env}", ""
-            key = (group.env, metric) if compare else alone
-            found.setdefault(key, []).append((metric, drawn))
+            line = f"{group.name if compare else metric} ({runs})", read
+            title, part = f"{group.name} on {group.env}", ""
+            if compare:
+                title, part = group.env, metric
+            panel = found.setdefault((title, part), Panel(title, metric, []))
+            panel.lines.append(line)
+            if panel.metric != metric:
+                found[title, part] = panel._replace(metric="")
     if not found:
         raise problem
-    made = []
-    for (title, _), lines in found.items():
-        shown = {metric for metric, _ in lines}
-        metric = shown.pop() if len(shown) == 1 else ""
-        made.append(Panel(title, metric, [drawn for _, drawn in lines]))
-    return made
+    return list(found.values())
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
@@ -153,7 +126,7 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     Raises:
       UserError: if matplotlib is missing.
     """
-    from tfagents_batch.training import figure
+    from tfagents_batch.training.analysis import figure
 
     columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
@@ -171,15 +144,14 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
 def _draw_panel(axis: Any, panel: Panel) -> None:
     from matplotlib import ticker
 
-    for number, line in enumerate(panel.lines):
+    from tfagents_batch.training.analysis import curves
+
+    for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"
-        if len(line.curves) > 1:
-            for curve in line.curves:
-                axis.plot(
-                    curve.step, curve.value, color=color, alpha=0.25, linewidth=0.8
-                )
-        band = line.band
-        axis.plot(band.step, band.mean, color=color, linewidth=2, label=line.label)
+        for curve in read if len(read) > 1 else ():
+            axis.plot(curve.step, curve.value, color=color, alpha=0.25, linewidth=0.8)
+        band = curves.band(read)
+        axis.plot(band.step, band.mean, color=color, linewidth=2, label=label)
         axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
     axis.set_title(panel.title, fontsize=10)
     axis.set_xlabel("environment steps")

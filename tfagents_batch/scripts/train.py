@@ -7,6 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from tfagents_batch.scripts import app
+from tfagents_batch.training.runtime.signals import exit_status
+
+# Flags that are not for several seeds.
+_ALONE = ("resume", "init_from", "init_checkpoint", "profile")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,17 +21,8 @@ def main(argv: Sequence[str]) -> int:
       the run early.
     """
     # Here, because TensorFlow takes seconds and reads the environment when imported.
-    from absl import flags
-
     from tfagents_batch import api
-    from tfagents_batch.config import (
-        define_flags,
-        option,
-        overrides,
-        parse_argv,
-        peek,
-        replace,
-    )
+    from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
@@ -52,57 +47,20 @@ def main(argv: Sequence[str]) -> int:
         profile: bool = option(False, "measure at the end where the time goes")
         debug: bool = option(False, "show tracebacks")
 
-    values = flags.FlagValues()
-    define_flags(values, Command)
-    define_flags(values, base)
-    define_flags(values, base.settings, prefix="algorithm")
-    text = parse_argv(argv, values)
-    if text is not None:
-        print(text)
+    parts = (Command, ""), (base, ""), (base.settings, "algorithm")
+    given = app.flags(argv, *parts)
+    if given is None:
         return 0
-    command = replace(Command(), overrides(values, Command))
-    options = overrides(values, base)
-    changed = overrides(values, base.settings, prefix="algorithm")
-    if command.seeds is not None:
-        return _train_seeds(command, options, changed)
-    run = api.train(
-        options.pop("algorithm", None),
-        options.pop("env", None),
-        config=command.config,
-        settings=changed or None,
-        logdir=command.logdir,
-        resume=command.resume,
-        init_from=command.init_from,
-        init_checkpoint=command.init_checkpoint,
-        profile=command.profile,
-        **options,
-    )
-    return _report([run])
-
-
-def _train_seeds(command, options: dict, changed: dict) -> int:
-    from tfagents_batch import api
-    from tfagents_batch.errors import UserError
-
-    for name in ("resume", "init_from", "init_checkpoint", "profile"):
-        if getattr(command, name):
-            raise UserError(f"--{name} is not for several seeds; leave out --seeds")
-    done = api.train_seeds(
-        options.pop("algorithm", None),
-        options.pop("env", None),
-        seeds=command.seeds,
-        config=command.config,
-        settings=changed or None,
-        logdir=command.logdir,
-        **options,
-    )
-    return _report(done)
-
-
-def _report(done: list) -> int:
-    """Print the folders of runs; the exit status."""
-    from tfagents_batch.training.interrupt import exit_status
-
+    command, options, changed = given
+    command = replace(Command(), command)
+    alone = {name: getattr(command, name) for name in _ALONE}
+    options |= {name: value for name, value in alone.items() if value}
+    options |= {"config": command.config, "logdir": command.logdir}
+    options["settings"] = changed or None
+    if command.seeds is None:
+        done = [api.train(**options)]
+    else:
+        done = api.train_seeds(seeds=command.seeds, **options)
     for run in done:
         app.show(run.logdir)
     stopped = [run for run in done if not run.finished]

@@ -88,12 +88,6 @@ class Episodes(tf.Module):
             "env/missing_episodes": self._missing.read_value(),
         }
 
-    def collect(self, seed) -> Metrics:
-        return {}
-
-    def feedback(self, metrics: Metrics) -> Metrics:
-        return metrics
-
     def __call__(self, seed) -> Trajectory:
         """Play: ``[T, n]`` actions and the ``[T+1, n]`` steps around them."""
         env_state, rows, turns, idle = self._play(seed)
@@ -133,7 +127,10 @@ class Episodes(tf.Module):
         action, behavior, state = act(0, timestep, initial)
         row = _Row(timestep, action, behavior)
         written = arrays.write(arrays.room(most, row), 0, row)
-        turns = _look(_no_turns(self._rounds, self._batch), 0, timestep, self._length)
+        zeros = tf.zeros([self._batch], tf.int32)
+        none = tf.fill([self._rounds, self._batch], -1)
+        turns = _Turns(zeros - 1, zeros, zeros > 0, none, none)
+        turns = _look(turns, 0, timestep, self._length)
         idle = tf.constant(0)
         _, env_state, _, _, written, turns, idle = tf.while_loop(
             lambda t, *rest: tf.reduce_any(_wanted(rest[-2], t, self._length)),
@@ -240,13 +237,6 @@ class _Turns(NamedTuple):
     playing: tf.Tensor
     begin: tf.Tensor
     end: tf.Tensor
-
-
-def _no_turns(rounds: int, batch: int) -> _Turns:
-    """Before the first row."""
-    zeros = tf.zeros([batch], tf.int32)
-    none = tf.fill([rounds, batch], -1)
-    return _Turns(zeros - 1, zeros, zeros > 0, none, none)
 
 
 def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) -> _Turns:

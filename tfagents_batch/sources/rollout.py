@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops import arrays
 from tfagents_batch.types import Trajectory
 
@@ -40,7 +40,8 @@ class Rollout(tf.Module):
         action, behavior, _ = actor.act(first[1], state, noise, explore)
 
         start = (*first, state)
-        recorded = nest.map(_spec, (first[1], action, behavior))
+        tensors = nest.map(tf.convert_to_tensor, (first[1], action, behavior))
+        recorded = nest.map(tf.TensorSpec.from_tensor, tensors)
         self._variables = [
             tf.Variable(x, trainable=False, shape=x.shape)
             for x in map(tf.convert_to_tensor, nest.flatten(start))
@@ -66,12 +67,6 @@ class Rollout(tf.Module):
     def ok(self) -> tf.Tensor:
         """bool ``[]``: false when the last trajectory must not be used."""
         return self.env.ok(self._read()[0])
-
-    def collect(self, seed) -> Metrics:
-        return {}
-
-    def feedback(self, metrics: Metrics) -> Metrics:
-        return metrics
 
     def __call__(self, seed) -> Trajectory:
         """Collect ``[T, B]`` actions and the ``[T+1, B]`` steps around them."""
@@ -106,8 +101,3 @@ class Rollout(tf.Module):
     def _assign(self, values: tuple) -> None:
         for variable, value in zip(self._variables, nest.flatten(values), strict=True):
             variable.assign(value)
-
-
-def _spec(x) -> tf.TensorSpec:
-    x = tf.convert_to_tensor(x)
-    return tf.TensorSpec(x.shape, x.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops.single_call import single_call
@@ -118,11 +118,6 @@ class Evaluator:
         info: Sequence[str] = (),
         compiled: bool = False,
     ):
-        if episodes % env.spec.num_envs:
-            raise UserError(
-                f"{episodes} episodes do not divide among {env.spec.num_envs} "
-                "environments; choose a multiple"
-            )
         self.env = env
         self.quota = episodes // env.spec.num_envs
         self._actor, self._explore, self._info = actor, explore, tuple(info)
@@ -170,7 +165,11 @@ class Evaluator:
     def _collect(
         self, seed: int | Sequence[int], stop: Callable[[], bool]
     ) -> Evaluation | None:
-        turns = _Turns(self.env.spec.num_envs, self.quota)
+        batch = self.env.spec.num_envs
+        # The turns of each environment: an episode or a failure uses up one.
+        results: list[list[list[float]]] = [[] for _ in range(batch)]
+        left = np.full(batch, self.quota)
+        was_valid = np.ones(batch, bool)
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
         patience = 1 + (self.quota * limit) // CHUNK
         for chunk in range(10 * (patience + 1)):
@@ -182,66 +181,31 @@ class Evaluator:
             # The first row of a later chunk is the last one of the chunk before.
             new = slice(0 if chunk == 0 else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
-            ended, valid, results = rows
-            turns.add(ended, valid, results)
+            ended, valid, told = rows
+            # A row is not valid until its environment is replaced: that is one failure.
+            failed = ~valid & np.vstack([was_valid, valid[:-1]])
+            was_valid = valid[-1]
+            for t, i in zip(*np.nonzero(ended | failed), strict=True):
+                if left[i] and ended[t, i]:
+                    results[i].append([x[t, i] for x in told])
+                left[i] = max(left[i] - 1, 0)
             patience -= int(valid.all())  # what is being replaced has time
-            if turns.over:
-                return self._evaluation(turns)
+            if not left.any():
+                return self._evaluation(results)
         raise UserError(
             f"an evaluation episode did not end within {limit - 1} steps; give the "
             "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
             "eval_every=0"
         )
 
-    def _evaluation(self, turns: _Turns) -> Evaluation:
-        rows = [row for rows in turns.results for row in rows]
+    def _evaluation(self, results: list[list[list[float]]]) -> Evaluation:
+        rows = [row for each in results for row in each]
         columns = np.array(rows).reshape(len(rows), 2 + len(self._info)).T
         returns, lengths, *rest = columns
         infos = dict(zip(self._info, rest, strict=True))
-        failed = self.quota * len(turns.results) - len(rows)
+        failed = self.quota * len(results) - len(rows)
         lengths = lengths.astype(np.int64)
         return Evaluation(returns, lengths, infos=infos, failed_episodes=failed)
-
-
-class _Turns:
-    """The turns of each environment: an episode or a failure uses up one.
-
-    Args:
-      num_envs: B.
-      quota: turns of each environment.
-
-    Attributes:
-      results: of the episodes of each environment, in the order they were played in.
-    """
-
-    def __init__(self, num_envs: int, quota: int):
-        self.results: list[list[list[float]]] = [[] for _ in range(num_envs)]
-        self._left = np.full(num_envs, quota)
-        self._valid = np.ones(num_envs, bool)  # of the newest row
-
-    @property
-    def over(self) -> bool:
-        return not self._left.any()
-
-    def add(
-        self, ended: np.ndarray, valid: np.ndarray, results: Sequence[np.ndarray]
-    ) -> None:
-        """Take in rows ``[n, B]``.
-
-        Args:
-          ended: bool, an episode came to its end.
-          valid: bool, the environment did not fail.
-          results: numbers to keep of the episodes that ended.
-        """
-        # A row is not valid until its environment is replaced: that is one failure.
-        failed = ~valid & np.vstack([self._valid, valid[:-1]])
-        self._valid = valid[-1]
-        for t, i in zip(*np.nonzero(ended | failed), strict=True):
-            if not self._left[i]:
-                continue
-            self._left[i] -= 1
-            if ended[t, i]:
-                self.results[i].append([x[t, i] for x in results])
 
 
 def evaluator(

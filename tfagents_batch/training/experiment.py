@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from tfagents_batch import algorithms, schedules, seeds, spaces
-from tfagents_batch.envs import make, registry
+from tfagents_batch.envs import make
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm, Env, Source
@@ -20,20 +20,11 @@ from tfagents_batch.nn import networks
 from tfagents_batch.sources import episodes
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import (
-    checkpoint,
-    compilation,
-    compile_cache,
-    devices,
-    evaluate,
-    executables,
-    overlap,
-    place,
-    program,
-    threads,
-)
-from tfagents_batch.training.clips import Clips
-from tfagents_batch.training.config import Config, without_variables
+from tfagents_batch.training import compilation, evaluate, overlap, play_config, program
+from tfagents_batch.training.run_config import Config, without_variables
+from tfagents_batch.training.run_folder import checkpoint
+from tfagents_batch.training.runtime import compile_cache, devices, executables, threads
+from tfagents_batch.training.video.clips import Clips
 from tfagents_batch.types import EnvSpec
 
 
@@ -69,9 +60,13 @@ class Experiment:
         self.config = without_variables(config)
         self._given = config.env if env is None else env
         self._user_code = env is not None or network is not None
-        self._running: list[Any] = []  # environments that are more than tensors
-        if config.eval_every != 0:
-            _refuse_shared(self._given, eval_env)
+        self._running: list[Env] = []
+        shared = eval_env is None or eval_env is self._given
+        if config.eval_every != 0 and shared and make.is_made(self._given):
+            raise UserError(
+                f"env is one {type(env).__name__}, made already, which evaluations "
+                "would disturb; pass eval_env= too, another one, or eval_every=0"
+            )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
             if config.update_every is not None:
@@ -137,10 +132,14 @@ class Experiment:
         named = self.source.named_variables().items()
         return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
 
-    def acts_whole(self, env: Env) -> bool:
-        """Whether XLA compiles acting in an environment, see ``program.plan``."""
+    def evaluation(
+        self, env: Env, episodes: int, actions: evaluate.Actions
+    ) -> evaluate.Play:
+        """What plays the agent in an environment, see ``evaluate.evaluator``."""
         how = self.config.compile, self.config.device
-        return program.is_whole(env, self.algorithm, *how)
+        whole = program.is_whole(env, self.algorithm, *how)
+        info = [name for name in self.config.log_info if name in env.spec.info]
+        return evaluate.evaluator(env, self.algorithm, episodes, actions, info, whole)
 
     def events(self) -> list[dict[str, Any]]:
         """What environments have to tell since the last call, see ``ManagedEnv``."""
@@ -180,15 +179,13 @@ class Experiment:
             return None
         given = self._given
         if eval_env is not None:
-            own = isinstance(eval_env, str) and registry.is_same(eval_env, config.env)
-            given, config = eval_env, place.suited(config, eval_env, own)
-        batch, count = place.evaluation_size(
+            given, config = eval_env, play_config.suited(config, eval_env, own=False)
+        batch, count = play_config.evaluation_size(
             given, config.eval_episodes, config.num_envs
         )
         env = self._environments(stack, config, given, batch)
         _check_alike(env.spec, self.env.spec)
-        played = count, config.eval_actions, config.log_info
-        return evaluate.evaluator(env, self.algorithm, *played, self.acts_whole(env))
+        return self.evaluation(env, count, config.eval_actions)
 
     def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
         if isinstance(given, Env):
@@ -204,7 +201,7 @@ class Experiment:
                         f"{type(given).__name__} that was passed; name it in its "
                         "info_keys"
                     )
-            self._note(given)
+            self._running.append(given)
             return given
         workers = config.num_workers
         if config.envs_per_worker is not None:
@@ -234,12 +231,8 @@ class Experiment:
         except EnvError as error:
             raise _explained(error, config) from error
         stack.callback(env.close)
-        self._note(env)
+        self._running.append(env)
         return env
-
-    def _note(self, env: Env) -> None:
-        if hasattr(env, "stop") or hasattr(env, "events"):
-            self._running.append(env)
 
 
 def prepare_devices(config: Config, resources: threads.Resources, device: str) -> str:
@@ -249,28 +242,16 @@ def prepare_devices(config: Config, resources: threads.Resources, device: str) -
       Why they are not kept; empty if they are.
     """
 
-    def claim() -> None:
-        devices.claim(device)
-
     if not config.compile_cache:
-        claim()
+        devices.claim(device)
         return "it was asked for"
-    return compile_cache.enable(resources.threads, claim)
+    return compile_cache.enable(resources.threads, lambda: devices.claim(device))
 
 
 def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
     """What a run uses of the machine, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
     return {**resources._asdict(), "compile_cache": cache}
-
-
-def _refuse_shared(env: Any, eval_env: Any) -> None:
-    """What is made already cannot be trained and evaluated on at once."""
-    if make.is_made(env) and (eval_env is None or eval_env is env):
-        raise UserError(
-            f"env is one {type(env).__name__}, made already, which evaluations would "
-            "disturb; pass eval_env= too, another one, or eval_every=0"
-        )
 
 
 def _check_alike(found: EnvSpec, expected: EnvSpec) -> None:

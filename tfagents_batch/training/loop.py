@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -18,12 +17,11 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.schedules import EverySeconds
-from tfagents_batch.training import compile_cache
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.hooks import Hooks
-from tfagents_batch.training.interrupt import Interrupts
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.runtime import compile_cache
+from tfagents_batch.training.runtime.signals import Interrupts
 
 
 class Loop:
@@ -32,11 +30,8 @@ class Loop:
     Args:
       experiment: of the run, its variables restored if it is a resumed one.
       interrupts: says when to stop and when to save.
-      output: takes lines of metrics, events and checkpoints.
-      progress: ``(step, metrics)``, called after every iteration.
+      output: takes lines of metrics, events and checkpoints, and knows the callbacks.
       state: of the checkpoint that is resumed.
-      started: called once the environments are there.
-      hooks: the user's callbacks.
     """
 
     def __init__(
@@ -44,21 +39,16 @@ class Loop:
         experiment: Experiment,
         interrupts: Interrupts,
         output: Output,
-        progress: Callable[[int, dict], None],
         state: dict | None = None,
-        started: Callable[[], None] = lambda: None,
-        hooks: Hooks | None = None,
     ):
         self.experiment = experiment
-        self._hooks = hooks or Hooks(Path())
-        self._record = Record(experiment.config, output, state, self._hooks)
-        self._interrupts = interrupts
-        self._progress = progress
-        self._tell = output.tell
-        self._started = started
-        seconds = experiment.config.checkpoint_every
+        config = experiment.config
+        self._record = Record(config, output, state, self._counters)
+        self._interrupts, self._output = interrupts, output
         # After the first iteration, too: the process may be killed before its time.
-        self._should_save = EverySeconds(seconds, first=self._record.saved is None)
+        self._should_save = EverySeconds(
+            config.checkpoint_every, first=self._record.saved is None
+        )
 
     @property
     def step(self) -> int:
@@ -70,8 +60,11 @@ class Loop:
         """The newest value of every scalar metric."""
         return self._record.latest
 
-    def run(self) -> bool:
+    def run(self, started: Callable[[], None] = lambda: None) -> bool:
         """Train.
+
+        Args:
+          started: called once the environments are there.
 
         Returns:
           True when the steps are done or a callback said so, and the last evaluation
@@ -85,7 +78,7 @@ class Loop:
         """
         try:
             self.experiment.start(self.step)
-            self._started()
+            started()
             self._train()
         except Stopped:
             pass
@@ -94,10 +87,10 @@ class Loop:
             self._end()
             raise
         except TrainingError:
-            self._record.flush(self._counters)
+            self._record.flush()
             raise
         except BaseException as error:
-            if error is self._hooks.raised:
+            if error is self._output.callbacks.raised:
                 self._end()
             raise
         if not self._end():
@@ -117,8 +110,8 @@ class Loop:
                 if not compiled:
                     compiled = True
                     self._tell_compiled(record.seconds - began)
-                record.add(metrics, self._counters)
-                self._progress(self.step, self.latest)
+                record.add(metrics)
+                self._output.iteration(self.step, self.latest)
             if record.evaluation_due():
                 self._evaluate()
             asked = self._interrupts.checkpoint_requested
@@ -130,14 +123,14 @@ class Loop:
         try:
             return self._record.checkpoint()
         finally:
-            self._record.flush(self._counters)
+            self._record.flush()
 
     def _tell_compiled(self, seconds: float) -> None:
         """Log how the program of the first iteration came about, and keep it."""
         self._record.compiled(seconds)
         program = self.experiment.iterate
-        told = {"compile": program.way, "reason": program.reason} | program.origin()
-        self._tell({"event": "compiled", **told}, self.step)
+        event = {"event": "compiled", "compile": program.way, "reason": program.reason}
+        self._output.tell(event | program.origin(), self.step)
         compile_cache.publish()  # now, for the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
@@ -158,7 +151,7 @@ class Loop:
 
     def _tell_events(self) -> None:
         for event in self.experiment.events():
-            self._tell(event, self.step)
+            self._output.tell(event, self.step)
 
     def _evaluate(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")

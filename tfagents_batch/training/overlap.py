@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs import interrupts
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.graph.function import function
+from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics, Source
 from tfagents_batch.ops import masked
@@ -73,9 +73,10 @@ class Overlapped:
         self._pairs = [
             (mine[name], its[name]) for name in its if not name.startswith("optimizer/")
         ]
-        envs = [source.env] if hasattr(source, "env") else []
         body = single_call(self._collecting) if compiled else self._collecting
-        self._collect = function(body, envs=envs, jit_compile=compiled, autograph=False)
+        self._collect = function(
+            body, envs=[source.env], jit_compile=compiled, autograph=False
+        )
         self._copy = tf.function(self._copying, autograph=False)
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
@@ -92,7 +93,7 @@ class Overlapped:
                 with tf.device(self._place):
                     learned = dict(self._update(trajectory, seed))
                 self._updates.assign_add(1)
-                metrics = metrics | self._source.feedback(learned)
+                metrics = metrics | learned
                 metrics["lag/updates"] = masked.mean(
                     tf.cast(lag, tf.float32), trajectory.mask
                 )
@@ -110,12 +111,11 @@ class Overlapped:
             return self._collect(seed)
 
     def _collecting(self, seed):
-        metrics = dict(self._source.collect(seed))
         trajectory = self._source(seed)
         version = tf.fill(trajectory.mask.shape, self._seen.read_value())
         behavior = trajectory.behavior | {VERSION: version}
         trajectory = trajectory._replace(behavior=behavior)
-        metrics |= collected(self._source, trajectory, self._info)
+        metrics = collected(self._source, trajectory, self._info)
         return trajectory, self._source.ok(), metrics
 
     def _copying(self):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Source
 from tfagents_batch.ops import constants
@@ -89,7 +89,7 @@ def build(
             joined = _join(source, update, device, way, info)
             if keep is None or way != "full":
                 return joined
-            return keep(joined, _variables(source, algorithm), _envs(source))
+            return keep(joined, _variables(source, algorithm), [source.env])
         collecting = way == "full"
         where = place(device)
         return Overlapped(source, algorithm, actor, update, where, collecting, info)
@@ -238,7 +238,6 @@ def _join(
 
     def iterate(seed):
         with tf.device("/CPU:0"):
-            metrics = dict(source.collect(seed))
             trajectory = source(seed)
         with tf.device(place(device)):
             learn = update.get_concrete_function(
@@ -250,18 +249,11 @@ def _join(
                 ok, lambda: update(trajectory, seed), lambda: _nothing(results)
             )
         measured = collected(source, trajectory, info)
-        return metrics | source.feedback(learned) | measured
+        return learned | measured
 
     compiled = way == "full"
     body = single_call(iterate) if compiled else iterate
-    envs = _envs(source)
-    return function(body, envs=envs, jit_compile=compiled, autograph=False)
-
-
-def _envs(source: Source) -> list[Env]:
-    """That a program of it steps."""
-    env = getattr(source, "env", None)
-    return [] if env is None else [env]
+    return function(body, envs=[source.env], jit_compile=compiled, autograph=False)
 
 
 def _variables(source: Source, algorithm: Algorithm) -> dict[str, Any]:

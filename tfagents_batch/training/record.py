@@ -1,4 +1,4 @@
-"""What one run says and keeps while it is trained: lines, evaluations, checkpoints."""
+"""Lines, evaluations and checkpoints of one run, while it is trained."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import contextlib
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfagents_batch.envs import memory
+from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.schedules import Every
-from tfagents_batch.training.hooks import Hooks
-from tfagents_batch.training.metrics import COUNT, SUM
+from tfagents_batch.training.metrics import COUNT, EACH, SUM
 
 if TYPE_CHECKING:
-    from tfagents_batch.training.config import Config
     from tfagents_batch.training.evaluate import Evaluation
     from tfagents_batch.training.output import Output
+    from tfagents_batch.training.run_config import Config
 
 BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
 
-MOST_EPISODES = 10_000  # of an interval, the newest, that its medians are of
+MOST_EPISODES = 10_000  # of an interval, the newest, of which medians are taken
 _COUNT = "episode/count"
 
 
@@ -32,68 +30,42 @@ class Interval:
     """Metrics since the last line: means over iterations, episode by episode."""
 
     def __init__(self):
-        self._sums: dict[str, float] = defaultdict(float)
-        self._counts: dict[str, int] = defaultdict(int)
+        self._values: dict[str, list[float]] = defaultdict(list)  # of every iteration
         self._vectors: dict[str, np.ndarray] = {}
-        self._episodes = {"return": _Episodes(), "length": _Episodes()}
-        self._said: dict[str, float] = defaultdict(float)  # sums, and how many said it
+        self._episodes = {name: deque(maxlen=MOST_EPISODES) for name in EACH}
 
     def add(self, metrics: dict[str, Any]) -> None:
         """Take an iteration's, as programs return them, see ``metrics.collected``."""
-        metrics = dict(metrics)
-        for name, episodes in self._episodes.items():
-            parts = ("sum", "min", "max")
-            found = [metrics.pop(f"episode/{name}_{part}", None) for part in parts]
-            newest = metrics.pop(f"episode/{name}s", None)
-            if metrics.get(_COUNT):
-                episodes.add(*found, newest)
         for name, value in metrics.items():
             value = np.asarray(value)
-            if name.endswith((SUM, COUNT)) and name != _COUNT:
-                self._said[name] += float(value)
+            if name in EACH:  # the newest episode is the first
+                self._episodes[name].extend(value[~np.isnan(value)][::-1].tolist())
             elif value.ndim:
                 self._vectors[name] = value
             else:
-                self._sums[name] += float(value)
-                self._counts[name] += 1
+                self._values[name].append(float(value))
 
     def summary(self) -> dict[str, Any]:
         """Means by name; of vectors the newest; what had no episode is left out."""
-        summary: dict[str, Any] = {
-            name: total / self._counts[name] for name, total in self._sums.items()
-        }
-        if _COUNT in self._sums:
-            count = summary[_COUNT] = int(self._sums[_COUNT])
-            for name, episodes in self._episodes.items():
-                found = episodes.summary(count).items() if count else ()
-                summary |= {f"episode/{name}_{part}": value for part, value in found}
-        for name in [name for name in self._said if name.endswith(COUNT)]:
-            if self._said[name]:
-                told = name.removesuffix(COUNT)
-                summary[f"{told}_mean"] = self._said[told + SUM] / self._said[name]
-        return summary | self._vectors
-
-
-class _Episodes:
-    """One number of each episode of an interval."""
-
-    def __init__(self):
-        self._sum, self._min, self._max = 0.0, math.inf, -math.inf
-        self._newest: deque[float] = deque(maxlen=MOST_EPISODES)
-
-    def add(self, total: float, least: float, most: float, newest: np.ndarray) -> None:
-        """Take an iteration's; ``newest`` is the first of ``[n]``, then NaN."""
-        self._sum += float(total)
-        self._min = min(self._min, float(least))
-        self._max = max(self._max, float(most))
-        newest = np.asarray(newest)
-        self._newest.extend(newest[~np.isnan(newest)][::-1].tolist())
-
-    def summary(self, count: int) -> dict[str, float]:
-        found = {"mean": self._sum / count, "min": self._min, "max": self._max}
-        if self._newest:  # else all are NaN
-            found["median"] = float(np.median(self._newest))
-        return found
+        values, summary = dict(self._values), dict(self._vectors)
+        count = 0
+        if _COUNT in values:
+            count = summary[_COUNT] = int(sum(values.pop(_COUNT)))
+        for each, episodes in self._episodes.items():
+            name = each.removesuffix("s")
+            parts = [values.pop(f"{name}_{part}", ()) for part in ("sum", "min", "max")]
+            if count:
+                summary[f"{name}_mean"] = sum(parts[0]) / count
+                summary[f"{name}_min"] = min(parts[1])
+                summary[f"{name}_max"] = max(parts[2])
+            if episodes:  # else there were none, or all are NaN
+                summary[f"{name}_median"] = float(np.median(episodes))
+        for name in [name for name in values if name.endswith(COUNT)]:
+            info = name.removesuffix(COUNT)
+            total, said = sum(values.pop(info + SUM, ())), sum(values.pop(name))
+            if said:
+                summary[f"{info}_mean"] = total / said
+        return summary | {name: sum(x) / len(x) for name, x in values.items()}
 
 
 class Record:
@@ -101,9 +73,10 @@ class Record:
 
     Args:
       config: of the run.
-      output: takes lines of metrics and checkpoints.
+      output: takes lines of metrics and checkpoints; its callbacks are called with
+        iterations and evaluations.
       state: of the checkpoint that is resumed, as ``save`` was given it.
-      hooks: the user's callbacks, told of iterations and evaluations.
+      counters: called for every line of training; returns what else it says.
 
     Attributes:
       step: environment steps done.
@@ -118,10 +91,10 @@ class Record:
         config: Config,
         output: Output,
         state: dict[str, Any] | None = None,
-        hooks: Hooks | None = None,
+        counters: Callable[[], dict[str, Any]] = dict,
     ):
         state = state or {}
-        self._hooks = hooks or Hooks(Path())
+        self._callbacks, self._counters = output.callbacks, counters
         self.step: int = state.get("step", 0)
         self.seconds: float = state.get("trained_seconds", 0.0)
         self._evaluating: float = state.get("evaluated_seconds", 0.0)
@@ -130,12 +103,15 @@ class Record:
         self.latest: dict[str, Any] = {}
         self._write, self._save = output.write, output.save
         self._steps = config.steps
-        evaluate_every = default(config.eval_every, config.steps // 10)
-        self._evaluates = bool(evaluate_every)
-        self._should_evaluate = Every(evaluate_every)
-        self._should_log = Every(default(config.log_every, config.steps // 200))
+        self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
+        self._should_log = Every(_default(config.log_every, config.steps // 200))
         self._should_keep = Every(config.keep_every)
-        for name, clock in self._clocks().items():
+        self._clocks = {
+            "evaluate": self._should_evaluate,
+            "log": self._should_log,
+            "keep": self._should_keep,
+        }
+        for name, clock in self._clocks.items():
             if name in state:
                 clock.restore(state[name])
         self._evaluated: int | None = state.get("evaluated")
@@ -143,55 +119,56 @@ class Record:
         self._keep_step: int | None = state.get("keep", {}).get("last")
         self._keep = False  # whether the next checkpoint is to stay
         self._interval = Interval()
-        self._once: dict[str, Any] = {}  # what only the next line says
+        self._once: dict[str, Any] = {}  # for the next line alone
         self._since = self.step, self.seconds  # at the last line
         self._bad = 0
 
     @property
     def done(self) -> bool:
         """Are all steps trained, or does a callback say that it is enough?"""
-        return self.step >= self._steps or self._hooks.stopped_by is not None
+        return self.step >= self._steps or self._callbacks.stopped_by is not None
 
     @property
     def due(self) -> int:
         """The step at which a line, an evaluation, a checkpoint that stays or the end
         is due next."""
-        clocks = (clock.next for clock in self._clocks().values())
+        clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
-    def add(
-        self,
-        metrics: dict[str, Any],
-        more: Callable[[], dict[str, Any]],
-    ) -> None:
+    def add(self, metrics: dict[str, Any]) -> None:
         """Take an iteration's metrics, and write a line if it is time.
 
         Args:
           metrics: of the iteration that ended at ``step`` and ``seconds``.
-          more: what else a line says, asked for when there is one.
 
         Raises:
           TrainingError: when no gradient was finite for some iterations.
         """
         self._interval.add(metrics)
-        self._check_finite(metrics)
-        if self._hooks.watches_iterations:
+        bad = float(metrics.get("grad/skipped", 0.0)) == 1
+        self._bad = self._bad + 1 if bad else 0
+        if self._bad == BAD_ITERATIONS:
+            raise TrainingError(
+                f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
+                f"{self.step}: look for NaN in rewards and observations, or lower the "
+                "learning rate; the checkpoints before are whole"
+            )
+
+        def alone() -> dict[str, Any]:
             one = Interval()
             one.add(metrics)
-            self._hooks.iteration(self.step, one.summary())
+            return one.summary()
+
+        self._callbacks.iteration(self.step, alone)
         if self._should_log(self.step) or self.done:
-            self.flush(more)
+            self.flush()
 
-    def flush(self, more: Callable[[], dict[str, Any]]) -> None:
-        """Write a line of the iterations since the last one, if there were any.
-
-        Args:
-          more: as of ``add``.
-        """
+    def flush(self) -> None:
+        """Write a line of the iterations since the last one, if there were any."""
         line = self._interval.summary()
         if not line:
             return
-        line |= more() | self._once
+        line |= self._counters() | self._once
         (step, seconds), self._since = self._since, (self.step, self.seconds)
         if self.seconds > seconds:
             speed = (self.step - step) / (self.seconds - seconds)
@@ -200,7 +177,7 @@ class Record:
         self.log(line)
 
     def compiled(self, seconds: float) -> None:
-        """The first iteration took so long, mostly compiling, so it has no speed."""
+        """Log the first iteration's time, mostly compiling, and leave out its speed."""
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
 
@@ -213,13 +190,16 @@ class Record:
     @property
     def rests(self) -> bool:
         """Is there nothing left to train or to evaluate?"""
-        return self.done and (not self._evaluates or self._evaluated == self.step)
+        return self.done and self._is_evaluated
 
     def evaluation_due(self) -> bool:
         """Is it time to evaluate? It stays so until ``evaluated``."""
-        if not self._evaluates or self._evaluated == self.step:
-            return False
-        return self.done or self._should_evaluate.due(self.step)
+        due = self.done or self._should_evaluate.due(self.step)
+        return due and not self._is_evaluated
+
+    @property
+    def _is_evaluated(self) -> bool:
+        return not self._should_evaluate.n or self._evaluated == self.step
 
     def evaluated(self, result: Evaluation, seconds: float) -> None:
         """Write the line of an evaluation, and a checkpoint if it is the best one."""
@@ -227,17 +207,20 @@ class Record:
         self._should_evaluate(self.step)
         self._evaluating += seconds
         share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
-        told = {"time/eval_seconds": seconds, "time/eval_share": share}
-        self.log(result.metrics() | told)
+        times = {"time/eval_seconds": seconds, "time/eval_share": share}
+        self.log(result.metrics() | times)
         before = self.best, self._best_step
-        best = _is_better(result.mean_return, self.best)
+        # NaN never is the best, and never stays it.
+        best = not math.isnan(result.mean_return) and (
+            self.best is None or not result.mean_return <= self.best
+        )
         if best:
             self.best, self._best_step = result.mean_return, self.step
         # What is saved already does not know yet that it is evaluated.
         stale = best or self.saved == self.step
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = before
-        self._hooks.evaluation(self.step, result, best)
+        self._callbacks.evaluation(self.step, result, best)
 
     def keeping_due(self) -> bool:
         """Is it time for a checkpoint that stays? Once: the next that can be saved."""
@@ -254,7 +237,7 @@ class Record:
         self._keep |= self._should_keep(self.step)
         if self._keep:
             self._keep_step = self.step
-        state = {name: clock.state() for name, clock in self._clocks().items()}
+        state = {name: clock.state() for name, clock in self._clocks.items()}
         state |= {
             "step": self.step,
             "best": self.best,
@@ -264,48 +247,21 @@ class Record:
         }
         # Of a step, not of this call: what is saved again is still the best.
         marks = {"best": self._best_step, "keep": self._keep_step}
-        told = {name: step == self.step for name, step in marks.items()}
-        if not self._save(self.step, state, told):
+        metadata = {name: step == self.step for name, step in marks.items()}
+        if not self._save(self.step, state, metadata):
             return False
         self._keep = False
         self.saved = self.step
         return True
 
-    def _check_finite(self, metrics: dict[str, Any]) -> None:
-        bad = float(metrics.get("grad/skipped", 0.0)) == 1
-        self._bad = self._bad + 1 if bad else 0
-        if self._bad == BAD_ITERATIONS:
-            raise TrainingError(
-                f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
-                f"{self.step}: look for NaN in rewards and observations, or lower the "
-                "learning rate; the checkpoints before are whole"
-            )
-
-    def _clocks(self) -> dict[str, Every]:
-        return {
-            "evaluate": self._should_evaluate,
-            "log": self._should_log,
-            "keep": self._should_keep,
-        }
-
-
-def _is_better(new: float, best: float | None) -> bool:
-    """Is a mean return a new best? NaN never is, and never stays it."""
-    return not math.isnan(new) and (best is None or not new <= best)
-
 
 def system(traces: int) -> dict[str, float]:
-    """What should stay level however long a run is.
-
-    Args:
-      traces: of its program.
-    """
+    """Return what should stay level however long a run is."""
     sizes: dict[str, float] = {"system/traces": traces}
     with contextlib.suppress(OSError):  # where the system does not say
-        sizes["system/learner_mb"] = memory.resident_bytes() / 2**20
+        sizes["system/learner_mb"] = layout.resident_bytes() / 2**20
     return sizes
 
 
-def default(value: int | None, otherwise: int) -> int:
-    """A setting, or what stands for it where it is None."""
+def _default(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value

@@ -12,16 +12,17 @@ import tensorflow as tf
 
 from tests.fault_env import fault_envs
 from tfagents_batch import folders
-from tfagents_batch.envs import futex, routes
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import build
-from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.processes import backends
+from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
 
 PROGRAM = """
 import json, logging, sys
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 import tensorflow as tf
-from tfagents_batch.envs.process_env import ProcessEnv
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tests.fault_env import fault_envs
 with ProcessEnv(fault_envs(None), 1) as env:
     reward = tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
@@ -178,7 +179,7 @@ def test_the_variable_forces_the_portable_route(monkeypatch):
 def test_an_unknown_machine_is_told(monkeypatch):
     monkeypatch.setattr(futex.platform, "machine", lambda: "riscv64")
     monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
-    library, reason = routes.choose("auto", 1)
+    library, reason = backends.choose("auto", 1)
     assert library is None
     assert "x86_64" in reason
 

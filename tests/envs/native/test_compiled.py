@@ -10,7 +10,6 @@ import time
 
 import gymnasium
 import gymnasium.spaces as gs
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,26 +19,20 @@ from tests.fault_env import fault_envs
 from tests.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import op
-from tfagents_batch.envs.process_env import ProcessEnv
-from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
+from tfagents_batch.errors import EnvError, Stopped, WorkerCrashed
 
-pytestmark = pytest.mark.xla
+pytestmark = [
+    pytest.mark.xla,
+    pytest.mark.parametrize("route", ["native"], indirect=True),
+]
 STEPS = 60
 
 
 @pytest.fixture
-def native(library):
-    """Makes environments on the native route and closes them."""
-    envs = []
-
-    def make(constructors, num_workers=2, **options):
-        envs.append(ProcessEnv(constructors, num_workers, route="native", **options))
-        return envs[-1]
-
-    yield make
-    for env in envs:
-        env.close()
+def native(make_process_env):
+    return make_process_env
 
 
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")
@@ -117,30 +110,6 @@ def test_both_routes_give_equal_transitions(native):
         assert compiled.metrics()["env/action_clipped_fraction"] == fraction
 
 
-def test_a_policy_steps_a_dict_observation_in_one_program(native):
-    space = gs.Dict({"a": gs.Box(-1, 1, (3,)), "b": gs.Box(0, 255, (4,), np.uint8)})
-    env = native([functools.partial(SpaceEnv, space, gs.Discrete(2))] * 4)
-    policy = keras.Sequential([keras.Input([7]), keras.layers.Dense(2)])
-
-    @tfb.function(jit_compile=True, autograph=False)
-    def run(seed):
-        def body(t, state, x, valid):
-            features = tf.concat([x["a"], tf.cast(x["b"], tf.float32) / 255], -1)
-            action = tf.argmax(policy(features), -1, tf.int32)
-            state, step = env.step(state, action)
-            valid += tf.reduce_sum(tf.cast(step.valid, tf.int32))
-            return t + 1, state, step.observation, valid
-
-        state, step = env.init(seed)
-        start = (tf.constant(0), state, step.observation, 0)
-        _, state, _, valid = tf.while_loop(lambda t, *_: t < 50, body, start)
-        return valid, env.ok(state)
-
-    valid, ok = run(tf.constant(1))
-    assert bool(ok)
-    assert int(valid) == 200
-
-
 def long_rollout(env, steps):
     """Rows that were valid, and ``ok``, after ``steps`` compiled steps."""
 
@@ -205,37 +174,6 @@ def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path
     assert "was killed by SIGKILL" in failed["cause"]
 
 
-def test_an_exception_inside_a_program_is_raised_by_function(native):
-    env = native(fault_envs("exc", 4), 2)
-
-    @tfb.function(jit_compile=True)
-    def run():
-        state, step = env.init(1)
-        for _ in tf.range(10):
-            state, step = env.step(state, tf.zeros([4], tf.int32))
-        return step
-
-    with pytest.raises(EnvError, match="something broke") as caught:
-        run()
-    assert (caught.value.env, caught.value.step) == (3, 3)
-    assert caught.value.__cause__.type_name == "ValueError"
-
-
-def test_a_state_used_twice_in_a_program_fails_all_rows(native):
-    env = native(fault_envs(None), 1)
-
-    @tf.function(jit_compile=True)
-    def run():
-        state, _ = env.init(1)
-        env.step(state, tf.zeros([2], tf.int32))
-        _, step = env.step(state, tf.zeros([2], tf.int32))
-        return step.valid
-
-    run()
-    with pytest.raises(UserError, match=r"used twice \(call 1; the last was 2\)"):
-        env.check()
-
-
 @pytest.mark.parametrize(
     ("space", "action", "text"),
     [
@@ -289,7 +227,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(native):
         env.check()
 
 
-def test_a_collected_environment_gives_failed_rows(library):
+def test_a_collected_environment_gives_failed_rows(route):
     env = ProcessEnv(fault_envs(None), 1, route="native")
     calls = env._calls
     state, _ = env.init(1)

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import actions, layout, protocol
-from tfagents_batch.envs.futex import Doorbell
+from tfagents_batch.envs.shared import actions, layout, protocol
+from tfagents_batch.envs.shared.futex import Doorbell
 from tfagents_batch.types import EnvSpec
 
 pytestmark = pytest.mark.xla
@@ -27,7 +27,7 @@ def memory():
 
 
 def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
-    from tfagents_batch.envs import host_calls
+    from tfagents_batch.envs.graph import host_calls
     from tfagents_batch.envs.native.hub import Hub
     from tfagents_batch.envs.native.op import Calls
 
@@ -36,7 +36,7 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     seconds = (PATIENCE_SECONDS, PATIENCE_SECONDS)
     hub = Hub(library, plan, descriptor, writer, [0, 1], seconds, 0, 0)
     os.close(descriptor)
-    bell = Doorbell(mapped, 0, 1, 0, 0, 0)
+    bell = Doorbell(mapped, plan, 0, 0)
     spec = EnvSpec(1, space, space, layout.STATISTICS, None)
     calls = Calls(hub.handle, host_calls.outputs(spec), 1)
     zero = tf.constant([0])
@@ -58,7 +58,7 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     bell.answer(sequence, protocol.OK)
     thread.join(PATIENCE_SECONDS / 2)
     late = thread.is_alive()
-    hub.stop()
+    hub.tell("stop")
     thread.join(PATIENCE_SECONDS)
     hub.close()
     assert not late

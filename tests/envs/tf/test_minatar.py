@@ -20,11 +20,8 @@ from tfagents_batch.envs.tf.minatar import (
 )
 
 GAMES = {
-    "asterix": asterix,
-    "breakout": breakout,
-    "freeway": freeway,
-    "seaquest": seaquest,
-    "space_invaders": space_invaders,
+    game.__name__.rpartition(".")[2]: game
+    for game in (asterix, breakout, freeway, seaquest, space_invaders)
 }
 
 
@@ -67,36 +64,36 @@ def package(name):
     return importlib.import_module(f"minatar.environments.{name}").Env
 
 
-def play(rules, actions, ramping, restarts=None, change=lambda state, number: state):
-    """Many steps of a game in one graph, which is traced once.
+# What a test does to a state before a step of this number, and to the package's game.
+CHANGES = {
+    "seaquest": lambda state, number: state._replace(
+        divers_aboard=tf.where(number % 6 == 0, 6, state.divers_aboard)
+    ),
+    "freeway": lambda state, number: state._replace(
+        left=tf.where(number == 0, 2, state.left)
+    ),
+}
+MOST = 1500  # steps
 
-    Args:
-      rules: of the game.
-      actions: int32 ``[T]``.
-      ramping: of ``rules.advance``.
-      restarts: function of how often the game was over that says whether it begins
-        anew then; None never restarts.
-      change: function of the state before a step and the step's number.
 
-    Returns:
-      what was drawn for the first state and for those after restarts, and the first
-      picture; then ``[T, ...]``: states before steps, what was drawn for each step,
-      rewards, whether the game was over, whether it was restarted, pictures.
-    """
+@functools.cache
+def program(game):
+    """Many steps of a game in one graph, which is traced once; see ``play``."""
+    rules, change = GAMES[game].RULES, CHANGES.get(game, lambda state, number: state)
 
     @functools.partial(tf.function, autograph=False)
-    def program():
+    def run(actions, count, ramping, each, changed):
         drawn = rules.draw(seeds.key(0, "start"))
         first = rules.start(drawn)
 
-        def step(carried, each):
+        def step(carried, each_step):
             state, endings, *_ = carried
-            number, action = each
-            before = change(state, number)
+            number, action = each_step
+            before = nest.where(changed, change(state, number), state)
             draw = rules.draw(seeds.key(number, "step"))
             state, reward, over = rules.advance(before, action, draw, ramping)
             endings += tf.cast(over, tf.int32)
-            restart = over & restarts(endings) if restarts else tf.zeros_like(over)
+            restart = over & (endings % each == 0)
             seen = rules.picture(state)
             anew = rules.draw(seeds.key(number, "start"))
             state = nest.where(restart, rules.start(anew), state)
@@ -104,11 +101,31 @@ def play(rules, actions, ramping, restarts=None, change=lambda state, number: st
 
         nothing = tf.constant(0), tf.constant(False), tf.constant(False)
         carried = (first, tf.constant(0), first, drawn, drawn, *nothing)
-        numbers = tf.range(len(actions)), tf.constant(actions, tf.int32)
+        numbers = tf.range(count), actions[:count]
         found = tf.scan(step, numbers, (*carried, rules.picture(first)))
         return drawn, rules.picture(first), found[2:]
 
-    return nest.map(lambda x: x.numpy(), program())
+    return run
+
+
+def play(game, actions, ramping=True, each=10**9, changed=False):
+    """Many steps of a game, of ``T`` actions.
+
+    Args:
+      ramping: of ``rules.advance``.
+      each: begin anew when the game is over for the so many-th time.
+      changed: whether states are changed by ``CHANGES``.
+
+    Returns:
+      what was drawn for the first state and for those after restarts, and the first
+      picture; then ``[T, ...]``: states before steps, what was drawn for each step,
+      rewards, whether the game was over, whether it was restarted, pictures.
+    """
+    padded = np.pad(actions, [0, MOST - len(actions)]).astype(np.int32)
+    ramping = ramping if game == "asterix" else tf.constant(ramping)
+    options = ramping, tf.constant(each), tf.constant(changed)
+    played = program(game)(tf.constant(padded), tf.constant(len(actions)), *options)
+    return nest.map(lambda x: x.numpy(), played)
 
 
 def compare(name, theirs, played, change=lambda theirs, number: None, actions=()):
@@ -143,15 +160,14 @@ def test_transitions_are_those_of_the_package(game, ramping):
     rules, theirs = GAMES[game].RULES, package(game)(ramping=ramping)
     assert list(rules.actions) == theirs.minimal_action_set()
     random, actions = np.random.default_rng(0), []
-    for _ in range(1500):
+    for _ in range(MOST if ramping else 1000):
         # Some actions are held on for a while, and chickens upwards, to get somewhere.
         if not actions or random.random() < 0.4:
             up = game == "freeway" and random.random() < 0.8
             actions.append(grid.UP if up else random.choice(rules.actions))
         else:
             actions.append(actions[-1])
-    each = 1 if game == "breakout" else 20
-    played = play(rules, actions, ramping, lambda endings: endings % each == 0)
+    played = play(game, actions, ramping, 1 if game == "breakout" else 20)
     compare(game, theirs, played, actions=actions)
     *_, rewards, overs, _, _ = played[2]
     assert rewards.sum() > 0
@@ -209,15 +225,11 @@ def test_seaquest_gets_as_fast_as_the_package_does():
     theirs = package("seaquest")(ramping=True)
     actions = [4, 5, 1, 2, 5, 3] * 200  # down and up, shooting to both sides in between
 
-    def rescue(state, number):  # so that coming up is no end, and makes it faster
-        aboard = tf.where(number % 6 == 0, 6, state.divers_aboard)
-        return state._replace(divers_aboard=aboard)
-
-    def rescue_theirs(theirs, number):
+    def rescue(theirs, number):  # so that coming up is no end, and makes it faster
         theirs.diver_count = 6 if number % 6 == 0 else theirs.diver_count
 
-    played = play(seaquest.RULES, actions, True, change=rescue)
-    compare("seaquest", theirs, played, rescue_theirs, actions)
+    played = play("seaquest", actions, changed=True)
+    compare("seaquest", theirs, played, rescue, actions)
     assert theirs.e_spawn_speed == 1 and theirs.move_speed == 2
     before, *_ = played[2]
     assert before.spawn_speed[-1] == 1 and before.move_speed[-1] == 2
@@ -228,15 +240,12 @@ def test_seaquest_gets_as_fast_as_the_package_does():
 def test_freeway_ends_when_the_package_does():
     theirs = package("freeway")(ramping=True)
 
-    def late(state, number):
-        return state._replace(left=tf.where(number == 0, 2, state.left))
-
-    def late_theirs(theirs, number):
+    def late(theirs, number):
         theirs.terminate_timer = 2 if number == 0 else theirs.terminate_timer
 
     actions = [grid.NOOP] * 3
-    played = play(freeway.RULES, actions, True, change=late)
-    compare("freeway", theirs, played, late_theirs, actions)
+    played = play("freeway", actions, changed=True)
+    compare("freeway", theirs, played, late, actions)
     assert played[2][4].tolist() == [False, False, True]
     assert package("freeway")(ramping=True).terminate_timer == freeway.LENGTH
 

@@ -13,11 +13,11 @@ import tensorflow as tf
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import marked
 from tfagents_batch.errors import EnvError
-from tfagents_batch.training import compile_cache
 from tfagents_batch.training.compilation import program_store, stablehlo
 from tfagents_batch.training.compilation.program_store import Kept
 from tfagents_batch.training.compilation.stablehlo import Exported
-from tfagents_batch.training.config import Config
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.types import EnvSpec
 
 CONFIG = Config(env="CartPole-v1", steps=1000)

@@ -6,10 +6,13 @@ not imported itself. Runs in workers.
 
 from __future__ import annotations
 
-import inspect
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+
+from tfagents_batch.envs.shared import validation
 
 
 def adapt(made: Any) -> Any:
@@ -47,16 +50,6 @@ def is_environment(value: Any) -> bool:
     ) and not isinstance(value, gymnasium.vector.VectorEnv)
 
 
-def is_tensor_env(thing: Any) -> bool:
-    """Whether a class or an object has the functions of a ``TensorEnv``, see
-    ``envs.tf.environment``.
-
-    Told from other environments, whose ``step`` takes an action only, by the arguments
-    of ``reset`` and ``step``: one and three.
-    """
-    return _takes(thing, "reset", 1) and _takes(thing, "step", 3)
-
-
 def _is_dm(value: Any) -> bool:
     methods = ("observation_spec", "action_spec", "reset", "step")
     return all(callable(getattr(value, name, None)) for name in methods)
@@ -74,18 +67,22 @@ def _is_legacy_gym(value: Any) -> bool:
     )
 
 
-def _takes(thing: Any, method: str, count: int) -> bool:
-    """Whether a method needs as many arguments, ``self`` not among them."""
+def made_by(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
+    """What ``make`` returns, adapted; closed again if it is no environment.
+
+    Args:
+      make: a constructor.
+      wrap: function of the environment, that puts wrappers around it.
+
+    Raises:
+      Defect: if it is none; UserError, and whatever ``make`` and ``wrap`` raise.
+    """
+    made = make()
     try:
-        function = inspect.getattr_static(thing, method)
-        parameters = inspect.signature(getattr(thing, method)).parameters.values()
-    except (AttributeError, TypeError, ValueError):
-        return False
-    needed = [
-        each
-        for each in parameters
-        if each.default is each.empty
-        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    unbound = isinstance(thing, type) and inspect.isfunction(function)
-    return len(needed) == count + unbound
+        env = adapt(made)
+        validation.environment(env)
+        return env if wrap is None else wrap(env)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            getattr(made, "close", lambda: None)()
+        raise

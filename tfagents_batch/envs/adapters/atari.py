@@ -109,12 +109,14 @@ def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
 
     Args:
       spec: of an id that ale-py registered.
-      kwargs: of ``preprocess`` and of ALE; ``preprocess=False`` turns the first off;
+      kwargs: of ``preprocess`` and of ALE; ``preprocess`` itself says whether to, by
+        default of ids that begin with ``ALE/`` (older ones say how they skip);
         ``max_episode_steps`` counts actions, not frames.
     """
     kwargs = {"disable_env_checker": True, **kwargs}
-    _quiet()
-    if not kwargs.pop("preprocess", is_preprocessed(spec)):
+    ale_py = importlib.import_module("ale_py")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # without its banner
+    if not kwargs.pop("preprocess", spec.id.startswith("ALE/")):
         return gymnasium.make(spec, **kwargs)
     options = {name: kwargs.pop(name) for name in _options() if name in kwargs}
     limit = kwargs.pop("max_episode_steps", None)
@@ -133,18 +135,13 @@ def is_ale(spec: EnvSpec) -> bool:
     return str(spec.entry_point).startswith("ale_py.")
 
 
-def is_preprocessed(spec: EnvSpec) -> bool:
-    """By default: the ids that begin with ``ALE/``; older ones say how they skip."""
-    return spec.id.startswith("ALE/")
-
-
 def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
     """Refuse, in the learner, arguments that cannot be.
 
     Raises:
       UserError: naming the argument, or what is not installed.
     """
-    wanted = kwargs.get("preprocess", is_preprocessed(spec))
+    wanted = kwargs.get("preprocess", spec.id.startswith("ALE/"))
     if wanted and importlib.util.find_spec("cv2") is None:
         raise UserError(
             f"environment {name!r} needs cv2 for its preprocessing: {EXTRA}, or pass "
@@ -193,9 +190,3 @@ def _options() -> dict[str, inspect.Parameter]:
     parameters = dict(inspect.signature(preprocess).parameters)
     del parameters["env"]
     return parameters
-
-
-def _quiet() -> None:
-    """Without the banner that every emulator prints."""
-    ale_py = importlib.import_module("ale_py")
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

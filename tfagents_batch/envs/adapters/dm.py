@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch.envs.adapters.coerce import coerce
-from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 
 _FIRST, _LAST = 0, 2  # of dm_env.StepType
@@ -41,14 +41,12 @@ class DmEnv(gymnasium.Env):
       env: that object.
 
     Raises:
-      UserError: for a spec that has no space, and for rewards that are no scalars.
+      UserError: for a spec that has no space.
     """
 
     def __init__(self, env: Any):
         name = type(env).__name__
         self.env = env
-        _check_scalar(env, "reward_spec", name)
-        _check_scalar(env, "discount_spec", name)
         observation, action = env.observation_spec(), env.action_spec()
         self.observation_space = to_space(observation, f"observation of {name}")
         self.action_space = to_space(action, f"action of {name}", is_action=True)
@@ -151,17 +149,6 @@ def _nested(spec: Any, action: Any) -> Any:
         kind = list if isinstance(spec, list) else tuple
         return kind(map(_nested, spec, action))
     return np.asarray(action).astype(spec.dtype)
-
-
-def _check_scalar(env: Any, method: str, name: str) -> None:
-    spec = getattr(env, method, lambda: None)()
-    if spec is None:
-        return
-    if getattr(spec, "shape", None) != ():
-        raise UserError(
-            f"{method}() of {name} is {spec!r}; expected a scalar: sum or choose what "
-            "to learn from"
-        )
 
 
 def _number(name: str, value: Any) -> float:

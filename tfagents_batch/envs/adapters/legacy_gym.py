@@ -27,7 +27,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces, suggest
 from tfagents_batch.envs.adapters.coerce import coerce
-from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 
 EXTRA = 'pip install "tfagents_batch[gym]"'
@@ -53,7 +53,8 @@ class LegacyGymEnv(gymnasium.Env):
     ``done`` becomes ``truncated`` where ``info["TimeLimit.truncated"]`` says so, else
     ``terminated``. A seed goes to ``reset(seed=...)`` if the environment and its
     wrappers take it, else to ``seed(...)``; an environment with neither cannot be
-    seeded. Observations are given the dtype of their space (``coerce``).
+    seeded. Observations are given the dtype of their space (``coerce``). Options of a
+    reset are not handed on.
 
     Args:
       env: of gym; its spaces become Gymnasium's.
@@ -80,12 +81,11 @@ class LegacyGymEnv(gymnasium.Env):
         self._native_mode = getattr(env, "render_mode", None)
         self.render_mode = self._native_mode or render_mode
         self._coerce = functools.partial(coerce, self.observation_space)
-        self._reset = _Reset(env)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed)
-        result = self._reset(seed, options)
-        if self._is_pair(result):
+        result = self.env.reset(**({} if seed is None else self._seed(seed)))
+        if isinstance(result, tuple) and len(result) == 2 and type(result[1]) is dict:
             return self._coerce(result[0]), result[1]
         return self._coerce(result), {}
 
@@ -97,9 +97,7 @@ class LegacyGymEnv(gymnasium.Env):
             return self._coerce(result[0]), *result[1:]
         observation, reward, done, info = result
         if not isinstance(done, (bool, np.bool_, int, np.integer)):
-            raise Defect(
-                f"done is {done!r} of type {type(done).__name__}; expected a bool"
-            )
+            raise Defect(f"done is {done!r}; expected a bool")
         cut = isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
         done = bool(done)
         return self._coerce(observation), reward, done and not cut, done and cut, info
@@ -112,51 +110,20 @@ class LegacyGymEnv(gymnasium.Env):
     def close(self):
         self.env.close()
 
-    def _is_pair(self, result: Any) -> bool:
-        """Observation and info, unless it is an observation that looks like it."""
-        if not (isinstance(result, tuple) and len(result) == 2):
-            return False
-        if not isinstance(result[1], dict):
-            return False
-        space = self.observation_space
-        alike = isinstance(space, gs.Tuple) and len(space.spaces) == 2
-        return not (alike and self._coerce(result) in space)
-
-
-class _Reset:
-    """Calls ``reset`` the way the environment and its wrappers understand."""
-
-    def __init__(self, env: Any):
-        self._env = env
-        self._base = _unwrapped(env)
-        wrappers = [layer.reset for layer in _layers(env)][:-1]
-        base = _parameters(self._base.reset)
-        forwards = all({"seed", "**"} & _parameters(reset) for reset in wrappers)
-        self._options = all(
-            {"options", "**"} & _parameters(reset) for reset in wrappers
-        ) and bool({"options", "**"} & base)
-        has_seed = callable(getattr(env, "seed", None))
-        if "seed" in base:
-            self._way = "reset" if forwards else "base"
-        elif has_seed:
-            self._way = "seed"
-        else:
-            self._way = "reset" if forwards and "**" in base else "none"
-
-    def __call__(self, seed: int | None, options: dict | None) -> Any:
-        keywords = {}
-        if options is not None and self._options:
-            keywords["options"] = options
-        if seed is not None:
-            if self._way == "reset":
-                keywords["seed"] = seed
-            elif self._way == "base":  # its generator goes on in the reset below
-                self._base.reset(seed=seed)
-            elif self._way == "seed":
-                self._env.seed(seed)
-            # So that sampling from it in the environment is seeded, too.
-            self._env.action_space.seed(seed)
-        return self._env.reset(**keywords)
+    def _seed(self, seed: int) -> dict[str, int]:
+        """Seed the environment, or return the argument of ``reset`` that does."""
+        # So that sampling from it in the environment is seeded, too.
+        self.env.action_space.seed(seed)
+        *wrappers, base = _layers(self.env)
+        taken = _parameters(base.reset)
+        forwarded = all({"seed", "**"} & _parameters(each.reset) for each in wrappers)
+        if "seed" in taken and not forwarded:
+            base.reset(seed=seed)  # its generator goes on in the reset that follows
+            return {}
+        if "seed" not in taken and callable(getattr(self.env, "seed", None)):
+            self.env.seed(seed)
+            return {}
+        return {"seed": seed} if forwarded and {"seed", "**"} & taken else {}
 
 
 def adapt(

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs.validation import made_by
+from tfagents_batch.envs.adapters.adapt import made_by
 
 
 class Reseeded(gymnasium.Env):

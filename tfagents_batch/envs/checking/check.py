@@ -8,15 +8,13 @@ beside the first, to see whether a seed says all. No TensorFlow here.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import registry, stepper, validation
+from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.checking import declared
 from tfagents_batch.envs.checking.findings import (
@@ -26,18 +24,12 @@ from tfagents_batch.envs.checking.findings import (
     WARNING,
     Place,
     Report,
-    short,
     words,
 )
-from tfagents_batch.envs.checking.play import (
-    STEP,
-    Call,
-    has_ended,
-    parts,
-    play,
-    snapshot,
-)
+from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
+from tfagents_batch.envs.shared import validation
+from tfagents_batch.envs.worker import stepper
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -111,8 +103,6 @@ def check_env(
             if same and second is not None:
                 before = calls[: BESIDE_STEPS + 1]
                 same = _same(report, _BESIDE, before, again(first), again(second))
-            if mine:
-                report.facts["after_end"] = _after_end(first, calls, again, report)
             report.facts["reproducible"] = same
     if report.defects and raise_on_defect:
         lines = [finding.full_text() for finding in report.defects]
@@ -160,18 +150,18 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
       what happened up to the first exception, nothing if it cannot be seeded; and a
       function of an environment that plays the same again.
     """
-    spaces, facts = declared.Spaces(env, report), report.facts
-    facts |= spaces.texts
-    if spaces.supported:
+    observations, actions = declared.check_spaces(env, report)
+    supported, facts = not report.defects, report.facts
+    if supported:
         facts["max_episode_steps"] = stepper.inspect(env)["max_episode_steps"]
-    declared.hint_at_action_scale(spaces.action_space, report)
+    declared.hint_at_action_scale(actions, report)
     seeded = declared.check_signatures(env, report)
     again = functools.partial(
-        play, space=spaces.action_space, seed=seed, steps=steps, report=report
+        play, space=actions, seed=seed, steps=steps, report=report
     )
-    if spaces.action_space is None:
+    if actions is None:
         return [], again
-    returned = Returned(spaces.observation_space, report)
+    returned = Returned(observations, report)
     calls: list[Call] = []
     lengths, rewards, tried, exceptions = [], [], 0, 0
     for call in again(env, seeded=seeded, patience=MAX_EXCEPTIONS):
@@ -186,14 +176,6 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
         else:
             returned.reset(call.result, place)
         returned.look_again(place)
-        spaces.look_again(place, thorough=not stepping)
-        if snapshot(call.action) != snapshot(call.given):
-            text = (
-                f"action was {short(call.action)}, and step() made it "
-                f"{short(call.given)}; expected it to be left alone: work on a copy, "
-                "such as np.array(action)"
-            )
-            report.add(DEFECT, "changed", "action", text, place)
         if not exceptions:
             calls.append(call._replace(result=None))
     facts |= {"steps": tried, "episodes": len(lengths)}
@@ -201,7 +183,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     rewards = [reward for reward in rewards if reward is not None]
     if rewards:
         facts["reward"] = (min(rewards), max(rewards))
-    if spaces.supported and not exceptions and not lengths:
+    if supported and not exceptions and not lengths:
         _never_ends(tried, facts["max_episode_steps"], report)
     return calls if seeded else [], again
 
@@ -221,67 +203,22 @@ def _never_ends(steps: int, limit: int | None, report: Report) -> None:
     report.add(level, "never ends", "step()", text, Place())
 
 
-def _difference(
-    before: Sequence[Call], *plays: Iterator[Call]
-) -> tuple[Place, list[str]] | None:
-    """The first call that did something else, and the fields that differ.
-
-    Args:
-      before: what happened before.
-      plays: of environments that take turns; the last one is compared.
-
-    Returns:
-      no fields if the call raised; None if there was no such call.
-    """
-    for old, *new in zip(before, *plays, strict=False):
-        if any(call.raised for call in new):
-            return old.place, []
-        found = new[-1].digest
-        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
-        if names:
-            return old.place, names
-    return None
-
-
 def _same(
     report: Report,
     texts: tuple[str, str, str],
     before: Sequence[Call],
     *plays: Iterator[Call],
 ) -> bool:
-    """Whether a play does again what happened before; the difference is a warning."""
-    found = _difference(before, *plays)
-    if found is None:
-        return True
-    place, names = found
-    if names:  # what raised is a finding already
-        field, what, fix = texts
-        text = f"{what} in {', '.join(names)}; expected the same: {fix}"
-        report.add(WARNING, "not reproducible", field, text, place)
-    return False
-
-
-def _after_end(
-    env: Any, before: Sequence[Call], again: Play, report: Report
-) -> str | None:
-    """What a step does after an episode ended; None if that is not known."""
-    index = next((i for i, call in enumerate(before) if call.ended), None)
-    if index is None or _difference(before[: index + 1], again(env)) is not None:
-        return None
-    last = before[index]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # to warn is right
-        try:
-            result = env.step(copy.deepcopy(last.action))
-        except CATCH as error:
-            return f"raises {type(error).__name__}"
-    if has_ended(parts(result)):
-        return "stays ended"
-    text = (
-        "step() after the end of an episode goes on as if nothing had ended; here "
-        "reset() always comes first, but if the environment restarts by itself, its "
-        "last observation is lost: leave restarting to the caller"
-    )
-    place = last.place._replace(step=last.place.step + 1)
-    report.add(HINT, "goes on", "step()", text, place)
-    return "goes on"
+    """Whether the last of plays that take turns does what happened before; a difference
+    is a warning."""
+    for old, *new in zip(before, *plays, strict=False):
+        if any(call.raised for call in new):  # a finding already
+            return False
+        found = new[-1].digest
+        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
+        if names:
+            field, what, fix = texts
+            text = f"{what} in {', '.join(names)}; expected the same: {fix}"
+            report.add(WARNING, "not reproducible", field, text, old.place)
+            return False
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -15,60 +14,29 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.checking.findings import DEFECT, HINT, Place, Report, short
 from tfagents_batch.errors import UserError
 
-_SPACES = ("observation_space", "action_space")
 _RESET = "def reset(self, *, seed=None, options=None)"
 
 
-class Spaces:
-    """The spaces of an environment, and whether they stay what they are.
+def check_spaces(
+    env: Any, report: Report
+) -> tuple[gymnasium.Space | None, gymnasium.Space | None]:
+    """Check both spaces.
 
-    Attributes:
-      observation_space: a copy; None if it is not supported.
-      action_space: a copy; None if it is no space at all.
-      supported: whether both are.
-      texts: of both, by name.
+    Returns:
+      that of observations, None if it is not supported, and that of actions, None if it
+      is no space at all.
     """
-
-    def __init__(self, env: Any, report: Report):
-        self._env = env
-        self._report = report
-        self._objects = {name: getattr(env, name) for name in _SPACES}
-        self._json: dict[str, Any] = {}
-        for name, space in self._objects.items():
-            try:
-                self._json[name] = spaces.to_json(space)
-            except UserError as error:
-                text = f"{name}: {error}"
-                report.add(DEFECT, "unsupported", name, text, Place("constructor"))
-        self.texts = {name: short(space) for name, space in self._objects.items()}
-        self.supported = len(self._json) == len(_SPACES)
-        # Copies, lest they change under us.
-        observation_space, action_space = copy.deepcopy([*self._objects.values()])
-        known = "observation_space" in self._json
-        self.observation_space = observation_space if known else None
-        is_space = isinstance(action_space, gymnasium.Space)
-        self.action_space = action_space if is_space else None
-
-    def look_again(self, place: Place, thorough: bool) -> None:
-        """Find a change; only where ``thorough`` also inside of the same object."""
-        for name, before in self._json.items():
-            space = getattr(self._env, name)
-            if space is self._objects[name] and not thorough:
-                continue
-            try:
-                changed = spaces.to_json(space) != before
-            except UserError:
-                changed = True
-            if changed:
-                self._report.add(
-                    DEFECT,
-                    "changed",
-                    name,
-                    f"{name} was {self.texts[name]} and became {short(space)}; "
-                    "expected the same as long as the environment lives: set it in "
-                    "__init__ alone",
-                    place,
-                )
+    for name in ("observation_space", "action_space"):
+        report.facts[name] = short(getattr(env, name))
+        try:
+            spaces.leaves(getattr(env, name))
+        except UserError as error:
+            text = f"{name}: {error}"
+            report.add(DEFECT, "unsupported", name, text, Place("constructor"))
+    unknown = [finding.field for finding in report.defects]
+    observations = None if "observation_space" in unknown else env.observation_space
+    is_space = isinstance(env.action_space, gymnasium.Space)
+    return observations, env.action_space if is_space else None
 
 
 def check_signatures(env: Any, report: Report) -> bool:

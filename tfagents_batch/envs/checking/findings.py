@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tfagents_batch.envs import failures
-from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.shared.failures import Defect
 
 DEFECT, WARNING, HINT = LEVELS = "defect", "warning", "hint"
 # As in a worker; Ctrl-C is the user's.
 CATCH = (Exception, SystemExit)
 _FACTS = (
     *("env", "observation_space", "action_space", "max_episode_steps", "steps"),
-    *("episodes", "longest_episode", "reward", "after_end", "reproducible"),
+    *("episodes", "longest_episode", "reward", "reproducible"),
 )
-# Frames of these files only lead to the environment's.
-_HERE = os.path.dirname(__file__)
-_OURS = [os.path.join(_HERE, name) for name in ("findings.py", "check.py", "play.py")]
 
 
 class Place(NamedTuple):
@@ -95,8 +91,7 @@ class Report:
       facts: "env", "observation_space" and "action_space" (as text),
         "max_episode_steps" (None if there is no limit, or none is known), "steps" and
         "episodes" (that ended) of the main run, "longest_episode" and "reward" (lowest
-        and highest) of it, "after_end" (what a step after an end does) and
-        "reproducible"; None where it is not known.
+        and highest) of it, and "reproducible"; None where it is not known.
     """
 
     def __init__(self, env: str = ""):
@@ -190,10 +185,8 @@ class Report:
         try:
             return True, function(*args, **kwargs)
         except CATCH as error:
-            frames = error.__traceback__
-            while frames and frames.tb_frame.f_code.co_filename in _OURS:
-                frames = frames.tb_next
-            traced = failures.describe(error.with_traceback(frames))["traceback_text"]
+            own = error.with_traceback(error.__traceback__.tb_next)  # not this frame
+            traced = failures.describe(own)["traceback_text"]
             action = f", with action {given[0]}" if given else ""
             kind, call = f"raised {type(error).__name__}", place.call
             text = f"{call} raised {words(error)}{action}; expected no exception: see "

@@ -27,8 +27,6 @@ class Call(NamedTuple):
 
     Attributes:
       place: of the call.
-      action: None for a reset.
-      given: the copy of the action that ``step`` got.
       raised: whether it raised, which is a finding.
       result: what it returned.
       digest: hashes of what it returned by field, taken before anything can change it;
@@ -37,8 +35,6 @@ class Call(NamedTuple):
     """
 
     place: Place
-    action: Any = None
-    given: Any = None
     raised: bool = False
     result: Any = None
     digest: Mapping[str, int] = {}
@@ -78,10 +74,9 @@ def play(
             good, result = report.attempt(call.place, env.reset, **keywords)
         else:
             steps -= 1
+            call = Call(Place(STEP, episode, length))
             action = _sample(space, observation)
-            given = copy.deepcopy(action)
-            call = Call(Place(STEP, episode, length), action, given)
-            good, result = report.attempt(call.place, env.step, given)
+            good, result = report.attempt(call.place, env.step, action)
         if good:
             read = parts(result)
             observation = read["observation"]

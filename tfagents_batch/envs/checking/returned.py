@@ -13,9 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs import observation_rules, validation
 from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 from tfagents_batch.envs.checking.play import parts, snapshot
+from tfagents_batch.envs.shared import observation_rules, validation
 
 KEPT = 16  # observations that are looked at again
 

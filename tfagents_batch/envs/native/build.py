@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 
 from tfagents_batch import folders
-from tfagents_batch.envs import futex
+from tfagents_batch.envs.shared import futex
 
 ROUTE_VARIABLE = "TFAGENTS_BATCH_ROUTE"
 _LOG = logging.getLogger("tfagents_batch")

@@ -382,7 +382,7 @@ class Hub {
     Unmap();
   }
 
-  // Words of `hub.Report`, then states and sequence numbers of the workers. Never
+  // Words of `hub.HubReport`, then states and sequence numbers of the workers. Never
   // waits for a call under way.
   void Report(int64_t* out) {
     std::lock_guard<std::mutex> lock(data_mutex_);

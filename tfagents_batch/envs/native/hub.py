@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.envs import actions, layout
+from tfagents_batch.envs.shared import actions, layout
 
 MAX_BUFFERS = 128
 
@@ -29,27 +29,16 @@ DTYPES = {
 }
 
 _I64, _INT, _VOID = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "tfab_open": (_I64, [_INT, _VOID, _I64]),
-    "tfab_ok": (_INT, [_I64]),
-    "tfab_flags": (_INT, [_I64]),
-    "tfab_stop": (None, [_I64]),
-    "tfab_died": (None, [_I64, _I64]),
-    "tfab_revive": (None, [_I64, _I64]),
-    "tfab_late": (None, [_I64, _VOID]),
-    "tfab_lost": (None, [_I64, _VOID]),
-    "tfab_refuse": (None, [_I64]),
-    "tfab_end": (None, [_I64]),
-    "tfab_poke": (None, [_I64]),
-    "tfab_report": (None, [_I64, _VOID]),
-    "tfab_refused": (None, [_I64, _VOID]),
-    "tfab_over": (None, [_I64, _VOID]),
-    "tfab_close": (None, [_I64]),
-    "tfab_free": (None, [_I64]),
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "open": (_INT, _VOID, _I64),
+    **dict.fromkeys(("ok", "flags", "stop", "refuse", "end", "poke"), (_I64,)),
+    **dict.fromkeys(("close", "free"), (_I64,)),
+    **dict.fromkeys(("died", "revive"), (_I64, _I64)),
+    **dict.fromkeys(("late", "lost", "report", "refused", "over"), (_I64, _VOID)),
 }
 
 
-class Report(NamedTuple):
+class HubReport(NamedTuple):
     """What a hub has recorded.
 
     Attributes:
@@ -115,9 +104,9 @@ class Hub:
         heals: bool = False,
     ):
         self._library = library
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+        for name, arguments in _ARGUMENTS.items():
+            getattr(library, f"tfab_{name}").argtypes = arguments
+        library.tfab_open.restype = _I64
         self._num_workers = plan.num_workers
         bounds = writer.bounds()
         self._width = max([1, *(leaf.width for leaf in bounds)])
@@ -152,62 +141,44 @@ class Hub:
         """Whether it was called after its end; a report clears it."""
         return bool(self._library.tfab_flags(self.handle) & 2)
 
-    def stop(self) -> None:
-        """End the call under way and fail all later ones; from any thread."""
-        self._library.tfab_stop(self.handle)
+    def tell(self, what: str, *worker: int) -> None:
+        """Tell the hub something; from any thread.
 
-    def died(self, worker: int) -> None:
-        """Say that a worker has ended; from any thread."""
-        self._library.tfab_died(self.handle, worker)
-
-    def revive(self, worker: int) -> None:
-        """Say that another process is there for a worker; from any thread."""
-        self._library.tfab_revive(self.handle, worker)
+        Args:
+          what: "stop" ends the call under way and fails all later ones, "poke" also has
+            every worker look at its socket; "refuse" fails all later calls, "end" also
+            notes that there was one; "died" and "revive" are about a worker: it has
+            ended, or another process is there for it.
+          worker: its index.
+        """
+        getattr(self._library, f"tfab_{what}")(self.handle, *worker)
 
     def late(self) -> list[int]:
         """Workers that were given up as late, each told once."""
-        flags = np.zeros(self._num_workers, bool)
-        self._library.tfab_late(self.handle, flags.ctypes.data)
-        return np.flatnonzero(flags).tolist()
+        late = self._filled(self._library.tfab_late, self._num_workers, bool)
+        return np.flatnonzero(late).tolist()
 
     def lost(self, num_envs: int) -> np.ndarray:
         """int64 ``[B]``: failed rows since the start."""
-        rows = np.zeros(num_envs, np.int64)
-        self._library.tfab_lost(self.handle, rows.ctypes.data)
-        return rows
-
-    def refuse(self) -> None:
-        """Fail all later calls; the caller knows why."""
-        self._library.tfab_refuse(self.handle)
-
-    def end(self) -> None:
-        """Fail all later calls, and note that there was one."""
-        self._library.tfab_end(self.handle)
-
-    def poke(self) -> None:
-        """Stop, and have every worker look at its socket."""
-        self._library.tfab_poke(self.handle)
+        return self._filled(self._library.tfab_lost, num_envs, np.int64)
 
     def close(self) -> None:
         """Give the memory back; waits for a call under way, which ends at once."""
         self._library.tfab_close(self.handle)
         self._close_attention()
 
-    def report(self) -> Report:
+    def report(self) -> HubReport:
         """What is recorded."""
-        count = len(Report._fields) - 2
-        words = np.zeros(count + 2 * self._num_workers, np.int64)
-        self._library.tfab_report(self.handle, words.ctypes.data)
-        numbers = words.tolist()
+        count = len(HubReport._fields) - 2
+        size = count + 2 * self._num_workers
+        numbers = self._filled(self._library.tfab_report, size, np.int64).tolist()
         split = count + self._num_workers
-        report = Report(*numbers[:count], numbers[count:split], numbers[split:])
+        report = HubReport(*numbers[:count], numbers[count:split], numbers[split:])
         return report._replace(seed=report.seed & (2**64 - 1))
 
     def refused(self) -> np.ndarray:
         """int64, the numbers of the row of an action that is out of range."""
-        row = np.zeros(self._width, np.int64)
-        self._library.tfab_refused(self.handle, row.ctypes.data)
-        return row
+        return self._filled(self._library.tfab_refused, self._width, np.int64)
 
     def _close_attention(self) -> None:
         descriptor, self.attention = self.attention, -1
@@ -216,9 +187,12 @@ class Hub:
 
     def over(self, num_envs: int) -> np.ndarray:
         """bool ``[B]``: the rows that were last before the last command."""
-        rows = np.zeros(num_envs, bool)
-        self._library.tfab_over(self.handle, rows.ctypes.data)
-        return rows
+        return self._filled(self._library.tfab_over, num_envs, bool)
+
+    def _filled(self, function: Any, size: int, dtype: Any) -> np.ndarray:
+        array = np.zeros(size, dtype)
+        function(self.handle, array.ctypes.data)
+        return array
 
 
 def _free(free: Callable[[int], None], handle: int, owner: int) -> None:

@@ -13,12 +13,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 _VERSION = 9  # of the op's conventions
-_MLIR = {
-    "bool": "i1",
-    **{"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64"},
-    **{"uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"},
-    **{"float16": "f16", "float32": "f32"},
-}
+_MLIR = {"bool": "i1", "uint": "ui", "int": "i", "float": "f"}
 
 
 class Calls:
@@ -78,13 +73,7 @@ def _call(
 def call(
     module: str, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
 ) -> list[tf.Tensor]:
-    """The results of a StableHLO module's ``main``, on the CPU.
-
-    Args:
-      module: its text.
-      inputs: of known shapes.
-      outputs: what it returns.
-    """
+    """The results of the ``main`` of a StableHLO module's text, on the CPU."""
     return xla.call_module(
         list(inputs),
         version=_VERSION,
@@ -121,4 +110,5 @@ def _module(
 
 def _type(shape: tf.TensorShape, dtype: tf.DType) -> str:
     sizes = "".join(f"{size}x" for size in shape.as_list())
-    return f"tensor<{sizes}{_MLIR[dtype.name]}>"
+    name = dtype.name.rstrip("0123456789")
+    return f"tensor<{sizes}{_MLIR[name]}{dtype.name.removeprefix(name)}>"

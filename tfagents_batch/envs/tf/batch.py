@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds, spaces
-from tfagents_batch.envs import host_calls
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.tf import tracing
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.errors import UserError
@@ -137,8 +137,7 @@ class TensorBatch:
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
         state = State(inner, key, zeros, off, tf.zeros([batch]), zeros)
-        step = self._timestep(state, observation, tf.zeros([batch]), ~off, off, off)
-        return state, step
+        return state, _timestep(state, observation, tf.zeros([batch]), ~off, off, off)
 
     def _step_rows(self, state: State, action: Nest) -> tuple[State, TimeStep]:
         first, draws = state.last, state.draws + 1
@@ -163,20 +162,8 @@ class TensorBatch:
         truncated = tf.zeros_like(first) if limit is None else length >= limit
         last = terminated | truncated
         state = State(inner, state.key, draws, last, return_, length)
-        step = self._timestep(state, observation, reward, first, terminated, truncated)
-        return state, step
-
-    def _timestep(
-        self,
-        state: State,
-        observation: Nest,
-        reward: tf.Tensor,
-        first: tf.Tensor,
-        terminated: tf.Tensor,
-        truncated: tf.Tensor,
-    ) -> TimeStep:
-        info = {"episode_return": state.return_, "episode_length": state.length}
-        return TimeStep(observation, reward, first, terminated, truncated, info)
+        flags = first, terminated, truncated
+        return state, _timestep(state, observation, reward, *flags)
 
     def _map(self, function, *rows: Nest) -> Nest:
         """A function of one row, applied to all of them at once."""
@@ -195,6 +182,11 @@ class TensorBatch:
                 "cannot vectorise; use other operations, and for random numbers those "
                 "of tfagents_batch.seeds"
             ) from error
+
+
+def _timestep(state: State, *columns: Nest) -> TimeStep:
+    info = {"episode_return": state.return_, "episode_length": state.length}
+    return TimeStep(*columns, info)
 
 
 def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs import arguments
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.tf import drawing
 
 

@@ -5,7 +5,6 @@ Coordinates are of the world, y upwards, until they become pixels here.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +23,9 @@ class Canvas:
       low, high: corners ``(x, y)`` of what is to be seen.
       width: of the picture in pixels; its height follows from the corners.
       background: color.
+
+    Attributes:
+      x: f64 ``[columns]``, where the columns are in the world.
     """
 
     def __init__(
@@ -36,18 +38,18 @@ class Canvas:
         rows = _SAMPLES * 2 * round(width * (top - bottom) / (right - left) / 2)
         self._pixels = np.empty([rows, columns, 3], np.uint8)
         self._pixels[:] = background
-        self._x = left + (np.arange(columns) + 0.5) / self._scale
+        self.x = left + (np.arange(columns) + 0.5) / self._scale
         self._y = (top - (np.arange(rows) + 0.5) / self._scale)[:, np.newaxis]
 
     def disc(self, center: Point, radius: float, color: Color) -> None:
         x, y = center
-        self._fill((self._x - x) ** 2 + (self._y - y) ** 2 <= radius**2, color)
+        self._fill((self.x - x) ** 2 + (self._y - y) ** 2 <= radius**2, color)
 
     def polygon(self, corners: Sequence[Point], color: Color) -> None:
         """A convex one, corners in either order around it."""
         inside = []
         for (x, y), (x2, y2) in zip(corners, [*corners[1:], corners[0]], strict=True):
-            inside.append((x2 - x) * (self._y - y) - (y2 - y) * (self._x - x))
+            inside.append((x2 - x) * (self._y - y) - (y2 - y) * (self.x - x))
         left = np.all([side >= 0 for side in inside], 0)
         self._fill(left | np.all([side <= 0 for side in inside], 0), color)
 
@@ -55,27 +57,14 @@ class Canvas:
         """A straight line with flat ends."""
         start, end = np.asarray(start, float), np.asarray(end, float)
         along = end - start
-        length = np.hypot(*along)
-        if length == 0:
-            return
-        across = np.array([-along[1], along[0]]) * thickness / (2 * length)
+        across = np.array([-along[1], along[0]]) * thickness / (2 * np.hypot(*along))
         self.polygon(
             [start + across, end + across, end - across, start - across], color
         )
 
-    def path(self, points: Sequence[Point], thickness: float, color: Color) -> None:
-        """Straight lines from point to point."""
-        for start, end in itertools.pairwise(points):
-            self.bar(start, end, thickness, color)
-
     def below(self, heights: np.ndarray, color: Color) -> None:
         """The ground: what lies under a height given for every column, see ``x``."""
         self._fill(self._y <= heights, color)
-
-    @property
-    def x(self) -> np.ndarray:
-        """f64 ``[columns]``, where the columns are in the world."""
-        return self._x
 
     def picture(self) -> np.ndarray:
         """uint8 ``[height, width, 3]``"""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs import arguments
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.tf import drawing
 from tfagents_batch.errors import UserError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import gymnasium
@@ -24,19 +25,20 @@ class MountainCar:
 
     max_episode_steps = 200
     goal = 0.5
-    _force = 0.001
+    action_space = gymnasium.spaces.Discrete(3)
 
     def __init__(self, goal_velocity: float = 0.0):
         self.goal_velocity = goal_velocity
-        self.observation_space = _space()
-        self.action_space = gymnasium.spaces.Discrete(3)
+        low = np.array([LEFT, -MAX_SPEED], np.float32)
+        high = np.array([RIGHT, MAX_SPEED], np.float32)
+        self.observation_space = gymnasium.spaces.Box(low, high)
 
     def reset(self, key):
-        return _start(key)
+        state = tf.stack([seeds.uniform([], key, -0.6, -0.4), 0.0])
+        return state, state
 
     def step(self, state, action, key):
-        push = self._force * tf.cast(action - 1, tf.float32)
-        state = _rolled(state, push)
+        state = _rolled(state, 0.001 * tf.cast(action - 1, tf.float32))
         return state, state, tf.constant(-1.0), self._arrived(state)
 
     def _arrived(self, state):
@@ -46,7 +48,7 @@ class MountainCar:
         return _picture(state, self.goal)
 
 
-class MountainCarContinuous:
+class MountainCarContinuous(MountainCar):
     """Gymnasium's MountainCarContinuous-v0; an action is a force, and costs.
 
     Args:
@@ -55,37 +57,13 @@ class MountainCarContinuous:
 
     max_episode_steps = 999
     goal = 0.45
-    _power = 0.0015
-
-    def __init__(self, goal_velocity: float = 0.0):
-        self.goal_velocity = goal_velocity
-        self.observation_space = _space()
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-
-    def reset(self, key):
-        return _start(key)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
 
     def step(self, state, action, key):
         force = action[0]
-        state = _rolled(state, self._power * force)
+        state = _rolled(state, 0.0015 * force)
         arrived = self._arrived(state)
         return state, state, tf.where(arrived, 100.0, 0.0) - 0.1 * force**2, arrived
-
-    def _arrived(self, state):
-        return (state[0] >= self.goal) & (state[1] >= self.goal_velocity)
-
-    def render(self, state):
-        return _picture(state, self.goal)
-
-
-def _space():
-    low = np.array([LEFT, -MAX_SPEED], np.float32)
-    return gymnasium.spaces.Box(low, np.array([RIGHT, MAX_SPEED], np.float32))
-
-
-def _start(key):
-    state = tf.stack([seeds.uniform([], key, -0.6, -0.4), 0.0])
-    return state, state
 
 
 def _rolled(state, push):
@@ -104,7 +82,9 @@ def _picture(state, goal):
     x = float(state[0])
     canvas = drawing.Canvas((LEFT, 0), (RIGHT, 1.2), 600)
     canvas.below(height(canvas.x), (226, 222, 210))
-    canvas.path([(u, height(u)) for u in np.linspace(LEFT, RIGHT, 60)], 0.006, (0,) * 3)
+    road = [(u, height(u)) for u in np.linspace(LEFT, RIGHT, 60)]
+    for start, end in itertools.pairwise(road):
+        canvas.bar(start, end, 0.006, drawing.BLACK)
     top = height(goal) + 0.17
     canvas.bar((goal, height(goal)), (goal, top), 0.006, drawing.BLACK)
     flag = [(goal, top), (goal, top - 0.05), (goal + 0.08, top - 0.025)]

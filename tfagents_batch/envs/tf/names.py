@@ -24,7 +24,7 @@ from tfagents_batch.envs.tf.minatar.game import MinAtar
 from tfagents_batch.envs.tf.mountain_car import MountainCar, MountainCarContinuous
 from tfagents_batch.envs.tf.pendulum import Pendulum
 from tfagents_batch.envs.tf.tmaze import TMaze
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.suggest import closest
 
 PREFIX = "tf/"
@@ -78,24 +78,19 @@ def construct(
     ``max_episode_steps`` is taken for all of them, as by ``gymnasium.make``.
 
     Raises:
-      UserError: if it does not take the arguments, or raises something.
+      UserError: if it does not take the arguments, or refuses one.
     """
     kwargs, signature = dict(env_kwargs or {}), inspect.signature(make)
-    limit = {}
-    if _LIMIT in kwargs and _LIMIT not in signature.parameters:
-        limit = {_LIMIT: kwargs.pop(_LIMIT)}
+    known = _LIMIT in signature.parameters
+    limit = {} if known or _LIMIT not in kwargs else {_LIMIT: kwargs.pop(_LIMIT)}
     try:
         signature.bind(**kwargs)
     except TypeError as error:
         raise UserError(f"env_kwargs {kwargs} do not fit {name}: {error}") from None
     try:
         env = make(**kwargs)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"{name} could not be made: {type(error).__name__}: {error}"
-        ) from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name} could not be made: {first_line(error)}") from error
     for attribute, value in limit.items():
         setattr(env, attribute, value)
     return env

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import gymnasium
 import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, spaces
-from tfagents_batch.envs import observation_rules
-from tfagents_batch.envs.failures import Defect
+from tfagents_batch.envs.shared import arguments, observation_rules
+from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.validation import kind_of
 from tfagents_batch.envs.tf.environment import TensorEnv
-from tfagents_batch.envs.validation import kind_of
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.types import Nest
 
 
@@ -22,22 +21,16 @@ def check_attributes(env: TensorEnv) -> None:
     """Refuse spaces or a time limit that cannot be used.
 
     Raises:
-      UserError: naming the attribute.
+      UserError: naming the space or the limit.
     """
-    name = type(env).__name__
-    for role in ("observation_space", "action_space"):
-        space = getattr(env, role, None)
-        if not isinstance(space, gymnasium.Space):
-            raise UserError(
-                f"{name}.{role} is {space!r}; expected a space of gymnasium.spaces"
-            )
-        spaces.leaves(space)  # refuses what has no tensors
+    for space in (env.observation_space, env.action_space):
+        spaces.leaves(space)
     limit = getattr(env, "max_episode_steps", None)
-    whole = isinstance(limit, int | np.integer) and not isinstance(limit, bool)
-    if limit is not None and (not whole or limit < 1):
-        raise UserError(
-            f"{name}.max_episode_steps is {limit!r}; expected a positive int or None"
-        )
+    if limit is not None:
+        name = f"{type(env).__name__}.max_episode_steps"
+        if not isinstance(limit, int | np.integer):
+            raise UserError(f"{name} is {limit!r}; expected a positive int or None")
+        arguments.at_least(name, limit, 1)
 
 
 def check(env: TensorEnv) -> None:
@@ -48,7 +41,7 @@ def check(env: TensorEnv) -> None:
 
     Raises:
       UserError: if ``reset`` or ``step`` do not return what a ``TensorEnv`` does, or
-        do what cannot be traced.
+        decide in Python. What else they raise is raised.
     """
     name = type(env).__name__
     with tf.__internal__.FuncGraph("check").as_default():
@@ -97,20 +90,16 @@ _STEP = "a tuple (state, observation, reward, terminated)"
 
 
 def _trace(where: str, function: Callable, *inputs: Any) -> Any:
-    """What a function returns; what it raises as a ``UserError``."""
+    """What a function returns; a ``UserError`` if it decides in Python."""
     try:
         return function(*inputs)
-    except UserError:
-        raise
     except (TypeError, tf.errors.OperatorNotAllowedInGraphError) as error:
         if "bool" not in str(error):
-            raise UserError(f"{where} raised {_said(error)}") from error
+            raise
         raise UserError(
             f"{where} decides in Python by what is in a tensor; it is traced once for "
-            f"all, so use tf.where ({_said(error)})"
+            f"all, so use tf.where ({first_line(error)})"
         ) from error
-    except Exception as error:
-        raise UserError(f"{where} raised {_said(error)}") from error
 
 
 def _observation(where: str, env: TensorEnv, observation: Nest) -> Nest:
@@ -152,7 +141,7 @@ def _same(where: str, found: Nest, expected: Nest) -> None:
         tf.nest.assert_same_structure(found, expected)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{where}: the state is not nested as that of reset ({_said(error)})"
+            f"{where}: the state is not nested as that of reset ({first_line(error)})"
         ) from error
     for x, y in zip(nest.flatten(found), nest.flatten(expected), strict=True):
         if (x.dtype, x.shape) != (y.dtype, y.shape):
@@ -160,8 +149,3 @@ def _same(where: str, found: Nest, expected: Nest) -> None:
                 f"{where}: a tensor of the state is {x.dtype.name} {x.shape}, but "
                 f"{y.dtype.name} {y.shape} after reset; they have to agree"
             )
-
-
-def _said(error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    return f"{type(error).__name__}: {first}"

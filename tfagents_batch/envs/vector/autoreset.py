@@ -1,21 +1,19 @@
 """Vector environments of every autoreset mode, stepped as if they were NEXT_STEP ones.
 
-What is wanted: the row after an episode's last one is a restart row. It ignores its
-action, shows the next episode's first observation and has reward 0. A vector
-environment steps all of its rows or none, so the modes differ in what that costs.
+The row after an episode's last one restarts: it ignores its action, shows the next
+episode's first observation and has reward 0. A vector environment steps all of its rows
+or none, so the modes differ in what that costs.
 
 * NEXT_STEP does just this. Nothing is lost.
-* SAME_STEP has already restarted when the last row is shown, and takes one more step
-  while the restart row is due, under an action that nobody chose. The restart row
-  shows the observation after that step: the episode is known from its second state on,
-  and the transition before it is in no row and no statistic. Showing the first
-  observation instead would make the next transition one that never happened.
+* SAME_STEP has already restarted when the last row is shown, and takes one more step,
+  under the caller's action, while the restart row is due. That row shows the
+  observation after the step, as a transition from the first one to the next row never
+  happened. So the first transition of the episode is in no row and no statistic.
 * DISABLED is reset by us: before the step, because an environment that finished must
   not be stepped, and after it, because it was. So episodes are whole; what is lost is
   an episode of one step that nobody saw, and the time of a second reset.
 
-Each of these steps is counted. Their actions are the caller's, the same ones always,
-so that what follows does not depend on the action that is ignored.
+Each of these steps is counted.
 """
 
 from __future__ import annotations
@@ -25,12 +23,11 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
-from tfagents_batch.envs import validation
-from tfagents_batch.envs.failures import Defect
-from tfagents_batch.envs.observation_rules import flat as flatten
-from tfagents_batch.envs.vector import batch_validation
+from tfagents_batch.envs.shared import validation
+from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observation_rules import flat as flatten
 from tfagents_batch.errors import UserError
 
 _NO_ROWS = np.zeros(0, np.intp)
@@ -64,17 +61,8 @@ class Stepped(NamedTuple):
     raw_reward: np.ndarray | None = None
 
 
-Step = Callable[[gymnasium.vector.VectorEnv, Any, np.ndarray], Stepped]
-
-
-def mode_of(
-    env: gymnasium.vector.VectorEnv, given: AutoresetMode | str | None = None
-) -> AutoresetMode:
-    """How a vector environment restarts.
-
-    Args:
-      env: whose metadata say it.
-      given: instead, for one whose metadata do not.
+def mode_of(env: VectorEnv, given: AutoresetMode | str | None) -> AutoresetMode:
+    """How a vector environment restarts, by its metadata if it is not ``given``.
 
     Raises:
       UserError: if it is not known.
@@ -90,9 +78,7 @@ def mode_of(
         ) from None
 
 
-def next_step(
-    env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray
-) -> Stepped:
+def next_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
     """Step an environment that restarts a row on the step after its last one.
 
     Args:
@@ -116,9 +102,7 @@ def next_step(
     return stepped
 
 
-def same_step(
-    env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray
-) -> Stepped:
+def same_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
     """Step an environment that restarts within the step that ends an episode.
 
     Arguments and errors as in ``next_step``; final observations are taken from
@@ -133,7 +117,7 @@ def same_step(
     info = stepped.info
     final = info.get("final_obs")
     there = np.asarray(info.get("_final_obs", final is not None))
-    lost = ended & ~np.broadcast_to(there, ended.shape)
+    lost = ended & ~there
     if lost.any():
         raise Defect(
             "an episode ended without info['final_obs'], which a SAME_STEP environment "
@@ -142,15 +126,13 @@ def same_step(
         )
     rows = np.flatnonzero(ended)
     flat = _final_rows(env.single_observation_space, final, rows)
+    more = info.get("final_info", {})
     return stepped._replace(
-        rows=rows,
-        rows_observation=flat,
-        rows_info=info.get("final_info", {}),
-        unused=unused,
+        rows=rows, rows_observation=flat, rows_info=more, unused=unused
     )
 
 
-def disabled(env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray) -> Stepped:
+def disabled(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
     """Step an environment that does not restart unasked.
 
     Arguments and errors as in ``next_step``; rows are restarted by
@@ -174,23 +156,39 @@ def disabled(env: gymnasium.vector.VectorEnv, action: Any, over: np.ndarray) -> 
     )
 
 
-STEPS: dict[AutoresetMode, Step] = {
+STEPS: dict[AutoresetMode, Callable[[VectorEnv, Any, np.ndarray], Stepped]] = {
     AutoresetMode.NEXT_STEP: next_step,
     AutoresetMode.SAME_STEP: same_step,
     AutoresetMode.DISABLED: disabled,
 }
 
 
-def _step(env: gymnasium.vector.VectorEnv, action: Any, num_envs: int) -> Stepped:
+def _step(env: VectorEnv, action: Any, num_envs: int) -> Stepped:
     result = env.step(action)
-    columns = batch_validation.step_columns(result, num_envs)
-    flat = flatten(env.single_observation_space, result[0])
-    return Stepped(flat, *columns, result[4])
+    validation.step_result(result)
+    observation, reward, terminated, truncated, info = result
+    validation.info(info)
+    reward = _column("reward", reward, num_envs, "fiub", "numbers")
+    terminated = _column("terminated", terminated, num_envs, "b", "bools")
+    truncated = _column("truncated", truncated, num_envs, "b", "bools")
+    flat = flatten(env.single_observation_space, observation)
+    own = reward.astype(np.float64), terminated.copy(), truncated.copy()
+    return Stepped(flat, *own, info)
 
 
-def _reset(
-    env: gymnasium.vector.VectorEnv, over: np.ndarray
-) -> tuple[list[Any], dict[str, Any]]:
+def _column(
+    name: str, value: Any, num_envs: int, kinds: str, wanted: str
+) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != (num_envs,) or array.dtype.kind not in kinds:
+        raise Defect(
+            f"{name} is {validation.kind_of(array)}; expected {wanted} of shape "
+            f"[{num_envs}]"
+        )
+    return array
+
+
+def _reset(env: VectorEnv, over: np.ndarray) -> tuple[list[Any], dict[str, Any]]:
     result = env.reset(options={"reset_mask": over.copy()})
     validation.reset_result(result)
     return flatten(env.single_observation_space, result[0]), result[1]

@@ -1,10 +1,14 @@
 """Steps a batch that exists already, over rows of shared arrays.
 
-The counterpart of ``stepper.Stepper``, which steps environments one by one.
+The counterpart of ``stepper.Stepper``, which steps environments one by one. The rules
+are those of ``validation`` and ``observation_rules``, for arrays with a batch axis; the
+attribute ``row`` of a Defect says which environment it is about, None if that is not
+known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -12,11 +16,18 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import actions, failures, layout, stepper, validation
-from tfagents_batch.envs.failures import Defect, Failure
-from tfagents_batch.envs.observation_rules import flat as flatten
-from tfagents_batch.envs.vector import batch_validation
+from tfagents_batch.envs.shared import (
+    actions,
+    failures,
+    layout,
+    observation_rules,
+    validation,
+)
+from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.observation_rules import flat as flatten
+from tfagents_batch.envs.shared.observations import ObservationWriter
 from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.worker import stepper
 
 
 @runtime_checkable
@@ -77,7 +88,7 @@ class BatchStepper:
         self._words = words
         self._finite = finite_check == stepper.RAISE
         self._catch = catch
-        self._observations = batch_validation.ObservationReader(
+        self._observations = ObservationReader(
             batch.observation_space, arrays.observation
         )
         self._columns = {
@@ -132,7 +143,7 @@ class BatchStepper:
     def _step(self) -> None:
         stepped = self._batch.step(self._action(), self._over)
         if self._finite:
-            batch_validation.finite_reward(stepped.reward)
+            _refuse_reward(stepped.reward)
         self._observations.read(stepped.observation)
         if len(stepped.rows):
             self._observations.read(stepped.rows_observation, stepped.rows)
@@ -166,7 +177,7 @@ class BatchStepper:
 
     def _write_info(self, info: dict[str, Any], rows: Any = slice(None)) -> None:
         for name, column in self._columns.items():
-            value = batch_validation.info_column(name, info, column.dtype, len(column))
+            value = _info_column(name, info, column.dtype, len(column))
             column[rows] = value[rows]
 
     def _action(self) -> Any:
@@ -191,7 +202,7 @@ class BatchStepper:
         """Now and then, count observations outside their bounds."""
         count = self._checks
         self._checks = count + 1
-        if count >= validation.FULL_CHECKS and count % validation.FULL_CHECK_EVERY:
+        if not validation.is_full_check(count):
             return
         outside = self._observations.outside()
         self._words[layout.OUT_OF_BOUNDS] += sum(outside.values())
@@ -207,10 +218,10 @@ class BatchStepper:
         """Say which row it was, where that is known; else everybody's action."""
         row, arrays = getattr(error, "row", None), self._arrays
         known: dict[str, Any] = {"phase": phase, "seed": self._seed}
-        described = failures.describe(error)
+        more = ""
         if row is None:
             which = f"which of the {self._batch.num_envs} environments is not known"
-            described["text"] += f" ({which}; the seed of init was {self._seed})"
+            more = f" ({which}; the seed of init was {self._seed})"
             shown, place = [array[None] for array in arrays.action], 0
         else:
             starts = bool(self._over[row])
@@ -221,7 +232,8 @@ class BatchStepper:
             shown, place = arrays.action, row
         if phase == "step":
             known["action"] = actions.text(self._batch.action_space, shown, place)
-        return Failure(failures.ERROR, cause=error, **known, **described)
+        failure = failures.of(error, **known)
+        return failure._replace(text=failure.text + more)
 
 
 def _neutral(leaf: spaces.Leaf) -> Any:
@@ -232,3 +244,89 @@ def _neutral(leaf: spaces.Leaf) -> Any:
     if isinstance(space, gs.MultiBinary):
         return 0
     return np.asarray(space.start)
+
+
+def _refuse_reward(reward: np.ndarray) -> None:
+    """Refuse, by a Defect, rewards that float32 cannot hold."""
+    if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
+        return
+    for row, value in enumerate(reward.tolist()):
+        validation.finite_reward(value, row)
+
+
+def _info_column(
+    name: str, info: dict[str, Any], dtype: np.dtype, num_envs: int
+) -> np.ndarray:
+    """One column ``[B]`` of a vector environment's infos; NaN or 0 where it is missing.
+
+    Raises:
+      Defect: if it holds what ``dtype`` cannot.
+    """
+    column = np.full(num_envs, np.nan if dtype.kind == "f" else 0, dtype)
+    if name not in info:
+        return column
+    value = np.asarray(info[name])
+    if value.shape != (num_envs,) or not np.can_cast(value.dtype, dtype, "same_kind"):
+        raise Defect(
+            f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
+            f"numbers that {dtype} can hold, as declared in info_keys"
+        )
+    there = np.asarray(info.get(f"_{name}", True))
+    np.copyto(column, value, "same_kind", where=there)
+    return column
+
+
+class ObservationReader:
+    """Checks batched observations and copies them into the shared arrays.
+
+    Args:
+      space: of one environment.
+      arrays: one ``[B, ...]`` per leaf.
+
+    Attributes:
+      not_finite: as of ``ObservationWriter``.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
+        self._leaves = [
+            (leaf, observation_rules.field(leaf.path), array)
+            for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
+        ]
+        self.not_finite = ObservationWriter(space, list(arrays)).not_finite
+
+    def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
+        """Check and copy.
+
+        Args:
+          flat: leaves ``[n, ...]``.
+          rows: where they belong; all rows if None.
+
+        Raises:
+          Defect: for wrong shapes, dtypes, and integers out of range.
+        """
+        for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
+            value = np.asarray(given)
+            batch = (len(array) if rows is None else len(rows),)
+            rules = [observation_rules.form_defects, observation_rules.fit_defects]
+            if not isinstance(leaf.space, gs.Box):  # integers that index something
+                rules.insert(1, observation_rules.bounds_defects)
+            for rule in rules:
+                for found in rule(leaf, value, name, batch):
+                    if found.row is not None and rows is not None:
+                        found.row = int(rows[found.row])
+                    raise found
+            array[slice(None) if rows is None else rows] = value
+
+    def outside(self) -> dict[str, int]:
+        """``{leaf's name: rows outside the bounds of its Box}``, which is no defect."""
+        found = {}
+        for leaf, name, array in self._leaves:
+            if isinstance(leaf.space, gs.Box):
+                low, high = leaf.space.low, leaf.space.high
+                if array.dtype.kind == "f":  # rounded as the observation was
+                    low, high = low.astype(array.dtype), high.astype(array.dtype)
+                wrong = (array < low) | (array > high)
+                count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
+                if count:
+                    found[name] = count
+        return found

@@ -18,11 +18,12 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import stepper, validation, waiting
-from tfagents_batch.envs.failures import Defect
-from tfagents_batch.envs.observation_rules import flat as flatten
+from tfagents_batch.envs.shared import cpus, validation
+from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observation_rules import flat as flatten
 from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.worker import stepper
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
@@ -50,10 +51,7 @@ class EnvPoolBatch:
       env_kwargs: of the environment, such as ``{"episodic_life": True}``.
 
     Attributes:
-      num_envs: B.
       num_threads: in use.
-      observation_space, action_space: of one environment.
-      max_episode_steps: EnvPool's time limit, None if it has none.
       info_keys: columns worth having: ``lives`` where there are some.
 
     Raises:
@@ -68,7 +66,7 @@ class EnvPoolBatch:
         env_kwargs: dict[str, Any] | None = None,
     ):
         self.num_envs = num_envs
-        cores = len(waiting.available()) if num_threads is None else max(num_threads, 1)
+        cores = len(cpus.available()) if num_threads is None else max(num_threads, 1)
         self.num_threads = min(cores, num_envs)
         kwargs = dict(env_kwargs or {})
         self._make, spec = _recipe(name.removeprefix(PREFIX), name, kwargs)

@@ -12,9 +12,8 @@ or by name, as the config of a run has them (``named``)::
 
     env = tfb.make_env("Pendulum-v1", 8, wrappers=["standard_stack"])
 
-They run in worker processes, so no TensorFlow. Attributes of inner environments are
-reached by ``get_wrapper_attr``, ``has_wrapper_attr`` and ``set_wrapper_attr``, as with
-any wrapper of Gymnasium. Where Gymnasium has the same thing, use Gymnasium's;
+They run in worker processes, so no TensorFlow. Where Gymnasium has the same thing, use
+Gymnasium's;
 ``docs/concepts/wrappers.md`` says what is ours and why.
 """
 

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.validation import made_by
+from tfagents_batch.envs.adapters.adapt import made_by
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -27,12 +27,8 @@ from tfagents_batch.suggest import unknown
 GYMNASIUM = tuple(
     name
     for name in (
-        *(
-            "ClipReward",
-            "DelayObservation",
-            "DiscretizeAction",
-            "DiscretizeObservation",
-        ),
+        *("ClipReward", "DelayObservation", "DiscretizeAction"),
+        "DiscretizeObservation",
         *("DtypeObservation", "FilterObservation", "FlattenObservation"),
         *("FrameStackObservation", "GrayscaleObservation", "MaxAndSkipObservation"),
         *("RepeatAction", "RescaleAction", "RescaleObservation", "ReshapeObservation"),
@@ -84,7 +80,9 @@ def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
         constructor.
     """
     entries = check(listed)
-    return functools.partial(_made, make, entries) if entries else make
+    if not entries:
+        return make
+    return functools.partial(made_by, make, functools.partial(_wrap, entries=entries))
 
 
 def refuse(listed: Wrappers, what: str, instead: str) -> None:
@@ -125,29 +123,14 @@ def _wrapper(name: str) -> Callable[..., gymnasium.Env]:
     return getattr(gymnasium.wrappers if name in GYMNASIUM else wrappers, name)
 
 
-def _put(env: gymnasium.Env, name: str, arguments: dict[str, Any]) -> gymnasium.Env:
-    """Wrap an environment, with arguments as JSON has them."""
-    if name in GYMNASIUM:
-        arguments = {
-            key: _TYPES[key](value) if key in _TYPES else value
-            for key, value in arguments.items()
-        }
-    return _wrapper(name)(env, **arguments)
-
-
-def _made(make: Callable[[], Any], entries: Sequence[Entry]) -> gymnasium.Env:
-    return made_by(make, functools.partial(_wrap, entries=entries))
-
-
 def _wrap(env: Any, entries: Sequence[Entry]) -> gymnasium.Env:
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(
-            f"wrappers need a gymnasium.Env, which {type(env).__name__} is not; "
-            "derive its class from gymnasium.Env"
-        )
     for index, (name, arguments) in enumerate(entries):
         try:
-            env = _put(env, name, arguments)
+            if name in GYMNASIUM:
+                typed = {key: _TYPES[key] for key in arguments if key in _TYPES}
+                values = {key: typed[key](arguments[key]) for key in typed}
+                arguments = arguments | values
+            env = _wrapper(name)(env, **arguments)
         except _REFUSALS as error:
             raise UserError(f"wrappers[{index}], {name}: {error}") from error
     return env

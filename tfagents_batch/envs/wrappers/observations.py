@@ -13,7 +13,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector.utils import batch_space
 
 from tfagents_batch import spaces
-from tfagents_batch.envs import arguments
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -26,16 +26,16 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
     """Observes ``s[t] - s[t-1]``, and after a reset ``s[0]`` or zeros.
 
     The declared space is ``[low - high, high - low]``, widened where ``s[0]`` needs it.
-    Integers are widened first (uint8 to int16, int16 to int32, the rest to int64),
-    floats keep their dtype.
+    Integers are widened first (uint8 to int16, int16 to int32, the rest to int64, in
+    which differences beyond 2^63 wrap), floats keep their dtype.
 
     Args:
       env: with a Box of observations.
       reset_value: "raw", the first observation itself, or "zeros".
 
     Raises:
-      UserError: for another space or ``reset_value``, for 64-bit integers whose
-        differences may not fit, or if ``env`` restarts by itself.
+      UserError: for another space or ``reset_value``, or if ``env`` restarts by
+        itself.
     """
 
     def __init__(self, env: gymnasium.Env, reset_value: str = RAW):
@@ -46,7 +46,9 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
         space = layers.box("FrameDelta", "observation", env.observation_space)
         self._raw = reset_value == RAW
         self._inner = space.dtype
-        self._dtype = _difference_dtype(space)
+        floating = space.dtype.kind == "f"
+        wide = space.dtype if floating else _WIDER[space.dtype.itemsize]
+        self._dtype = np.dtype(wide)
         self._last: np.ndarray | None = None
         with np.errstate(over="ignore"):  # a range of more than float32: infinite
             low, high = (b.astype(self._dtype) for b in (space.low, space.high))
@@ -69,20 +71,6 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
         if last is None:
             return frame.copy() if self._raw else np.zeros_like(frame)
         return np.asarray(frame - last)  # of scalars NumPy makes no array
-
-
-def _difference_dtype(space: gs.Box) -> np.dtype:
-    if space.dtype.kind == "f":
-        return space.dtype
-    dtype = np.dtype(_WIDER[space.dtype.itemsize])
-    if space.dtype.itemsize == 8 and space.low.size:
-        low, high = int(space.low.min()), int(space.high.max())
-        if max(abs(low), abs(high), high - low) > np.iinfo(dtype).max:
-            raise UserError(
-                f"FrameDelta: differences of {space} do not fit int64; give it closer "
-                "bounds, or convert observations to floats first"
-            )
-    return dtype
 
 
 class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
@@ -128,11 +116,7 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
         if not flatten:
             self.observation_space = batch_space(space, len(self._indices))
             return
-        if not layers.box("FrameHistory(flatten=True)", "observation", space).shape:
-            raise UserError(
-                "FrameHistory: observations are scalars, which have no axis to "
-                "concatenate along; use flatten=False"
-            )
+        layers.box("FrameHistory(flatten=True)", "observation", space)
         low, high = (
             np.concatenate([bound] * len(self._indices))
             for bound in (space.low, space.high)

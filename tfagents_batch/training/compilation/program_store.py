@@ -27,9 +27,9 @@ from tfagents_batch import config as configs
 from tfagents_batch import importing, schedules, spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env, Metrics
-from tfagents_batch.training import compile_cache
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported
+from tfagents_batch.training.runtime import compile_cache
 
 _PACKAGES = (tf, keras, np, gymnasium)
 _KERAS = ("floatx", "epsilon", "image_data_format")  # of keras.json
@@ -141,8 +141,13 @@ class Kept:
 
     def _first(self, seed: tf.Tensor) -> Metrics:
         """Run what is kept; else keep it, if it is suited; else what was traced."""
-        for text, found in self._texts():
+        kept = compile_cache.read(self._name)
+        for data in (None,) if kept is None else (kept, None):
             try:
+                if data is not None:
+                    text = Exported.from_bytes(data)
+                else:
+                    text = stablehlo.export(self._traced, self._variables)
                 program = stablehlo.program(text, self._variables, self._envs)
                 metrics = program(seed)
             except stablehlo.Unsuited as reason:
@@ -155,27 +160,12 @@ class Kept:
                 _LOG.debug("a program's text is not read: %s", error)
                 continue
             self._program = program
-            self._origin = {"program": "kept" if found else "traced"}
-            if not found:
+            self._origin = {"program": "traced" if data is None else "kept"}
+            if data is None:
                 compile_cache.write(self._name, text.to_bytes())
             return metrics
         self._program = self._traced
         return self._traced(seed)
-
-    def _texts(self) -> Iterator[tuple[Exported, bool]]:
-        """What may be run, and whether it was found in the store."""
-        if found := self._read():
-            yield found, True
-        try:
-            yield stablehlo.export(self._traced, self._variables), False
-        except stablehlo.Unsuited as reason:
-            self._origin["not_kept"] = str(reason)
-
-    def _read(self) -> Exported | None:
-        data = compile_cache.read(self._name)
-        with contextlib.suppress(ValueError):
-            return None if data is None else Exported.from_bytes(data)
-        return None
 
 
 class _Changed(Exception):

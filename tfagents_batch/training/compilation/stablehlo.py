@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch.envs.function import function
+from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.native import op
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.training.compilation import function_names
@@ -67,12 +67,12 @@ class Exported(NamedTuple):
         """What ``to_bytes`` made.
 
         Raises:
-          ValueError: for anything else.
+          Unsuited: for anything else.
         """
         try:
             return cls(*json.loads(zlib.decompress(data)))
-        except (zlib.error, TypeError) as error:
-            raise ValueError(f"not a program: {error}") from None
+        except (zlib.error, TypeError, ValueError) as error:
+            raise Unsuited(f"not a program: {error}") from None
 
 
 def export(program: Any, variables: Mapping[str, Any]) -> Exported:
@@ -127,7 +127,7 @@ def program(
     Args:
       exported: the program.
       variables: that it works on, by the names it was exported with.
-      envs: that it steps, see ``envs.function``.
+      envs: that it steps, see ``envs.graph.function``.
 
     Raises:
       Unsuited: if a variable is not among them.

@@ -16,21 +16,16 @@ from tfagents_batch import algorithms, schedules, seeds
 from tfagents_batch.envs.make import make_env, tensor_env
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.schedules import EverySeconds
-from tfagents_batch.training import (
-    checkpoint,
-    compile_cache,
-    evaluate,
-    experiment,
-    threads,
-)
-from tfagents_batch.training.config import Config
-from tfagents_batch.training.interrupt import Interrupts
+from tfagents_batch.training import evaluate, experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
-from tfagents_batch.training.seeds.population import MOST, STEP, Population
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.runtime import compile_cache, threads
+from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.seeds.population import MOST, STEP, Population, split
 
 _SECONDS = 0.5  # that a call of the program should take: an interrupt waits for its end
-_REASON = "all seeds are one program"
+REASON = "all seeds are one program"
 
 
 class Several:
@@ -43,8 +38,10 @@ class Several:
 
     Attributes:
       algorithm: holds one seed's values at a time, while they are saved.
-      resources, cache_off: as of an ``Experiment``.
+      resources: as of an ``Experiment``.
+      report: what the run uses of the machine, for its log.
       spec: of one seed's environments.
+      records: of the seeds, once they are trained.
     """
 
     def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
@@ -62,13 +59,14 @@ class Several:
 
         def make(rows):
             options = {"env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
-            options |= config.env_options
-            return make_env(given, count * rows, **options)
+            return make_env(given, count * rows, **options | config.env_options)
 
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.settle(config, spec)
-        self.cache_off = experiment.prepare_devices(config, self.resources, "cpu")
+        cache_off = experiment.prepare_devices(config, self.resources, "cpu")
+        self.report = experiment.report(self.resources, cache_off)
+        self.report["seeds"] = self.run_seeds
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
         made = []
@@ -86,39 +84,26 @@ class Several:
                 make(rows), config.eval_episodes, config.eval_actions
             )
 
-    def report(self) -> dict[str, Any]:
-        """What the run uses of the machine, for its log."""
-        used = experiment.report(self.resources, self.cache_off)
-        return used | {"seeds": self.run_seeds}
-
-    def variables(self, index: int) -> dict[str, Any]:
-        """What the checkpoint of a seed holds, by name, until that of another one."""
-        self.population.put_into(self.algorithm, index)
-        prefix = f"{checkpoint.RUN_ONLY}source/"
-        source = self.population.source_variables(index)
-        named = {prefix + name: value for name, value in source.items()}
-        return self.algorithm.named_variables() | named
-
     def train(
         self,
         interrupts: Interrupts,
         outputs: Sequence[Output],
         progress: Callable[[int, dict], None],
-        tell: Callable[[dict, int], None],
     ) -> bool:
         """Train all seeds to the end; false when a stop was asked for.
 
         Args:
           interrupts: says when to stop and when to save.
-          outputs: one for each seed; their checkpoints are of ``variables``.
+          outputs: one for each seed; their checkpoints are of ``Population.variables``.
           progress: ``(step, metrics)`` of the slowest seed, after every call.
-          tell: ``(event, step)``, what there is to say of the program.
 
         Raises:
           TrainingError: when gradients of a seed are not finite any more.
           SaveError: if the last checkpoints could not be written.
         """
-        records = [Record(self.config, output) for output in outputs]
+        self.records = records = [
+            Record(self.config, output, None, self._counters) for output in outputs
+        ]
         should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
@@ -135,21 +120,22 @@ class Several:
             if seconds:
                 most = int(np.clip(count * _SECONDS / took, 1, MOST))
             else:  # mostly compiling
-                told = {"event": "compiled", "compile": "full", "reason": _REASON}
-                tell(told, slowest)
+                event = {"event": "compiled", "compile": "full", "reason": REASON}
+                for output in outputs:
+                    output.tell(event, slowest)
                 compile_cache.publish()
             seconds += took
-            progress(slowest, _mean([each.latest for each in records]))
+            progress(slowest, _mean(records))
             if _evaluation_due(records):
                 self._evaluate(interrupts, records)
             save_all = interrupts.checkpoint_requested or should_save()
             for each in records:
                 if save_all or (each.keeping_due() and not each.evaluation_due()):
                     each.checkpoint()
-        saved = _save(records)
+        saved = [each.checkpoint() for each in records]
         for record in records:
-            record.flush(self._counters)
-        if not saved:
+            record.flush()
+        if not all(saved):
             raise SaveError("the last checkpoint of a seed could not be saved")
         return all(each.rests for each in records)
 
@@ -163,15 +149,10 @@ class Several:
         start: float,
         took: float,
     ) -> None:
-        """Tell the records of a call's iterations.
+        """Add ``count`` iterations to the records that were ``training``.
 
-        Args:
-          records: of the seeds.
-          training: which of them were trained.
-          metrics, newest: as of ``Population.iterate``.
-          count: iterations of the call.
-          start: seconds trained before it.
-          took: its seconds.
+        The call began after ``start`` seconds of training and took ``took`` seconds;
+        ``metrics`` and ``newest`` are as of ``Population.iterate``.
         """
         wrong: dict[int, TrainingError] = {}
         for i, record in enumerate(records):
@@ -184,12 +165,14 @@ class Several:
                 if k == count - 1:
                     found |= {name: x[i] for name, x in newest.items()}
                 try:
-                    record.add(found, self._counters)
+                    record.add(found)
                 except TrainingError as error:
                     wrong[i] = error
                     break
         if wrong:
-            _save([record for i, record in enumerate(records) if i not in wrong])
+            for i, record in enumerate(records):
+                if i not in wrong:
+                    record.checkpoint()
             i, error = next(iter(wrong.items()))
             raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
@@ -206,7 +189,7 @@ class Several:
         if found is None:  # stopped
             return
         seconds = time.perf_counter() - begin
-        for record, result in zip(records, self.population.split(found), strict=True):
+        for record, result in zip(records, split(found, len(records)), strict=True):
             if not record.rests:
                 record.evaluated(result, seconds)
 
@@ -218,18 +201,13 @@ def _evaluation_due(records: Sequence[Record]) -> bool:
     return bool(waiting) and all(waiting)
 
 
-def _save(records: Sequence[Record]) -> bool:
-    saved = [each.checkpoint() for each in records]
-    return all(saved)
-
-
-def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Of the seeds' newest lines, for the progress that is shown."""
-    return {
-        name: float(np.mean([line[name] for line in lines if name in line]))
-        for name in ("episode/return_mean", "eval/return_mean")
-        if any(name in line for line in lines)
-    }
+def _mean(records: Sequence[Record]) -> dict[str, float]:
+    """Return means of the seeds' newest returns, for the progress that is shown."""
+    found = {}
+    for name in ("episode/return_mean", "eval/return_mean"):
+        if known := [x.latest[name] for x in records if name in x.latest]:
+            found[name] = float(np.mean(known))
+    return found
 
 
 def _refuse(config: Config, run_seeds: Sequence[int]) -> None:

@@ -39,7 +39,7 @@ def call(
 
 
 class _Keep:
-    """``carried.Carry`` by Keras' scope."""
+    """See ``carried.use``; by Keras' scope."""
 
     def __init__(self, variables: list[keras.Variable]):
         self._variables = variables

@@ -25,6 +25,7 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.metrics import EACH, collected
+from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
@@ -87,24 +88,20 @@ class Population:
             single_call(self._iterate), jit_compile=True, autograph=False
         )
 
-    @property
-    def done(self) -> np.ndarray:
-        """i64 ``[S]``, environment steps of every seed."""
-        return self._value_of(self._algorithm.step).numpy()
+    def variables(self, index: int) -> dict[str, Any]:
+        """What the checkpoint of a seed holds, by name, until that of another one.
 
-    def put_into(self, algorithm: Algorithm, index: int) -> None:
-        """Assign what a seed has learned to the variables of an algorithm like it."""
-        named = algorithm.named_variables()
+        It is as of a run of that seed alone: variables of the first algorithm, and
+        where its environments are.
+        """
+        named = dict(self._algorithm.named_variables())
         for name, values in zip(self._names, self._values, strict=True):
             named[name].assign(values[index])
-
-    def source_variables(self, index: int) -> dict[str, tf.Variable]:
-        """Where a seed's environments are, as its ``Rollout`` alone would name it."""
-        rows = self._rows
-        return {
-            name: tf.Variable(each[index * rows : (index + 1) * rows], trainable=False)
-            for name, each in self._source.named_variables().items()
-        }
+        rows = slice(index * self._rows, (index + 1) * self._rows)
+        for name, each in self._source.named_variables().items():
+            name = f"{checkpoint.RUN_ONLY}source/{name}"
+            named[name] = tf.Variable(each[rows], trainable=False)
+        return named
 
     def evaluator(
         self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
@@ -120,36 +117,23 @@ class Population:
         count = self._size * episodes
         return evaluate.evaluator(_Seeded(env), actor, count, actions)
 
-    def split(self, evaluation: Evaluation) -> list[Evaluation]:
-        """What ``evaluator`` found, seed by seed."""
-        return split(evaluation, self._size)
-
-    # ---- the program
-
     def _iterate(
         self, most: tf.Tensor, training: tf.Tensor, due: tf.Tensor
     ) -> tuple[tf.Tensor, Metrics, Metrics]:
         # Traced and compiled once, though it is called in a loop.
         specs = self._one.get_concrete_function(training).structured_outputs
-        vectors = {
-            name: x for name, x in specs.items() if _is_vector(x) and name not in EACH
-        }
-        arrays = {
-            name: tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
-            for name, x in specs.items()
-            if name not in vectors
-        }
-        newest = {name: tf.zeros(x.shape, x.dtype) for name, x in vectors.items()}
+        arrays, newest = {}, {}
+        for name, x in specs.items():
+            if x.shape.rank > 1 and name not in EACH:  # a histogram
+                newest[name] = tf.zeros(x.shape, x.dtype)
+            else:
+                arrays[name] = tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
 
         def more(index, reached, arrays, newest):
             metrics = self._one(training)
             reached = tf.reduce_any(training & (metrics[STEP] >= due))
-            arrays = {
-                name: array.write(index, metrics[name])
-                for name, array in arrays.items()
-            }
-            newest = {name: metrics[name] for name in newest}
-            return index + 1, reached, arrays, newest
+            arrays = {k: x.write(index, metrics[k]) for k, x in arrays.items()}
+            return index + 1, reached, arrays, {k: metrics[k] for k in newest}
 
         count, _, arrays, newest = tf.while_loop(
             lambda index, reached, *_: (index < tf.minimum(most, MOST)) & ~reached,
@@ -203,19 +187,14 @@ class Population:
 
 
 def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
-    """As many evaluations of equally many environments each, in their order.
+    """Split an evaluation of ``Population.evaluator`` seed by seed.
 
-    Args:
-      evaluation: without failed episodes: environments in the graph do not fail.
-      parts: how many.
+    It has no infos and no failed episodes.
     """
-    columns = (evaluation.returns, evaluation.lengths)
-    returns, lengths = (np.split(x, parts) for x in columns)
-    infos = {name: np.split(x, parts) for name, x in evaluation.infos.items()}
-    each = [{name: x[i] for name, x in infos.items()} for i in range(parts)]
+    returns, lengths = (np.split(x, parts) for x in evaluation[:2])
     sampled = evaluation.sampled
     sampled = [None] * parts if sampled is None else split(sampled, parts)
-    return list(map(Evaluation, returns, lengths, sampled, each))
+    return list(map(Evaluation, returns, lengths, sampled))
 
 
 class _Actor:
@@ -239,13 +218,10 @@ class _Actor:
 
     def act(self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool):
         population = self._population
+        function, variables = population._algorithm.act, population._variables
 
-        def act(values, timestep, state, noise):
-            algorithm = population._algorithm
-            arguments = timestep, state, noise, explore
-            return functional.call(
-                population._variables, values, algorithm.act, *arguments
-            )[1]
+        def act(values, *rows):
+            return functional.call(variables, values, function, *rows, explore)[1]
 
         rows = nest.map(self.apart, (timestep, state, noise))
         values = [value.read_value() for value in population._values]
@@ -301,7 +277,3 @@ def _check(algorithm: Algorithm) -> None:
             "several seeds in one program are for networks without convolutions; train "
             "this one one seed after the other"
         )
-
-
-def _is_vector(x: tf.Tensor) -> bool:
-    return x.shape.rank > 1

@@ -6,26 +6,22 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tfagents_batch.errors import SaveError, TrainingError
-from tfagents_batch.training import (
-    compile_cache,
-    executables,
-    hooks,
-    runs,
-    stored,
-    weights,
-)
-from tfagents_batch.training.alarms import Alarms
-from tfagents_batch.training.config import Config
-from tfagents_batch.training.console import Console
-from tfagents_batch.training.interrupt import Interrupts
-from tfagents_batch.training.logger import Logger
-from tfagents_batch.training.output import Output, sentence
-from tfagents_batch.training.running import Run
-from tfagents_batch.training.seeds.experiment import Several
+from tfagents_batch.training.callbacks import Callbacks
+from tfagents_batch.training.diagnostics import weights
+from tfagents_batch.training.diagnostics.alarms import Alarms
+from tfagents_batch.training.log.console import Console
+from tfagents_batch.training.log.logger import Logger
+from tfagents_batch.training.output import Output
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_folder import config_file, runs
+from tfagents_batch.training.runtime import compile_cache, executables
+from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.seeds.experiment import REASON, Several
+from tfagents_batch.training.training_run import Run, facts
 
 
 def run_seeds(
@@ -34,7 +30,6 @@ def run_seeds(
     env: Any,
     root: str | os.PathLike,
     name: str,
-    describe: Callable[[Any, Any], dict[str, Any]],
 ) -> list[Run]:
     """Train several seeds at once; each has a run folder, as if it were trained alone.
 
@@ -44,7 +39,6 @@ def run_seeds(
       env: what to train on, where ``config.env`` is only its description.
       root: folder of the runs' folders.
       name: of the runs, part of their folders' names.
-      describe: ``(algorithm, spec)``, what a folder remembers of what trains.
 
     Raises:
       UserError: for anything that cannot be used, before there is a folder.
@@ -60,12 +54,12 @@ def run_seeds(
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(several.resources))
         console.message(weights.table(weights.by_layer(several.algorithm)))
-        told = describe(several.algorithm, several.spec)
+        described = facts(several.algorithm, several.spec)
         outputs = []
         for index, seed in enumerate(several.run_seeds):
             mine = dataclasses.replace(config, seed=seed)
-            text = stored.to_text(mine, given, None)
-            folder = runs.create(root, name, seed, text, facts=told)
+            text = config_file.to_text(mine, given, None)
+            folder = runs.create(root, name, seed, text, facts=described)
             stack.enter_context(runs.lock(folder))
             logger = Logger(folder, None, warn=console.message, settings=mine)
             stack.enter_context(logger)
@@ -75,28 +69,21 @@ def run_seeds(
                 config.num_envs,
                 several.spec.max_episode_steps,
             )
-            none = hooks.Hooks(folder)
-            held = functools.partial(several.variables, index)
-            outputs.append(Output(folder, logger, console, held, watch, none, seed))
-            logger.event("resources", 0, **several.report())
+            held = functools.partial(several.population.variables, index)
+            shown = console, held, watch, Callbacks(folder)
+            outputs.append(Output(folder, logger, *shown, seed=seed))
+            logger.event("resources", 0, **several.report)
 
-        def tell(event: dict, step: int) -> None:
-            for output in outputs:
-                output.tell(event, step)
-            console.message(sentence(event))
-
+        console.message(f"compile=full: {REASON}")
         try:
-            finished = several.train(interrupts, outputs, console.update, tell)
+            finished = several.train(interrupts, outputs, console.update)
         except (TrainingError, SaveError) as error:
             kind = type(error).__name__
-            for output, step in zip(outputs, several.population.done, strict=True):
-                output.logger.event("failed", int(step), error=kind, text=str(error))
+            for output, record in zip(outputs, several.records, strict=True):
+                output.logger.event("failed", record.step, error=kind, text=str(error))
             raise
-        stopped_by = None if finished else interrupts.signal
-        steps = [int(step) for step in several.population.done]
-        for output, step in zip(outputs, steps, strict=True):
-            output.logger.event("finished" if finished else "stopped", step)
-    return [
-        Run(str(output.folder), step, output.latest, finished, stopped_by)
-        for output, step in zip(outputs, steps, strict=True)
-    ]
+        found, ended_by = [], None if finished else interrupts.signal
+        for output, record in zip(outputs, several.records, strict=True):
+            output.logger.event("finished" if finished else "stopped", record.step)
+            found.append((str(output.folder), record.step, record.latest))
+    return [Run(*each, finished, ended_by) for each in found]

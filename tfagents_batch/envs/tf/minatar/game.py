@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs import arguments
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.tf import drawing
 from tfagents_batch.envs.tf.minatar import grid
 from tfagents_batch.types import Nest

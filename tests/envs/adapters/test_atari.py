@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from gymnasium import spaces as gs
+
+from tfagents_batch.envs import registry
+from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs.worker import stepper
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn.encoder import is_image
+
+ale_py = pytest.importorskip("ale_py")
+pytest.importorskip("cv2")
+
+
+def make(name, **kwargs):
+    return registry.constructor(name, kwargs)()
+
+
+def wrappers(env):
+    """Class names from the outside in."""
+    names = []
+    while isinstance(env, gymnasium.Wrapper):
+        names.append(type(env).__name__)
+        env = env.env
+    return [*names, type(env).__name__]
+
+
+def frames(env):
+    return env.unwrapped.ale.getEpisodeFrameNumber()
+
+
+def find(env, kind):
+    while not isinstance(env, kind):
+        env = env.env
+    return env
+
+
+def test_an_id_gets_the_standard_preprocessing():
+    with make("ALE/Breakout-v5") as env:
+        assert wrappers(env) == [
+            *("TimeLimit", "TransformObservation", "FrameStackObservation"),
+            *("FireReset", "AtariPreprocessing", "OrderEnforcing", "AtariEnv"),
+        ]
+        assert env.observation_space == gs.Box(0, 255, (84, 84, 4), np.uint8)
+        assert is_image(env.observation_space)
+        assert env.action_space == gs.Discrete(4)
+        inner = find(env, gymnasium.wrappers.AtariPreprocessing)
+        assert (inner.noop_max, inner.frame_skip, inner.screen_size) == (
+            30,
+            4,
+            (84, 84),
+        )
+        assert not inner.terminal_on_life_loss
+        assert env.unwrapped.ale.getFloat("repeat_action_probability") == 0.25
+        assert stepper.inspect(env)["max_episode_steps"] == 27_000
+        observation, _ = env.reset(seed=1)
+        assert observation in env.observation_space and observation.std() > 0
+
+
+def test_the_newest_frame_is_the_last_channel_and_actions_take_four_frames():
+    with make("ALE/Pong-v5") as env:
+        observation, _ = env.reset(seed=1)
+        assert (observation == observation[..., :1]).mean() > 0.99  # but for FIRE
+        for _ in range(6):
+            before, last = frames(env), observation
+            observation, *_ = env.step(2)
+            assert frames(env) == before + 4
+            np.testing.assert_array_equal(observation[..., :-1], last[..., 1:])
+        raw = env.unwrapped.ale.getScreenGrayscale()
+        newest = observation[..., -1]
+        assert abs(float(newest.mean()) - float(raw.mean())) < 10
+
+
+def test_noops_are_drawn_from_the_environments_generator():
+    with make("ALE/Freeway-v5") as env:  # without FIRE
+        expected = np.random.SeedSequence(5).generate_state(2)[0]
+        generator = np.random.Generator(np.random.PCG64(int(expected)))
+        for seed in (5, None, None):
+            env.reset(seed=seed)
+            assert frames(env) == generator.integers(1, 31)
+        env.reset(seed=5)
+        count = frames(env)
+        env.reset(seed=5)
+        assert frames(env) == count
+
+
+def test_fire_is_pressed_where_a_game_waits_for_it():
+    with make("ALE/Breakout-v5", noop_max=0, repeat_action_probability=0.0) as env:
+        env.reset(seed=1)
+        assert frames(env) == 4
+    with make("ALE/Breakout-v5", noop_max=0, fire_reset=False) as env:
+        env.reset(seed=1)
+        assert frames(env) == 0
+    with make("ALE/Freeway-v5") as env:
+        assert "FireReset" not in wrappers(env)
+
+
+@pytest.mark.parametrize(
+    "kwargs, shape",
+    [
+        ({"frame_stack": 1}, (84, 84, 1)),
+        ({"grayscale_obs": False}, (84, 84, 12)),
+        ({"screen_size": [48, 64], "frame_stack": 2}, (64, 48, 2)),
+        ({"obs_type": "grayscale"}, (84, 84, 4)),
+    ],
+)
+def test_the_shape_can_be_chosen(kwargs, shape):
+    with make("ALE/Pong-v5", **kwargs) as env:
+        observation, _ = env.reset(seed=1)
+        assert env.observation_space.shape == observation.shape == shape
+
+
+def test_colors_of_a_frame_lie_side_by_side():
+    with make("ALE/Pong-v5", grayscale_obs=False, frame_stack=2) as env:
+        env.reset(seed=1)
+        observation = env.step(0)[0]
+        plain = find(env, gymnasium.wrappers.AtariPreprocessing)._get_obs()
+        np.testing.assert_array_equal(observation[..., 3:], plain)
+
+
+def test_arguments_reach_ale():
+    kwargs = {"full_action_space": True, "difficulty": 1, "max_episode_steps": 5}
+    with make("ALE/Pong-v5", repeat_action_probability=0.0, **kwargs) as env:
+        assert env.action_space == gs.Discrete(18)
+        assert env.unwrapped._game_difficulty == 1
+        assert env.unwrapped.ale.getFloat("repeat_action_probability") == 0
+        env.reset(seed=1)
+        ends = [env.step(0)[3] for _ in range(5)]
+    assert ends == [False] * 4 + [True]  # actions, not frames
+
+
+def test_frames_end_an_episode_by_truncation():
+    with make("ALE/Pong-v5", max_num_frames_per_episode=100) as env:
+        assert stepper.inspect(env)["max_episode_steps"] == 25
+        env.reset(seed=1)
+        for _ in range(25):
+            *_, terminated, truncated, _ = env.step(0)
+            if truncated:
+                break
+        assert truncated and not terminated
+
+
+def test_a_lost_life_ends_an_episode_if_asked():
+    lengths = []
+    for option in (True, False):
+        with make("ALE/Breakout-v5", terminal_on_life_loss=option) as env:
+            env.reset(seed=1)
+            for step in range(1, 2000):
+                *_, terminated, _, info = env.step(step % 4)
+                if terminated:
+                    break
+            assert info["lives"] == (4 if option else 0)
+            lengths.append(step)
+    assert lengths[0] < lengths[1]
+
+
+def test_rewards_stay_those_of_the_game():
+    with make("ALE/MsPacman-v5") as env:
+        env.reset(seed=1)
+        rewards = {env.step(step % 9)[1] for step in range(300)}
+    assert max(rewards) >= 10
+
+
+def test_preprocessing_can_be_turned_off_and_on():
+    with make("ALE/Pong-v5", preprocess=False) as env:
+        assert env.observation_space.shape == (210, 160, 3)
+        assert env.unwrapped._frameskip == 4
+    kwargs = {"preprocess": True, "frame_stack": 2}
+    with pytest.warns(UserWarning, match="out of date"):
+        old = registry.constructor("Pong-v0", kwargs)
+    with old() as env:
+        assert env.observation_space.shape == (84, 84, 2)
+    with pytest.warns(UserWarning, match="out of date"):
+        old = registry.constructor("PongNoFrameskip-v0")
+    with old() as env:
+        assert env.observation_space.shape == (210, 160, 3)
+    with registry.constructor("ale_py:ALE/Pong-v5")() as env:
+        assert env.observation_space.shape == (84, 84, 4)
+
+
+@pytest.mark.parametrize(
+    "kwargs, message",
+    [
+        ({"frameskip": 4}, "env_kwargs['frameskip'] is 4"),
+        ({"obs_type": "ram"}, "or pass preprocess=false"),
+        ({"sound_obs": True}, "sound is no picture"),
+        ({"continuous": True}, "pass noop_max=0 too"),
+        ({"noop": 3}, "did you mean 'noop_max'?"),
+        ({"preprocess": False, "noop_max": 3}, "belongs to the preprocessing, which"),
+        ({"clip_reward": True}, "rewards stay raw"),
+        ({"game": "pong"}, "env_kwargs has 'game'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_before_a_worker_starts(kwargs, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        registry.constructor("ALE/Pong-v5", kwargs)
+
+
+def test_continuous_actions_need_no_noops():
+    with make("ALE/Pong-v5", continuous=True, noop_max=0) as env:
+        env.reset(seed=1)
+        assert env.step(env.action_space.sample())[0].shape == (84, 84, 4)
+
+
+def test_missing_opencv_names_the_extra(monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda m: None if m == "cv2" else find_spec(m)
+    )
+    with pytest.raises(UserError, match=r"needs cv2 .*tfagents_batch\[atari\]"):
+        registry.constructor("ALE/Pong-v5")
+    assert registry.constructor("ALE/Pong-v5", {"preprocess": False})
+
+
+def test_an_emulator_starts_without_its_banner():
+    code = """
+from tfagents_batch.envs import registry
+registry.constructor("ALE/Pong-v5")().close()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0 and result.stdout + result.stderr == ""
+
+
+def test_a_seed_says_all_for_any_number_of_workers():
+    kwargs = {"max_episode_steps": 12}
+    records = []
+    for workers in (1, 2):
+        with make_env(
+            "ALE/Breakout-v5", 2, workers, env_kwargs=kwargs, route="portable"
+        ) as env:
+            records.append(rollout(env, 30, 3).steps)
+            if workers == 2:
+                records.append(rollout(env, 30, 3).steps)
+                sizes = [
+                    child.memory_info().rss >> 20
+                    for child in psutil.Process().children()
+                ]
+    for steps in records[1:]:
+        np.testing.assert_array_equal(steps.observation, records[0].observation)
+        np.testing.assert_array_equal(steps.reward, records[0].reward)
+    assert len(sizes) == 2 and max(sizes) < 200  # MiB; TensorFlow alone needs more
+
+
+class TestContract(EnvContract):
+    """In this process: workers see a ``gymnasium.Env`` only."""
+
+    steps = 20
+
+    def make_env(self):
+        return make_env("ALE/Pong-v5", 2, 0, env_kwargs={"max_episode_steps": 6})

@@ -1,0 +1,331 @@
+"""gym 0.26.2, as installed, and an interface like gym 0.21's (``old_gym``)."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+from tfagents_batch.envs import registry
+from tfagents_batch.envs.adapters import legacy_gym
+from tfagents_batch.envs.adapters.adapt import adapt, is_environment
+from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.worker import stepper
+from tfagents_batch.errors import UserError
+
+gym = pytest.importorskip("gym")
+OLD = Path(__file__).parents[1] / "old_gym"
+
+
+@pytest.fixture
+def old_gym(monkeypatch):
+    """What looks like gym 0.21 in place of gym, here and in workers."""
+    mine = [name for name in sys.modules if name.partition(".")[0] == "gym"]
+    for name in mine:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(OLD)
+    yield importlib.import_module("gym")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "gym"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def play(env, steps=30, seed=3):
+    """What ``steps`` random actions lead to; restarts after the last step."""
+    env.action_space.seed(seed)
+    found = [env.reset(seed=seed)]
+    for _ in range(steps):
+        found.append(env.step(env.action_space.sample()))
+        if found[-1][2] or found[-1][3]:
+            found.append(env.reset())
+    return found
+
+
+def same(x, y):
+    for a, b in zip(x, y, strict=True):
+        np.testing.assert_array_equal(a[0], b[0])
+        assert a[1:-1] == b[1:-1]
+
+
+@pytest.mark.parametrize(
+    "name, limit",
+    [
+        ("Acrobot-v1", 500),
+        ("MountainCarContinuous-v0", 999),
+        ("Taxi-v3", 200),
+        ("Blackjack-v1", None),
+    ],
+)
+def test_environments_of_gym_0_26_play_with_numpy_2(name, limit):
+    make = registry.constructor(f"gym:{name}")
+    with make() as env, make() as twin:
+        assert isinstance(env, gymnasium.Env)
+        assert isinstance(env.observation_space, gymnasium.Space)
+        assert stepper.inspect(env)["max_episode_steps"] == limit
+        same(play(env), play(twin))
+        assert env.reset(seed=1)[0] in env.observation_space
+
+
+def test_an_episode_of_gym_is_that_of_gymnasium():
+    """CartPole did not change: equal seeds, equal episodes."""
+    with (
+        registry.constructor("gym:CartPole-v1")() as old,
+        gymnasium.make("CartPole-v1") as new,
+    ):
+        same(play(old, 100), play(new, 100))
+
+
+def test_a_time_limit_truncates_and_can_be_chosen():
+    with registry.constructor("gym:Pendulum-v1", {"max_episode_steps": 3})() as env:
+        env.reset(seed=1)
+        action = np.zeros(1, np.float32)
+        flags = [env.step(action)[2:4] for _ in range(3)]
+    assert flags == [(False, False), (False, False), (False, True)]
+
+
+def test_the_names_that_numpy_dropped_are_known_where_gym_uses_them():
+    root = Path(gym.__file__).parent
+    users = {
+        ".".join(["gym", *path.relative_to(root).with_suffix("").parts]): node.attr
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and getattr(node.value, "id", None) == "np"
+        and not hasattr(np, node.attr)
+    }
+    assert set(users) <= set(legacy_gym._USERS)
+    assert set(users.values()) <= set(legacy_gym._LOST)
+
+
+def test_numpy_itself_is_left_alone():
+    adapt(gym.make("Acrobot-v1")).close()
+    assert sys.modules["gym.envs.classic_control.acrobot"].np is not np
+    assert not any(hasattr(np, name) for name in ("bool8", "float_"))
+
+
+def test_an_environment_of_gym_make_needs_no_care():
+    """Its checker and its time limit stand outermost."""
+    with adapt(gym.make("CartPole-v1")) as env:
+        assert type(env.env.env).__name__ == "CartPoleEnv"
+        assert env._max_episode_steps == 500
+        play(env)
+
+
+def test_a_users_wrappers_stay_and_the_checker_within_works():
+    class Doubled(gym.RewardWrapper):
+        def reward(self, reward):
+            return 2 * reward
+
+    with adapt(Doubled(gym.make("CartPole-v1"))) as env:
+        assert type(env.env) is Doubled
+        assert stepper.inspect(env)["max_episode_steps"] == 500
+        assert play(env)[1][1] == 2.0
+
+
+class Mine(gym.Env):
+    """The interface of 0.26, written by a user."""
+
+    def __init__(self):
+        self.observation_space = gym.spaces.Box(-9, 9, (1,), np.float32)
+        self.action_space = gym.spaces.Discrete(3, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._x = self.np_random.normal()
+        return np.array([self._x]), {"where": "reset"}
+
+    def step(self, action):
+        return [self._x], 1, bool(action == 3), False, {"where": "step"}
+
+
+def test_the_interface_of_0_26_keeps_flags_and_info():
+    with adapt(Mine()) as env:
+        observation, info = env.reset(seed=3)
+        assert observation.dtype == np.float32 and info == {"where": "reset"}
+        assert env.action_space == gs.Discrete(3, start=1)
+        observation, *rest = env.step(3)
+        assert observation.dtype == np.float32
+        assert rest == [1, True, False, {"where": "step"}]
+
+
+def test_a_wrapper_that_takes_no_seed_does_not_keep_it_from_the_environment():
+    class Plain(gym.Wrapper):
+        def reset(self):
+            return self.env.reset()
+
+    with adapt(Plain(Mine())) as env:
+        first = env.reset(seed=3)[0]
+        second = env.reset()[0]
+        np.testing.assert_array_equal(env.reset(seed=3)[0], first)
+        assert (second != first).any() and (env.reset(seed=4)[0] != first).any()
+
+
+@pytest.mark.parametrize(
+    "old, expected",
+    [
+        (
+            lambda s: s.Box(np.array([-1.0, 0]), np.array([1.0, np.inf])),
+            gs.Box(np.array([-1, 0], "f"), np.array([1, np.inf], "f")),
+        ),
+        (lambda s: s.Box(0, 255, (4, 4, 3), np.uint8), gs.Box(0, 255, (4, 4, 3), "u1")),
+        (lambda s: s.Discrete(3), gs.Discrete(3)),
+        (lambda s: s.MultiDiscrete([2, 3]), gs.MultiDiscrete([2, 3])),
+        (lambda s: s.MultiBinary(3), gs.MultiBinary(3)),
+        (lambda s: s.MultiBinary([2, 2]), gs.MultiBinary([2, 2])),
+        (
+            lambda s: s.Tuple([s.Discrete(2), s.Dict({"a": s.Discrete(3)})]),
+            gs.Tuple([gs.Discrete(2), gs.Dict({"a": gs.Discrete(3)})]),
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", ["0.21", "0.26"])
+def test_spaces_become_gymnasiums(version, request, old, expected):
+    package = request.getfixturevalue("old_gym") if version == "0.21" else gym
+    assert legacy_gym.convert_space(old(package.spaces), "Mine") == expected
+
+
+def test_other_spaces_are_refused_by_name_and_place():
+    space = gym.spaces.Dict({"a": gym.spaces.Tuple([gym.spaces.Text(3)])})
+    with pytest.raises(UserError, match=r"Text at \['a'\]\[0\] of the gym .* Mine"):
+        legacy_gym.convert_space(space, "Mine")
+
+
+def test_done_is_truncated_where_the_time_limit_says_so(old_gym):
+    make = registry.constructor
+    with pytest.warns(UserWarning, match="out of date; the newest is 'Walk-v1'"):
+        make("gym:Walk-v0")
+    with make("gym:Walk-v1", {"end": 100.0})() as env:
+        ends = [step for step in play(env, 60) if len(step) == 5 and any(step[2:4])]
+        assert [step[2:4] for step in ends] == [(False, True)] * 3
+    with make("gym:Walk-v1", {"end": 0.0})() as env:
+        assert env.reset(seed=1) and env.step(1)[2:4] == (True, False)
+    for inside in (False, True):  # gym's own limit, within a user's wrapper
+        inner = old_gym.wrappers.TimeLimit(old_gym.make("Walk-v1", end=2.0), 4)
+        with adapt(old_gym.Wrapper(inner) if inside else inner) as env:
+            ends = [s[2:4] for s in play(env, 200) if len(s) == 5 and any(s[2:4])]
+            assert {(True, False), (False, True)} <= set(ends)
+
+
+def test_the_interface_of_0_21_is_understood(old_gym):
+    kwargs = {"max_episode_steps": 30, "render_mode": "rgb_array", "end": 50.0}
+    with registry.constructor("gym:Walk-v1", kwargs)() as env:
+        observation, info = env.reset(seed=3)
+        assert observation.dtype == np.float32 and info == {}
+        assert observation in env.observation_space
+        observation, reward, terminated, truncated, _ = env.step(1)
+        assert observation.dtype == np.float32 and reward == 1
+        assert terminated is False and truncated is False
+        assert env.render_mode == "rgb_array" and env.render().shape == (4, 4, 3)
+        assert stepper.inspect(env)["max_episode_steps"] == 30
+        assert env.env.env.action_space.seeded == 3
+        same(play(env), play(env))
+        assert (play(env, 1, seed=4)[0][0] != play(env, 1, seed=5)[0][0]).any()
+
+
+def test_ids_of_a_users_module_are_user_code_and_work_in_workers(tmp_path, monkeypatch):
+    (tmp_path / "user_gym.py").write_text(
+        "import gym\n"
+        "from gym.envs.classic_control import CartPoleEnv\n"
+        "gym.register('UserGym-v1', entry_point=CartPoleEnv, max_episode_steps=7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "gym:user_gym:UserGym-v1"
+    assert registry.needs_user_code(name)
+    with make_env(name, 2, 1, route="portable") as env:
+        assert env.spec.max_episode_steps == 7
+    with pytest.raises(UserError, match="gym does not know 'UserGym-v1' in the worker"):
+        make_env("gym:UserGym-v1", 1, 1)  # registered in this process only
+    del gym.envs.registration.registry["UserGym-v1"]
+    sys.modules.pop("user_gym")
+
+
+def test_a_worker_is_quiet_about_gym_but_not_about_the_users_warnings():
+    code = """
+import warnings
+from tfagents_batch.envs.adapters import legacy_gym
+env = legacy_gym.make("CartPole-v0", {})
+warnings.warn("a user's own warning")
+"""
+    run = functools.partial(subprocess.run, capture_output=True, text=True, timeout=60)
+    result = run([sys.executable, "-c", code])
+    assert result.returncode == 0, result.stderr
+    assert "a user's own warning" in result.stderr
+    assert "maintained" not in result.stderr and "out of date" not in result.stderr
+
+
+def test_an_instance_is_stepped_in_this_process():
+    env = gym.make("CartPole-v1")
+    assert is_environment(env) and not is_environment(Mine)
+    assert registry.describe(env).endswith("cartpole:CartPoleEnv")
+    with make_env(env) as batch:
+        assert batch.num_workers == 0 and batch.spec.max_episode_steps == 500
+        assert rollout(batch, 30, 1).ok.all()
+    with pytest.raises(UserError, match=r"env is one .*, made already"):
+        make_env(env, num_envs=2)
+
+
+def test_what_is_of_gymnasium_is_returned_as_it_is():
+    with gymnasium.make("CartPole-v1") as env:
+        assert adapt(env) is env
+    thing = object()
+    assert adapt(thing) is thing
+
+
+class TestContract(EnvContract):
+    """In this process: workers see a ``gymnasium.Env`` only."""
+
+    def make_env(self):
+        return make_env(lambda: gym.make("CartPole-v1"), 3, 0)
+
+
+def test_an_environment_of_the_older_interface_plays_in_workers(old_gym):
+    with make_env("gym:Walk-v1", 2, 2, route="portable") as batch:
+        assert rollout(batch, 20, 1).ok.all()
+
+
+@pytest.mark.any_route
+@pytest.mark.usefixtures("linear")
+def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = tfb.train(
+            "linear",
+            env="gym:CartPole-v1",
+            steps=128,
+            num_envs=2,
+            num_workers=1,
+            rollout_length=32,
+            logdir=tmp_path,
+            eval_every=0,
+            compile="off",
+        )
+    assert run.finished and run.step >= 128
+    result = tfb.evaluate(run.logdir, episodes=2)
+    assert result.episodes == 2 and (result.returns == result.lengths).all()
+
+
+def test_a_done_that_is_no_bool_is_a_defect(old_gym):
+    class Odd(old_gym.Env):
+        observation_space = old_gym.spaces.Discrete(2)
+        action_space = old_gym.spaces.Discrete(2)
+
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return 0, 0.0, None, {}
+
+    with adapt(Odd()) as env, pytest.raises(Defect, match="done is None"):
+        env.reset()
+        env.step(0)

@@ -1,0 +1,596 @@
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.util
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import gymnasium.spaces as gs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import tfagents_batch as tfb
+from tests.envs.any_space import any_space
+from tests.fault_env import FaultEnv
+from tests.space_env import SpaceEnv
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import UserError
+
+BOX = gs.Box(-1, 1, (3,), np.float32)
+DICT = gs.Dict({"a": BOX, "b": gs.Discrete(4)})
+
+
+class Corrupted(gymnasium.Wrapper):
+    """Passes results of some calls through a function."""
+
+    def __init__(self, env, corrupt, calls=("reset", "step")):
+        super().__init__(env)
+        self._corrupt = corrupt
+        self._calls = calls
+
+    def reset(self, *, seed=None, options=None):
+        result = self.env.reset(seed=seed, options=options)
+        return self._corrupt(result) if "reset" in self._calls else result
+
+    def step(self, action):
+        result = self.env.step(action)
+        return self._corrupt(result) if "step" in self._calls else result
+
+
+class Noise(gymnasium.Env):
+    """A healthy environment that draws from ``self.np_random``; to be derived from."""
+
+    def __init__(self):
+        self.observation_space = gs.Box(0, 1, (2,), np.float32)
+        self.action_space = gs.Discrete(2)
+        self._step = 0
+
+    def draw(self):
+        return self.np_random.random(2, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self.draw(), {}
+
+    def step(self, action):
+        self._step += 1
+        return self.draw(), 1.0, self._step == 5, False, {}
+
+
+def of_space(space, corrupt=None, calls=("reset", "step"), action_space=None):
+    """Constructor of an environment of a space with corrupted observations."""
+
+    def make():
+        env = SpaceEnv(copy.deepcopy(space), copy.deepcopy(action_space))
+        if corrupt is None:
+            return env
+        return Corrupted(env, lambda result: (corrupt(result[0]), *result[1:]), calls)
+
+    return make
+
+
+def stepping(change):
+    """Constructor of an environment whose ``step`` results are changed."""
+    return lambda: Corrupted(CountingEnv(), lambda result: change(*result), ["step"])
+
+
+def check(env, steps=40, **options):
+    return tfb.check_env(env, steps, raise_on_defect=False, **options)
+
+
+def found(report):
+    """Kind and field of everything but hints, as text."""
+    findings = report.defects + report.warnings
+    return ", ".join(f"{each.kind} of {each.field}" for each in findings)
+
+
+@pytest.mark.parametrize("call", ["reset", "step"])
+def test_a_wrong_observation_is_the_one_defect(call):
+    report = check(of_space(DICT, lambda x: x | {"b": 4}, [call]))
+    (finding,) = report.defects + report.warnings
+    assert (finding.level, finding.kind) == ("defect", "bounds")
+    assert finding.field == "observation['b']"
+    assert (finding.place.call, finding.place.episode) == (f"{call}()", 0)
+    assert list(finding.counts) == [f"{call}()"]
+    assert not report.ok
+
+
+def test_a_finding_is_one_line_of_bounded_length():
+    space = gs.MultiDiscrete(np.full((40, 30), 2))
+    (finding,) = check(of_space(space, lambda x: x + 2)).defects
+    assert finding.kind == "bounds"
+    assert "\n" not in str(finding)
+    assert len(str(finding)) < 2000
+
+
+def test_a_defect_of_both_calls_is_one_finding_with_both_counts():
+    report = check(of_space(BOX, lambda x: None), steps=8)
+    (finding,) = report.defects
+    assert finding.counts == {"reset()": 2, "step()": 8}
+    assert str(finding.place) == "reset() of episode 0"
+    assert "times seen: reset() 2, step() 8" in str(finding)
+
+
+def rewarded(value):
+    return lambda o, r, *rest: (o, value, *rest)
+
+
+def flagged(value):
+    return lambda o, r, e, u, i: (o, r, e, value, i)
+
+
+# Rules of observations have their tests in test_validation.
+STEPS = [
+    (lambda o, r, *rest: (o, np.array([r]), *rest), "type", "reward"),
+    (rewarded(np.zeros(2)), "type", "reward"),
+    *((rewarded(value), "type", "reward") for value in (None, "1", [1.0])),
+    (rewarded(np.array(1.0)), "type", "reward"),
+    *((rewarded(value), "finite", "reward") for value in (np.nan, np.inf, -1e39)),
+    (lambda o, r, e, u, i: (o, r, int(e), u, i), "type", "terminated"),
+    (lambda o, r, e, u, i: (o, r, np.array([e]), u, i), "type", "terminated"),
+    *((flagged(value), "type", "truncated") for value in (None, 0, 0.0)),
+    (lambda o, r, e, u, i: (o, r, e, u, []), "type", "info"),
+    (lambda o, r, e, u, i: (o, r, e or u, i), "legacy", "step()"),
+    (lambda *result: list(result), "type", "step()"),
+]
+
+
+@pytest.mark.parametrize(("change", "kind", "field"), STEPS)
+def test_a_wrong_result_of_step_is_the_one_defect(change, kind, field):
+    report = check(stepping(change))
+    (finding,) = report.defects + report.warnings
+    assert (finding.level, finding.kind, finding.field) == ("defect", kind, field)
+    assert finding.counts == {"step()": 40}
+    assert str(finding.place) == "step() at step 0 of episode 0"
+    assert report.facts["episodes"] == 8
+
+
+def reset_returns(change):
+    """Constructor of an environment whose ``reset`` results are changed."""
+    return lambda: Corrupted(CountingEnv(), lambda result: change(*result), ["reset"])
+
+
+class ResetBuffer(CountingEnv):
+    """Returns one array from every reset."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffer = np.zeros(2, np.float32)
+
+    def reset(self, **keywords):
+        self.buffer[:] = super().reset(**keywords)[0]
+        return self.buffer, {}
+
+
+class Constant(CountingEnv):
+    """Returns one array that never changes."""
+
+    constant = np.zeros(2, np.float32)
+
+    def _observation(self):
+        return self.constant
+
+
+def refilled(nested):
+    """Constructor that returns one dict, or one array in new dicts, again and again."""
+
+    def make():
+        kept, buffer = {}, np.zeros(3, np.float32)
+
+        def corrupt(result):
+            if not nested:
+                kept.update(result[0])
+                return (kept, *result[1:])
+            buffer[:] = result[0]["a"]
+            return (result[0] | {"a": buffer}, *result[1:])
+
+        space = DICT if nested else gs.Dict({"a": BOX})
+        return Corrupted(SpaceEnv(copy.deepcopy(space)), corrupt)
+
+    return make
+
+
+class TwoBuffers(CountingEnv):
+    """Returns two arrays in turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffers = np.zeros((2, 2), np.float32)
+
+    def _observation(self):
+        buffer = self.buffers[self._step % 2]
+        buffer[:] = super()._observation()
+        return buffer
+
+
+class NeverWorks(CountingEnv):
+    """Raises in every step; what it observes is wrong too."""
+
+    def reset(self, **keywords):
+        return super().reset(**keywords)[0].astype(np.float64), {}
+
+    def step(self, action):
+        raise RuntimeError("never works")
+
+
+class NoReset(CountingEnv):
+    def reset(self, **keywords):
+        raise KeyError("map")
+
+
+class NoParameters(CountingEnv):
+    def reset(self):
+        return super().reset()
+
+
+class Holds(CountingEnv):
+    """An adapter: what it steps has an interface of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.env = NoParameters()
+
+
+class Required(CountingEnv):
+    def reset(self, seed, options=None):
+        return super().reset(seed=seed)
+
+
+class Forgetful(gymnasium.Wrapper):
+    """Takes no seed, within another wrapper."""
+
+    def __init__(self):
+        super().__init__(gymnasium.wrappers.Autoreset(CountingEnv()))
+
+    def reset(self, options=None):
+        return self.env.reset(options=options)
+
+
+class Unseeded(Noise):
+    """Draws from a generator of its own, at ``where``."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.generator = where, np.random.default_rng()
+
+    def draw(self):
+        seeded = (self._step == 0) == (self.where == "step")
+        return (self.np_random if seeded else self.generator).random(2, np.float32)
+
+
+class SeededOnce(Noise):
+    """Draws from a generator that its constructor seeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = np.random.default_rng(0)
+
+    def draw(self):
+        return self.generator.random(2, np.float32)
+
+
+class ZeroIsNone(Noise):
+    """Takes a seed of 0 for none."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed or None)
+
+
+class DrawnOnce(Noise):
+    """Draws in its constructor."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset = np.random.default_rng().random(2, np.float32) / 2
+
+    def draw(self):
+        return super().draw() / 2 + self.offset
+
+
+class Alone(CountingEnv):
+    """One at a time in a process."""
+
+    taken = False
+
+    def __init__(self):
+        super().__init__()
+        if Alone.taken:
+            raise OSError("port 4000 is in use")
+        Alone.taken = True
+
+    def close(self):
+        Alone.taken = False
+
+
+class OddObservation(CountingEnv):
+    """A space that is not supported, and no info."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gs.Text(4)
+
+    def step(self, action):
+        return (*super().step(action)[:4], None)
+
+
+class OddAction(CountingEnv):
+    """A space of actions that is not supported, and no info."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = gs.Text(4)
+
+    def step(self, action):
+        return (*super().step(action)[:4], None)
+
+
+class NoSpace(CountingEnv):
+    def __init__(self):
+        super().__init__()
+        self.action_space = 2
+
+
+class SharedSpace(SpaceEnv):
+    """A space whose generator every instance seeds."""
+
+    space = gs.Box(0, 1, (2,), np.float32)
+
+    def __init__(self):
+        super().__init__(self.space)
+
+
+class TimeInInfo(CountingEnv):
+    def step(self, action):
+        *result, _ = super().step(action)
+        return *result, {"time": np.random.default_rng().random()}
+
+
+class Masked(CountingEnv):
+    """Raises for an action that its mask forbids."""
+
+    def __init__(self):
+        super().__init__(3)
+        self.action_space = gs.MultiDiscrete([3, 2])
+        mask = gs.Box(0, 1, (5,), np.int8)
+        self.observation_space = gs.Dict({"action_mask": mask})
+
+    def _observation(self):
+        return {"action_mask": np.array([0, 1, 0, 0, 1], np.int8)}
+
+    def step(self, action):
+        if action.tolist() != [1, 1]:
+            raise ValueError(f"{action} is masked")
+        return super().step(action)
+
+
+def fault(*args, **options):
+    return functools.partial(FaultEnv, *args, **options)
+
+
+SHARED_ENV = CountingEnv()
+UNSEEDED = "not reproducible of reset(seed)"
+# What is checked, what is found, and some of the words.
+MISTAKES = [
+    (reset_returns(lambda o, i: o), "type of reset()", ""),
+    (reset_returns(lambda o, i: [o, i]), "type of reset(), type of observation", ""),
+    (reset_returns(lambda o, i: (o, None)), "type of info", ""),
+    (fault("reuse_buffer"), "reused of observation", "such as observation.copy()"),
+    (ResetBuffer, "reused of observation", "reset() of episode 1"),
+    (TwoBuffers, "reused of observation", ""),
+    (refilled(nested=True), "reused of observation['a']", ""),
+    (refilled(nested=False), "reused of observation['a']", ""),
+    (Constant, "", ""),
+    # An environment that always raises is given up, and its other mistakes are told.
+    (NeverWorks, "dtype of observation, raised RuntimeError of step()", "step() 10]"),
+    (NoReset, "raised KeyError of reset()", "times seen: reset() 2]"),
+    (fault("exc", phase="construct"), "raised ValueError of constructor", "broke"),
+    (fault("exc", phase="close"), "raised ValueError of close()", ""),
+    (fault("exc_str"), "raised Unprintable of step()", ""),
+    (fault("exc_bytes"), "raised ValueError of step()", ""),
+    (fault("sysexit"), "raised SystemExit of step()", ""),
+    (NoParameters, "no seed of reset(), no options of reset()", "def reset(self, *, s"),
+    (Holds, "", ""),
+    (Forgetful, "no seed of reset()", "reset() of Forgetful takes no seed"),
+    (Required, "required of reset(), raised TypeError of reset()", "argument: 'seed'"),
+    (functools.partial(Unseeded, "reset"), UNSEEDED, "from self.np_random"),
+    (functools.partial(Unseeded, "step"), UNSEEDED, "[step() at step"),
+    (SeededOnce, UNSEEDED, ""),
+    (ZeroIsNone, UNSEEDED, ""),
+    (DrawnOnce, "not reproducible of constructor", ""),
+    (SharedSpace, "not reproducible of constructor", "not in classes or modules"),
+    (TimeInInfo, "", ""),
+    (lambda: SHARED_ENV, "shared of constructor", ""),
+    (Alone, "alone of constructor", "port 4000 is in use; expected any number"),
+    (OddObservation, "unsupported of observation_space, type of info", ""),
+    (OddAction, "unsupported of action_space, type of info", ""),
+    (NoSpace, "unsupported of action_space", ""),
+    (functools.partial(CountingEnv, 10**9), "never ends of step()", "TimeLimit(env,"),
+    (Masked, "", ""),
+    (lambda: None, "type of constructor", ""),
+    (lambda: 3, "type of constructor", ""),
+    (lambda: gymnasium.vector.SyncVectorEnv([CountingEnv]), "type of constructor", ""),
+]
+WARNINGS = ("not reproducible", "alone", "never ends")
+
+
+@pytest.mark.parametrize(("env", "expected", "words"), MISTAKES)
+def test_a_mistake_is_found_and_what_is_right_is_not(env, expected, words):
+    report = check(env)
+    assert found(report) == expected
+    assert words in str(report)
+    for finding in report.findings:
+        assert (finding.level == "warning") == (finding.kind in WARNINGS)
+
+
+def test_an_exception_in_step_has_its_traceback_and_the_rest_goes_on():
+    report = check(fault("exc", episode=1, length=5))
+    (finding,) = report.defects + report.warnings
+    assert (finding.kind, finding.field) == ("raised ValueError", "step()")
+    assert str(finding.place) == "step() at step 3 of episode 1"
+    assert "something broke, with action" in finding.text
+    assert "fault_env.py" in finding.traceback_text
+    assert "findings.py" not in finding.traceback_text
+    assert report.facts["steps"] == 40
+    assert report.facts["episodes"] > 5
+
+
+def test_an_interrupt_is_the_users_and_closes_what_was_made():
+    closed = []
+
+    class Env(FaultEnv):
+        def close(self):
+            closed.append(self)
+
+    with pytest.raises(KeyboardInterrupt):
+        check(functools.partial(Env, "keyboard"))
+    assert len(closed) == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "reproducible"),
+    [(NoParameters, None), (functools.partial(Unseeded, "reset"), False)],
+)
+def test_whether_it_can_be_reproduced_is_a_fact(env, reproducible):
+    report = check(env)
+    assert report.facts["reproducible"] is reproducible
+    assert report.facts["steps"] == 40
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (gs.Box(-2, 2, (1,), np.float32), "RescaleAction"),
+        (gs.Box(-np.inf, np.inf, (1,), np.float32), "bound it"),
+        (gs.Dict({"x": gs.Box(-2, 2, (1,), np.float32)}), "action_space['x']"),
+        (BOX, None),
+    ],
+)
+def test_another_scale_of_actions_is_a_hint_only(space, text):
+    report = check(of_space(BOX, action_space=space))
+    assert found(report) == ""
+    assert [each.kind for each in report.hints] == ["scale"] * (text is not None)
+    assert text is None or text in str(report)
+
+
+def limited():
+    return gymnasium.wrappers.TimeLimit(CountingEnv(10**9), 10**6)
+
+
+def test_a_time_limit_that_was_not_reached_is_a_fact_and_a_hint():
+    report = check(limited)
+    assert found(report) == ""
+    assert [each.kind for each in report.hints] == ["never ends"]
+    assert report.facts["max_episode_steps"] == 10**6
+
+
+def test_all_defects_are_raised_at_once_with_what_to_do():
+    def change(o, r, e, u, i):
+        return o[:1].astype(np.float64), np.array([r]), int(e), None, []
+
+    with pytest.raises(UserError) as caught:
+        tfb.check_env(stepping(change), steps=20)
+    first, *lines = str(caught.value).splitlines()
+    assert first.endswith("6 defects")
+    expected = ["terminated", "truncated", "reward", "info", "shape", "dtype"]
+    assert len(lines) == len(expected)
+    for line, name in zip(lines, expected, strict=True):
+        assert line.startswith("defect: ")
+        assert name in line
+        assert "step() at step 0 of episode 0" in line
+
+
+def test_a_healthy_environment_has_a_report_of_facts():
+    report = tfb.check_env(CountingEnv, steps=12)
+    assert report.ok
+    assert report.findings == ()
+    assert report.facts == {
+        "env": "tfagents_batch.envs.testing:CountingEnv",
+        "observation_space": "Box(0.0, inf, (2,), float32)",
+        "action_space": "Discrete(2)",
+        "max_episode_steps": None,
+        "steps": 12,
+        "episodes": 2,
+        "longest_episode": 5,
+        "reward": (1.0, 5.0),
+        "reproducible": True,
+    }
+    assert str(report).splitlines()[0].endswith("CountingEnv: no defects")
+
+
+def test_an_instance_is_checked_and_not_closed():
+    closed = []
+
+    class Env(CountingEnv):
+        def close(self):
+            closed.append(True)
+
+    env = Env()
+    assert check(env).facts["reproducible"] is True
+    assert closed == []
+    assert check(Env).ok
+    assert closed == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'"),
+        ({"env": 3}, "env is of type"),
+        ({"env": CountingEnv, "steps": 0}, "steps is 0; expected an integer, at least"),
+        ({"env": CountingEnv, "steps": 1.5}, "steps is 1.5"),
+        ({"env": CountingEnv, "seed": -1}, "seed is -1"),
+        ({"env": CountingEnv(), "env_kwargs": {"length": 3}}, "made already"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(arguments, message):
+    with pytest.raises(UserError, match=message):
+        tfb.check_env(**arguments, raise_on_defect=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("CartPole-v1", "gymnasium"),
+        ("Pendulum-v1", "gymnasium"),
+        ("Acrobot-v1", "gymnasium"),
+        ("FrozenLake-v1", "gymnasium"),
+        ("Blackjack-v1", "gymnasium"),
+        ("HalfCheetah-v5", "mujoco"),
+        ("ALE/Pong-v5", "ale_py"),
+    ],
+)
+def test_gymnasiums_environments_have_no_defects(name, module):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # packages of games warn of their own affairs
+        report = check(name, steps=300)
+    assert not report.defects + report.warnings, str(report)
+    assert report.facts["reproducible"] is True
+
+
+@settings(max_examples=30, deadline=None)
+@given(observation_space=any_space(), action_space=any_space())
+def test_samples_of_any_space_are_no_defect(observation_space, action_space):
+    make = of_space(observation_space, action_space=action_space)
+    assert found(check(make, steps=10)) == ""
+
+
+def test_checking_loads_no_tensorflow():
+    code = (
+        "import sys\nimport tfagents_batch as tfb\n"
+        "assert tfb.check_env('CartPole-v1', steps=50).ok\n"
+        "assert 'tensorflow' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,489 @@
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
+
+import tfagents_batch as tfb
+from tests.fault_env import FaultEnv, fault_envs
+from tests.space_env import SpaceEnv
+from tfagents_batch import interfaces
+from tfagents_batch.envs.contract import rollout
+from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.graph.vector_env import VectorEnv
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.errors import EnvError, UserError
+
+NEXT, SAME, OFF = "NextStep", "SameStep", "Disabled"
+MODES = (NEXT, SAME, OFF)
+
+cartpole = functools.partial(gymnasium.make, "CartPole-v1")
+
+
+@pytest.fixture
+def make():
+    """Makes environments and closes them."""
+    with contextlib.ExitStack() as stack:
+
+        def make(env, **options):
+            env = VectorEnv(env, **options)
+            stack.callback(env.close)
+            return env
+
+        yield make
+
+
+def counting(mode, lengths=(1, 2, 4), truncate=False, **options):
+    makers = [lambda n=n: CountingEnv(n, truncate) for n in lengths]
+    return SyncVectorEnv(makers, autoreset_mode=mode, **options)
+
+
+def error_of_step(env, number, match, actions=(0, 0), seed=3):
+    """The error that step ``number`` raises."""
+    state, _ = env.init(seed)
+    for _ in range(number - 1):
+        state, _ = env.step(state, [0, 0])
+    with pytest.raises(EnvError, match=match) as caught:
+        env.step(state, list(actions))
+    return caught.value
+
+
+class Scripted(gymnasium.vector.VectorEnv):
+    """Two rows that count their steps; ``results`` says what is different, by step,
+    of which 0 is the reset."""
+
+    def __init__(self, mode=NEXT, results=None):
+        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
+        self.num_envs = 2
+        self.single_observation_space = gs.Box(0, 100, (2,), np.float32)
+        self.single_action_space = gs.Discrete(3)
+        self.observation_space = batch_space(self.single_observation_space, 2)
+        self.action_space = batch_space(self.single_action_space, 2)
+        self.results = results or {}
+        self.actions = []
+        self.steps = 0
+        self.closes = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        result = {"observation": self._observation(), "info": {}}
+        return tuple((result | self.results.get(0, {})).values())
+
+    def step(self, actions):
+        self.actions.append(np.array(actions))
+        self.steps += 1
+        result = {
+            "observation": self._observation(),
+            "reward": np.array([1.0, 2.0]),
+            "terminated": np.zeros(2, bool),
+            "truncated": np.zeros(2, bool),
+            "info": {},
+        }
+        return tuple((result | self.results.get(self.steps, {})).values())
+
+    def close(self):
+        self.closes += 1
+
+    def _observation(self):
+        return np.full((2, 2), self.steps, np.float32)
+
+
+def assert_equal(x, y):
+    tf.nest.map_structure(np.testing.assert_array_equal, x, y)
+
+
+@pytest.mark.parametrize(
+    "kind", [functools.partial(SyncVectorEnv, copy=False), AsyncVectorEnv]
+)
+def test_transitions_are_those_of_single_environments(make, kind):
+    with ProcessEnv([cartpole] * 3, 0) as single:
+        expected = rollout(single, 60, seed=5).steps
+    env = make(kind([cartpole] * 3))
+    assert_equal(rollout(env, 60, seed=5).steps, expected)
+    assert expected.first[1:].any()
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_observations_are_not_overwritten_by_later_steps(make, copy):
+    env = make(counting(NEXT, copy=copy))
+    state, first = env.init(1)
+    before = first.observation.numpy().copy()
+    for _ in range(5):
+        state, _ = env.step(state, [0, 0, 0])
+    np.testing.assert_array_equal(first.observation, before)
+
+
+def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
+    env = make(gymnasium.make_vec("CartPole-v1", 3))
+    assert env.spec.max_episode_steps == 500
+    assert isinstance(env, interfaces.ManagedEnv) and not env.compilable
+    once, again = (rollout(env, 40, seed=5).steps for _ in range(2))
+    assert_equal(once, again)
+    other = env.init(6)[1].observation.numpy()
+    assert not np.array_equal(once.observation[0], other)
+
+
+def table(mode, row, steps=9, **options):
+    """Episode, step, reward, first, last and length of one row."""
+    with VectorEnv(counting(mode, **options)) as env:
+        steps = rollout(env, steps, seed=1).steps
+        metrics = env.metrics()
+    last = steps.terminated | steps.truncated
+    columns = *np.moveaxis(steps.observation, -1, 0), steps.reward, steps.first, last
+    found = [[int(x) for x in column[:, row]] for column in columns]
+    return found, metrics["env/unused_steps"]
+
+
+WHOLE = {
+    "number": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+    "reward": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
+    "first": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    "last": [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
+}
+
+
+def test_next_step_loses_nothing():
+    found = table(NEXT, row=2)
+    assert found == ([[0, 0, 0, 0, 0, 1, 1, 1, 1, 1], *WHOLE.values()], 0)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_same_step_shows_final_observations_and_episodes_from_their_second_state(copy):
+    found, unused = table(SAME, row=2, lengths=(4, 4, 4), copy=copy)
+    assert found == [
+        [0, 0, 0, 0, 0, 1, 1, 1, 1, 2],
+        [0, 1, 2, 3, 4, 1, 2, 3, 4, 1],
+        [0, 1, 2, 3, 4, 0, 2, 3, 4, 0],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 1],
+        [0, 0, 0, 0, 1, 0, 0, 0, 1, 0],
+    ]
+    assert unused == 2 * 3
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_disabled_shows_whole_episodes_and_skips_those_that_were_never_shown(copy):
+    found = table(OFF, row=2, lengths=(4, 4, 4), copy=copy)
+    assert found == ([[0, 0, 0, 0, 0, 2, 2, 2, 2, 2], *WHOLE.values()], 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_episodes_of_one_step_restart_too(mode):
+    episodes, unused = (1, 0) if mode == NEXT else (2, 4)
+    found, lost = table(mode, row=0, steps=8, lengths=(1,))
+    assert found[0] == [episodes * (t // 2) for t in range(9)]
+    assert found[1] == found[4] == [t % 2 for t in range(9)]
+    assert found[3] == [1, 0] * 4 + [1]
+    assert lost == unused
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_action_and_reward_of_a_restart_row_are_ignored(make, mode):
+    ended = {"terminated": np.array([False, True])}
+    if mode == SAME:
+        final = np.array([None, np.full(2, 7, np.float32)], object)
+        ended["truncated"] = np.zeros(2, bool)
+        ended["info"] = {"final_obs": final, "_final_obs": np.array([False, True])}
+    vector = Scripted(mode, {1: ended})
+    env = make(vector)
+    state, _ = env.init(1)
+    rewards = []
+    for _ in range(3):
+        state, step = env.step(state, tf.constant([2, 2]))
+        rewards.append(step.reward.numpy().tolist())
+    expected = [[2, 2], [2, 0], [2, 2]]
+    np.testing.assert_array_equal(vector.actions, expected)
+    assert rewards == [[1, 2], [1, 0], [1, 2]]
+
+
+def test_final_observations_of_nested_spaces_are_shown(make):
+    def nested(length):
+        space = gs.Dict(a=gs.Tuple([gs.Discrete(3)]), b=gs.Box(-1, 1, (2,)))
+        return SpaceEnv(space, length=length)
+
+    makers = [functools.partial(nested, n) for n in (3, 5)]
+    modes = [make(SyncVectorEnv(makers, autoreset_mode=mode)) for mode in (NEXT, SAME)]
+    expected, found = (rollout(env, 3, seed=2).steps for env in modes)
+    assert expected.terminated[3, 0]
+    assert_equal(found, expected)
+
+
+def test_final_observations_may_be_batched_arrays(make):
+    final = np.array([[8, 8], [9, 9]], np.float32)
+    ended = {"truncated": np.array([True, False]), "info": {"final_obs": final}}
+    env = make(Scripted(SAME, {1: ended}))
+    state, _ = env.init(1)
+    state, step = env.step(state, [0, 0])
+    np.testing.assert_array_equal(step.observation, [[8, 8], [1, 1]])
+    _, step = env.step(state, [0, 0])
+    np.testing.assert_array_equal(step.observation, [[2, 2], [2, 2]])
+
+
+def test_a_lost_final_observation_is_an_error(make):
+    env = make(Scripted(SAME, {1: {"truncated": np.array([False, True])}}))
+    assert error_of_step(env, 1, r"env 1 .*without info\['final").env == 1
+
+
+def test_a_row_that_ends_while_it_restarts_is_an_error(make):
+    ended = {"terminated": np.array([False, True])}
+    env = make(Scripted(NEXT, {1: ended, 2: ended}))
+    assert error_of_step(env, 2, "is its autoreset mode NEXT_STEP").env == 1
+
+
+def test_an_unknown_autoreset_mode_has_to_be_told(make):
+    vector = Scripted()
+    vector.metadata = {}
+    with pytest.raises(UserError, match="'NextStep', 'SameStep', 'Disabled'"):
+        make(vector)
+    make(vector, autoreset_mode=NEXT).init(1)
+
+
+@pytest.mark.parametrize("mode, lines", [(NEXT, 0), (SAME, 1), (OFF, 1)])
+def test_what_a_mode_costs_is_said_once(make, caplog, mode, lines):
+    caplog.set_level("WARNING", "tfagents_batch")
+    rollout(make(counting(mode)), 5, seed=1)
+    assert caplog.text.count("NEXT_STEP loses nothing") == lines
+
+
+class Telling(CountingEnv):
+    """Says its step in the info, but at every third reset only."""
+
+    def reset(self, **kwargs):
+        observation, _ = super().reset(**kwargs)
+        return observation, {"number": 70} if self._episode == 0 else {}
+
+    def step(self, action):
+        *result, _ = super().step(action)
+        return *result, {"number": self._step, "late": self._step / 2}
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_numbers_are_copied_from_infos(make, mode):
+    vector = SyncVectorEnv([Telling, lambda: Telling(2)], autoreset_mode=mode)
+    env = make(vector, info_keys={"number": "int32", "late": "float32"})
+    steps = rollout(env, 3, seed=1).steps
+    assert steps.info["number"][:3].tolist() == [[70, 70], [1, 1], [2, 2]]
+    late = [[np.nan, np.nan], [0.5, 0.5], [1, 1]]
+    np.testing.assert_array_equal(steps.info["late"][:3], late)
+    if mode == NEXT:  # the info of row 1, which restarted, has no numbers
+        assert steps.info["number"][3].tolist() == [3, 0]
+        np.testing.assert_array_equal(steps.info["late"][3], [1.5, np.nan])
+
+
+def test_infos_that_do_not_fit_are_an_error(make):
+    wrong = {1: {"info": {"x": np.array(["a", "b"])}}}
+    env = make(Scripted(results=wrong), info_keys={"x": "int32"})
+    error_of_step(env, 1, r"info\['x'\] is an array, <U1 \[2\]")
+
+
+NAN = {"observation": np.array([[0, 0], [0, np.nan]], np.float32)}
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        ({"info": None}, "info is NoneType; expected a dict"),
+        (
+            {"observation": np.zeros((2, 3), np.float32)},
+            r"observation has shape \[2, 3\]; its space says \[2, 2\]",
+        ),
+        ({"reward": np.zeros(3)}, r"reward is an array, float64 \[3\]"),
+        ({"reward": [None, 1]}, r"reward is an array, object \[2\]; expected"),
+        ({"terminated": np.zeros(2)}, r"terminated is an array, float64 \[2\]"),
+    ],
+)
+def test_wrong_results_are_errors_of_the_batch(make, wrong, text):
+    error = error_of_step(make(Scripted(results={2: wrong})), 2, text, [1, 2])
+    assert (error.env, error.phase) == (None, "step")
+    assert (error.action, error.seed) == ("[1, 2]", 3)
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (NAN, "observation has NaN or infinite values"),
+        ({"reward": np.array([0, np.inf])}, "reward is inf; expected a finite"),
+    ],
+)
+def test_wrong_numbers_are_errors_of_their_row(make, wrong, text):
+    env, text = make(Scripted(results={2: wrong})), rf"env 1 .*at step 1 .*: {text}"
+    error = error_of_step(env, 2, text, [1, 2])
+    assert (error.env, error.step, error.episode) == (1, 1, 0)
+    assert (error.seed, error.action, error.phase) == (env_seed(3, 1), "2", "step")
+
+
+def test_checks_of_numbers_can_be_left_out(make):
+    wrong = {1: NAN | {"reward": np.array([np.nan, 0])}}
+    steps = rollout(make(Scripted(results=wrong), finite_check="off"), 1, 1).steps
+    assert np.isnan(steps.observation[1]).any() and np.isnan(steps.reward[1, 0])
+
+
+def test_a_wrong_reset_is_an_error(make):
+    env = make(Scripted(results={0: {"observation": np.zeros((3, 2), np.float32)}}))
+    with pytest.raises(EnvError, match=r"in reset\(\): observation has shape \[3, 2\]"):
+        env.init(1)
+
+
+def test_observations_outside_their_bounds_are_counted_and_said_once(make, caplog):
+    caplog.set_level("WARNING", "tfagents_batch")
+    wrong = {"observation": np.full((2, 2), -5, np.float32)}
+    env = make(Scripted(results={1: wrong, 2: wrong}))
+    rollout(env, 3, seed=1)
+    assert env.metrics()["env/observation_out_of_bounds"] == 4
+    assert caplog.text.count("outside the bounds") == 1
+
+
+def test_an_exception_says_what_is_known_of_it(make):
+    env = make(SyncVectorEnv(fault_envs("exc", step=1)))
+    error = error_of_step(env, 2, "something broke", [1, 0], seed=4)
+    assert isinstance(error.__cause__, ValueError)
+    told = "which of the 2 environments is not known; the seed of init was 4"
+    assert told in str(error)
+    assert (error.env, error.phase) == (None, "step")
+    assert (error.action, error.seed) == ("[1, 0]", 4)
+    with pytest.raises(EnvError, match="pool closed after EnvError"):
+        env.init(1)
+
+
+@pytest.mark.parametrize(
+    ("broken", "phase", "last", "text"),
+    [
+        (Scripted(results={2: NAN}), "step", [[1, 1], [1, 1]], "NaN"),
+        ("step", "step", [[0, 0, 1], [1, 0, 1]], "something broke"),
+        ("reset", "reset", np.zeros((2, 3)), "something broke"),
+    ],
+)
+def test_after_a_fault_in_a_graph_no_row_is_valid(make, broken, phase, last, text):
+    if isinstance(broken, str):
+        broken = SyncVectorEnv(fault_envs("exc", step=1, phase=broken))
+    env = make(broken)
+
+    @tf.function
+    def run():
+        state, step = env.init(1)
+        for _ in tf.range(4):
+            state, step = env.step(state, [0, 0])
+        return step, env.ok(state)
+
+    step, ok = run()
+    assert not bool(ok) and not step.valid.numpy().any()
+    assert not step.reward.numpy().any()
+    np.testing.assert_array_equal(step.observation, last)
+    with pytest.raises(EnvError, match=text) as caught:
+        env.check()
+    assert caught.value.phase == phase
+
+
+@pytest.mark.filterwarnings("ignore:.*Received the following error")
+@pytest.mark.filterwarnings("ignore:.*Traceback")
+@pytest.mark.filterwarnings("ignore:.*Raising the last exception")
+def test_an_exception_in_another_process_is_raised_and_nothing_is_left(make):
+    env = make(AsyncVectorEnv(fault_envs("exc", step=1)))
+    error_of_step(env, 2, "something broke")
+
+
+@pytest.mark.parametrize("step", [True, False])
+def test_a_killed_process_is_an_error_and_nothing_is_left(make, step):
+    vector = AsyncVectorEnv([functools.partial(FaultEnv, None, env=i) for i in (0, 1)])
+    env = make(vector)
+    state, _ = env.init(4)
+    os.kill(vector.processes[1].pid, signal.SIGKILL)
+    vector.processes[1].join(10)
+    if step:
+        with pytest.raises(EnvError, match=r"EOFError|ConnectionReset|BrokenPipe"):
+            env.step(state, [0, 0])
+    env.close()
+    assert not vector.processes[0].is_alive()
+
+
+def test_closing_closes_the_vector_environment_once():
+    for close in (True, False):  # or it is dropped
+        env = VectorEnv(vector := Scripted())
+        env.init(1)
+        if close:
+            env.close()
+            env.close()
+        del env
+        assert vector.closes == 1
+
+
+def test_compiled_programs_are_refused_with_advice(make):
+    env = make(Scripted())
+    with pytest.raises(UserError, match=r"jit_compile=True.* in this process"):
+        tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+
+
+def test_an_exception_of_a_constructor_is_an_error():
+    def broken():
+        raise KeyError("no such thing")
+
+    with pytest.raises(EnvError, match="in its constructor: 'no such thing'") as caught:
+        VectorEnv(broken)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    "env, text",
+    [
+        (7, "env is of type int; expected a gymnasium.vector.VectorEnv"),
+        (CountingEnv, "the constructor returned CountingEnv; expected a gymnasium.ve"),
+    ],
+)
+def test_what_is_no_vector_environment_is_refused(env, text):
+    with pytest.raises(UserError, match=text):
+        VectorEnv(env)
+
+
+def test_one_vector_environment_is_driven_once(make):
+    vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    env = make(vector)
+    with pytest.raises(UserError, match="is stepped by another environment"):
+        VectorEnv(gymnasium.wrappers.vector.ClipReward(vector, -1, 1))
+    env.close()
+
+
+def test_a_vector_environment_is_closed_where_an_option_is_refused(make):
+    vector = Scripted()
+    with pytest.raises(UserError, match="finite_check is 'maybe'"):
+        VectorEnv(vector, finite_check="maybe")
+    assert vector.closes == 1
+    make(vector)  # nobody steps it
+
+
+def test_wrapped_vector_environments_are_driven(make):
+    vector = gymnasium.wrappers.vector.TransformReward(
+        counting(NEXT, lengths=(2, 3)), lambda reward: 10 * reward + 1
+    )
+    steps = rollout(make(vector), 4, seed=1).steps
+    assert steps.reward.tolist() == [[0, 0], [11, 11], [21, 21], [0, 31], [11, 0]]
+
+
+def test_make_env_takes_vector_environments_and_their_constructors():
+    with tfb.make_env(Scripted(), 2, 0, info_keys={"x": "bool"}) as env:
+        assert env.spec.info["x"] == "bool"
+    with VectorEnv(lambda: gymnasium.make_vec("CartPole-v1", 2)) as env:
+        assert env.spec.num_envs == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, options, text",
+    [
+        ((3,), {}, "of 2 environments, but num_envs is 3; leave num_envs out"),
+        ((2, 1), {}, "as a whole in this process; leave out num_workers"),
+        ((), {"env_kwargs": {"x": 1}}, "leave out env_kwargs"),
+    ],
+)
+def test_arguments_that_contradict_a_vector_environment_are_refused(
+    arguments, options, text
+):
+    with pytest.raises(UserError, match=text):
+        tfb.make_env(Scripted(), *arguments, **options)

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+import threading
+import time
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+
+from tests.fault_env import FaultEnv, fault_envs
+from tfagents_batch.envs.processes import worker_group
+from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.shared import layout, protocol
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import EnvError, Stopped, UserError
+
+
+def cartpole():
+    return gymnasium.make("CartPole-v1")
+
+
+def test_the_first_environments_do_not_notice_further_ones(make_pool):
+    few, many = make_pool([cartpole] * 2, 1), make_pool([cartpole] * 4, 1)
+    np.testing.assert_array_equal(
+        few.reset(1).observation[0], many.reset(1).observation[0][:2]
+    )
+
+
+def test_rows_are_split_contiguously_and_evenly():
+    assert worker_group.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
+
+
+def test_every_batch_has_memory_of_its_own(make_pool):
+    pool = make_pool([CountingEnv] * 2, 1)
+    first = pool.reset(1)
+    kept = first.observation[0].copy()
+    second = pool.steps()
+    np.testing.assert_array_equal(first.observation[0], kept)
+    second.observation[0][:] = 99  # as TensorFlow may, which takes the memory over
+    pool.stop()
+    failed = pool.steps()
+    assert failed.observation[0].tolist() == [[0, 1], [0, 1]]
+
+
+def test_a_worker_that_imports_tensorflow_is_told_of(make_pool, caplog):
+    def constructor():
+        sys.modules["tensorflow"] = sys  # importing it would take seconds
+        return CountingEnv()
+
+    make_pool([constructor] * 2, 2)
+    assert [text[:28] for text in caplog.messages] == [
+        "worker 0 imported TensorFlow",
+        "worker 1 imported TensorFlow",
+    ]
+
+
+def test_a_cartpole_worker_takes_less_than_60_megabytes(make_pool):
+    pool = make_pool([cartpole] * 4, 2)
+    pool.reset(3)
+    pool.steps(60)
+    sizes = [psutil.Process(pid).memory_info().rss / 1e6 for pid in pool.pids]
+    print("worker RSS, MB:", sizes)
+    assert max(sizes) < 60
+
+
+def test_workers_use_one_thread_no_gpu_and_no_tensorflow(make_pool):
+    class Probe(CountingEnv):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            threads = int(os.environ["OMP_NUM_THREADS"])
+            hidden = os.environ["CUDA_VISIBLE_DEVICES"] == ""
+            loaded = "tensorflow" in sys.modules
+            return (*rest, {"threads": threads, "hidden": hidden, "loaded": loaded})
+
+    import tensorflow
+
+    assert tensorflow.constant(1) == 1
+    keys = {"threads": "int32", "hidden": "bool", "loaded": "bool"}
+    pool = make_pool([lambda: Probe()], 1, info_keys=keys)
+    pool.reset(1)
+    info = pool.steps().info
+    assert info["threads"].tolist() == [1]
+    assert info["hidden"].tolist() == [True]
+    assert info["loaded"].tolist() == [False]
+
+
+def test_workers_run_in_sessions_of_their_own(make_pool):
+    pool = make_pool([CountingEnv] * 2, 2)
+    assert [os.getsid(pid) for pid in pool.pids] == pool.pids
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_observations_outside_their_box_are_counted_and_logged_once(
+    make_pool, caplog, num_workers
+):
+    pool = make_pool(fault_envs("out_of_bounds", episode=None, step=0), num_workers)
+    pool.reset(1)
+    pool.steps(25)
+    pool.check()
+    assert pool.metrics()["env/observation_out_of_bounds"] == 3
+    assert len(caplog.messages) == 1
+    assert "env 1: observation lies outside" in caplog.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("constructors", "num_workers", "text"),
+    [
+        ([], None, "no constructors"),
+        ([CountingEnv], 2, "num_workers is 2; expected 0 .* to 1"),
+        ([CountingEnv], -1, "num_workers is -1"),
+        ([CountingEnv], 0.5, "num_workers is 0.5"),
+        ([CountingEnv, CountingEnv()], 1, "constructor 1 is"),
+        ([CountingEnv, functools.partial(CountingEnv, threading.Lock())], 1, "env 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(constructors, num_workers, text):
+    with pytest.raises(UserError, match=text):
+        Pool(constructors, num_workers)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"on_fault": "ignore"},
+        {"finite_check": "maybe"},
+        {"info_keys": {"episode_return": "float32"}},
+        {"info_keys": {"x": "float64"}},
+    ],
+)
+def test_wrong_options_are_refused(option):
+    with pytest.raises(UserError, match=next(iter(option))):
+        Pool([CountingEnv], 0, **option)
+
+
+def test_worker_processes_need_linux(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UserError, match="worker processes need Linux"):
+        Pool([CountingEnv], 1)
+    pool = Pool([CountingEnv])
+    assert pool.num_workers == 0
+    pool.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_closing_twice_is_fine_and_later_use_says_so(make_pool, num_workers):
+    pool = make_pool([CountingEnv] * 2, num_workers)
+    pool.reset(1)
+    pool.close()
+    pool.close()
+    assert not pool.ok
+    pool.check()
+    failed = pool.steps()
+    assert (failed.first & failed.truncated).all()
+    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+        pool.check()
+
+
+def test_a_forgotten_pool_closes_itself():
+    pool = Pool([CountingEnv] * 2, 2)
+    processes = [psutil.Process(pid) for pid in pool.pids]
+    del pool
+    gc.collect()
+    assert not any(process.is_running() for process in processes)
+
+
+def test_stepping_before_reset_is_refused(make_pool):
+    pool = make_pool([CountingEnv], 0)
+    pool.steps()
+    with pytest.raises(UserError, match="before reset"):
+        pool.check()
+
+
+def test_in_process_environments_are_closed():
+    closed = []
+
+    class Closing(CountingEnv):
+        def close(self):
+            closed.append(self)
+
+    Pool([Closing, Closing], 0).close()
+    assert len(closed) == 2
+
+
+def test_ctrl_c_in_process_is_the_users(make_pool):
+    pool = make_pool(fault_envs("keyboard"), 0)
+    pool.reset(1)
+    with pytest.raises(KeyboardInterrupt):
+        pool.steps(5)
+    assert not pool.ok
+    with pytest.raises(Stopped, match="interrupted"):
+        pool.check()
+
+
+def test_leaving_the_interpreter_in_process_is_a_failure(make_pool):
+    pool = make_pool(fault_envs("sysexit"), 0)
+    pool.reset(1)
+    pool.steps(5)
+    with pytest.raises(EnvError, match="raised SystemExit") as caught:
+        pool.check()
+    assert isinstance(caught.value.__cause__, SystemExit)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_after_stop_every_step_returns_at_once(make_pool, num_workers):
+    pool = make_pool([CountingEnv] * 2, num_workers)
+    pool.reset(1)
+    pool.stop()
+    for _ in range(1000):
+        batch = pool.step([np.zeros(2, np.int32)])
+    assert (batch.first & batch.truncated).all()
+    assert not pool.ok
+    with pytest.raises(Stopped):
+        pool.check()
+
+
+def test_a_pool_that_is_closed_tells_what_it_has_counted(make_pool):
+    pool = make_pool([CountingEnv] * 2, 1)
+    pool.reset(1)
+    pool.steps(3)
+    pool.close()
+    found = pool.metrics()
+    assert found["env/not_finite"] == 0 and found["time/env_step_ms"] > 0
+
+
+def test_a_pool_can_be_closed_while_it_steps(make_pool):
+    pool = make_pool([functools.partial(FaultEnv, "hang", step=0)], 1)
+    pool.reset(1)
+    thread = threading.Thread(target=pool.step, args=([np.zeros(1, np.int32)],))
+    thread.start()
+    deadline = time.monotonic() + 10
+    command = pool._words[0]
+    while command[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
+        time.sleep(0.001)
+    started = time.monotonic()
+    pool.close()
+    assert time.monotonic() - started < 2.5
+    thread.join(10)
+    assert not thread.is_alive()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+
+import gymnasium.spaces as gs
+import numpy as np
+import pytest
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared import layout
+from tfagents_batch.errors import UserError
+
+OBSERVATION = gs.Dict(
+    {"image": gs.Box(0, 255, (5, 3), np.uint8), "speed": gs.Box(-1, 1, (), np.float64)}
+)
+ACTION = gs.Tuple([gs.Discrete(3), gs.MultiBinary(7)])
+
+
+def plan(num_envs=3, num_workers=2):
+    return layout.make_layout(
+        spaces.leaves(OBSERVATION),
+        spaces.leaves(ACTION),
+        {**layout.STATISTICS, "x": "float32"},
+        num_envs,
+        num_workers,
+    )
+
+
+def spans(made):
+    for field in made.fields:
+        size = int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize
+        yield field.offset, field.offset + size
+
+
+def test_arrays_start_at_cache_lines_behind_the_lines_of_control_words():
+    made = plan(num_workers=4)
+    assert all(field.offset % 64 == 0 for field in made.fields)
+    assert min(field.offset for field in made.fields) == (4 + 1) * 64  # one is ours
+
+
+def test_arrays_do_not_overlap_and_fit():
+    ordered = sorted(spans(plan()))
+    for (_, end), (start, _) in itertools.pairwise(ordered):
+        assert end <= start
+    assert ordered[-1][1] <= plan().size
+
+
+def test_layout_survives_json():
+    assert layout.Layout.from_json(json.loads(json.dumps(plan().to_json()))) == plan()
+
+
+def test_wide_leaves_are_narrowed_and_rows_come_first():
+    views = layout.views(plan(), bytearray(plan().size))
+    image, speed = views.observation
+    assert (image.shape, image.dtype) == ((3, 5, 3), np.uint8)
+    assert (speed.shape, speed.dtype) == ((3,), np.float32)
+    assert [array.dtype for array in views.action] == [np.int32, np.int8]
+
+
+def test_views_of_rows_share_the_memory():
+    memory = bytearray(plan().size)
+    part = layout.views(plan(), memory, 0, slice(1, 3))
+    part.reward[:] = [4, 5]
+    part.info["x"][0] = 7
+    whole = layout.views(plan(), memory)
+    assert whole.reward.tolist() == [0, 4, 5]
+    assert whole.info["x"].tolist() == [0, 7, 0]
+
+
+def test_control_words_of_workers_are_disjoint_aligned_words():
+    memory = bytearray(plan().size)
+    for worker in range(2):
+        words = layout.control(memory, worker)
+        assert len(words) == 16
+        words[layout.COMMAND_SEQUENCE] = 7 + worker
+    assert int.from_bytes(memory[0:4], "little") == 7
+    assert int.from_bytes(memory[64:68], "little") == 8
+
+
+def test_memory_is_shared_by_its_descriptor_and_has_no_name():
+    before = os.listdir("/dev/shm")
+    descriptor, memory = layout.allocate(plan())
+    try:
+        layout.views(plan(), memory).reward[1] = 3
+        field = next(f for f in plan().fields if f.name == "reward")
+        raw = os.pread(descriptor, 12, field.offset)
+        assert np.frombuffer(raw, np.float32).tolist() == [0, 3, 0]
+        assert os.listdir("/dev/shm") == before
+    finally:
+        os.close(descriptor)
+
+
+def test_all_pages_are_present_after_allocation():
+    leaf = spaces.leaves(gs.Box(0, 1, (1 << 20,), np.float32))
+    made = layout.make_layout(leaf, [], {}, 2, 1)
+    descriptor, memory = layout.allocate(made)
+    try:
+        assert os.fstat(descriptor).st_blocks * 512 >= made.size
+    finally:
+        memory.close()
+        os.close(descriptor)
+
+
+def test_memory_that_does_not_fit_is_refused_with_its_size():
+    leaf = [spaces.Leaf((), (1 << 30, 1 << 10), "float32", gs.Discrete(2))]
+    made = layout.make_layout(leaf, [], {}, 4, 1)
+    with pytest.raises(UserError, match=r"4 environments needs 16,777,216\.0 MiB"):
+        layout.allocate(made)

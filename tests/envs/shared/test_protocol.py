@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfagents_batch.envs.shared import protocol
+
+
+@pytest.fixture
+def channel():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+@given(
+    sequence=st.integers(0, 2**64 - 1),
+    status=st.integers(0, 2**32 - 1),
+    payload=st.none() | st.dictionaries(st.text(), st.integers() | st.text()),
+    cuts=st.lists(st.integers(1, 40), max_size=20),
+)
+def test_frames_survive_any_cutting(sequence, status, payload, cuts):
+    frame = protocol.pack(protocol.RESET, sequence, payload, status=status)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        inbox, found = protocol.Inbox(ours), []
+        rest = frame + frame
+        for cut in [*cuts, len(rest)]:
+            piece, rest = rest[:cut], rest[cut:]
+            theirs.sendall(piece)
+            found += inbox.read()
+    assert len(found) == 2
+    for header, got in found:
+        assert (header.sequence, header.status) == (sequence, status)
+        assert got == payload
+
+
+def test_nothing_waiting_is_no_frame(channel):
+    inbox = protocol.Inbox(channel[0])
+    assert inbox.read() == []
+    assert not inbox.closed
+
+
+def test_end_of_stream_is_seen(channel):
+    inbox = protocol.Inbox(channel[0])
+    channel[1].close()
+    assert inbox.read() == []
+    assert inbox.closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"x" * 32,
+        struct.pack("<IIQIII", protocol.MAGIC, 4, 1, 0, 0, 2**31),
+        struct.pack("<IIQIII", protocol.MAGIC, 4, 1, 0, 0, 3) + b"{x}",
+    ],
+    ids=["magic", "length", "json"],
+)
+def test_what_is_no_frame_is_refused_on_both_sides(channel, data):
+    channel[1].sendall(data)
+    with pytest.raises(protocol.Malformed):
+        protocol.Inbox(channel[0]).read()
+    channel[0].sendall(data)
+    with pytest.raises(protocol.Malformed):
+        protocol.receive(channel[1])
+
+
+def test_payloads_are_bounded():
+    with pytest.raises(ValueError, match="limit"):
+        protocol.pack(protocol.RESET, 1, "x" * (protocol.MAX_PAYLOAD + 1))
+
+
+def test_a_descriptor_comes_along(channel):
+    reading, writing = os.pipe()
+    socket.send_fds(
+        channel[0], [protocol.pack(protocol.ATTACH, 3, {"a": 1})], [reading]
+    )
+    header, payload, got = protocol.receive(channel[1], descriptor=True)
+    os.write(writing, b"hello")
+    assert os.read(got, 5) == b"hello"
+    assert (header.command, payload) == (protocol.ATTACH, {"a": 1})
+    for descriptor in (reading, writing, got):
+        os.close(descriptor)

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+from tfagents_batch.envs.contract import random_actions, rollout
+from tfagents_batch.envs.graph.vector_env import VectorEnv
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.envs.vector import envpool as ours
+from tfagents_batch.errors import EnvError, UserError
+
+envpool = pytest.importorskip("envpool")
+
+# MuJoCo's and Atari's libraries tell of themselves when they are loaded.
+pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered")
+
+
+def steps_of(name, num_envs, steps, seed, num_workers=None, **env_kwargs):
+    with make_env(name, num_envs, num_workers, env_kwargs=env_kwargs) as env:
+        return rollout(env, steps, seed).steps
+
+
+def assert_equal(x, y):
+    tf.nest.map_structure(np.testing.assert_array_equal, x, y)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "HalfCheetah-v4"])
+def test_one_seed_gives_the_same_transitions_for_any_number_of_threads(name):
+    kwargs = {"max_episode_steps": 12}
+    found = [
+        steps_of(f"envpool:{name}", 3, 30, 5, threads, **kwargs) for threads in (1, 3)
+    ]
+    assert_equal(*found)
+    other = steps_of(f"envpool:{name}", 3, 30, 6, **kwargs)
+    assert not np.array_equal(found[0].observation[13], other.observation[13])
+
+
+def test_a_row_does_not_depend_on_the_others():
+    with make_env("envpool:CartPole-v1", 4) as env:
+        actions = random_actions(env.spec, 40, seed=1)
+        four = rollout(env, 40, 5, actions).steps
+    with make_env("envpool:CartPole-v1", 2) as env:
+        two = rollout(env, 40, 5, [action[:2] for action in actions]).steps
+    assert_equal(tf.nest.map_structure(lambda x: x[:, :2], four), two)
+
+
+def test_transitions_are_envpools():
+    """Those of a loop over EnvPool itself, where a row that ended restarts."""
+    with make_env("envpool:CartPole-v1", 3) as env:
+        actions = random_actions(env.spec, 60, seed=1)
+        found = rollout(env, 60, 5, actions).steps
+    seeds = [ours.stepper.env_seed(5, row) for row in range(3)]
+    pool = envpool.make_gymnasium("CartPole-v1", num_envs=3, seed=seeds, num_threads=1)
+    observation, _ = pool.reset()
+    np.testing.assert_array_equal(found.observation[0], observation)
+    restarts = np.zeros(3, bool)
+    for t, action in enumerate(actions, 1):
+        observation, reward, terminated, truncated, info = pool.step(action)
+        now = tf.nest.map_structure(lambda x, t=t: x[t], found)
+        np.testing.assert_array_equal(now.observation, observation)
+        np.testing.assert_array_equal(now.reward, reward)
+        np.testing.assert_array_equal(now.terminated, terminated)
+        np.testing.assert_array_equal(now.truncated, truncated)
+        np.testing.assert_array_equal(now.first, restarts)
+        np.testing.assert_array_equal(now.info["episode_length"], info["elapsed_step"])
+        assert (reward[restarts] == 0).all()
+        restarts = terminated | truncated
+    assert found.first[1:].any()
+
+
+def test_a_time_limit_truncates():
+    steps = steps_of("envpool:Pendulum-v1", 2, 8, 1, max_episode_steps=3)
+    assert steps.truncated[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0, 1, 0]
+    assert not steps.terminated.any()
+
+
+@pytest.mark.parametrize("name, limit", [("CartPole-v1", 500), ("Pong-v5", 27000)])
+def test_the_time_limit_is_envpools(name, limit):
+    with make_env(f"envpool:{name}", 2) as env:
+        assert env.spec.max_episode_steps == limit
+
+
+def test_environment_arguments_are_envpools():
+    with make_env(
+        "envpool:Pong-v5", 2, env_kwargs={"stack_num": 2, "max_episode_steps": 9}
+    ) as env:
+        assert env.spec.max_episode_steps == 9
+        assert env.spec.observation_space.shape == (84, 84, 2)
+
+
+def test_images_are_channels_last_and_lives_a_column():
+    with make_env("envpool:Breakout-v5", 2) as env:
+        assert env.spec.observation_space == gs.Box(0, 255, (84, 84, 4), np.uint8)
+        assert env.spec.info["lives"] == "int32"
+        actions = random_actions(env.spec, 3, seed=1)
+        found = rollout(env, 3, 5, actions).steps
+    seeds = [ours.stepper.env_seed(5, row) for row in range(2)]
+    pool = envpool.make_gymnasium("Breakout-v5", num_envs=2, seed=seeds)
+    images = [pool.reset()[0]] + [pool.step(action)[0] for action in actions]
+    np.testing.assert_array_equal(found.observation, np.moveaxis(images, 2, -1))
+    assert (found.info["lives"] == 5).all()
+
+
+def test_info_keys_are_columns():
+    with make_env("envpool:HalfCheetah-v4", 2, info_keys={"reward_run": "float32"}) as (
+        env
+    ):
+        steps = rollout(env, 3, 1).steps
+    assert np.isfinite(steps.info["reward_run"]).all()
+    assert "lives" not in steps.info
+
+
+def test_returns_are_of_rewards_before_clipping():
+    batch = ours.EnvPoolBatch("Pong-v5", 2, env_kwargs={"reward_clip": True})
+    with VectorEnv(batch) as env:
+        env.init(1)
+        batch._pool = Clipped(batch._pool)
+        state, _ = env.init(1)
+        batch._pool = Clipped(batch._pool)
+        _, step = env.step(state, [0, 0])
+    assert step.reward.numpy().tolist() == [1, 1]
+    assert step.info["episode_return"].numpy().tolist() == [7, 7]
+
+
+class Clipped:
+    """A pool in which everybody earns 7, clipped to 1."""
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def __getattr__(self, name):
+        return getattr(self._pool, name)
+
+    def step(self, action):
+        observation, reward, *flags, info = self._pool.step(action)
+        ones = np.ones_like(reward)
+        return observation, ones, *flags, info | {"reward": 7 * ones}
+
+
+@pytest.mark.parametrize(
+    "num_envs, given, used", [(8, 3, 3), (2, 3, 2), (2, 0, 1), (64, None, None)]
+)
+def test_threads_are_the_workers_or_the_cores_of_this_process(num_envs, given, used):
+    batch = ours.EnvPoolBatch("CartPole-v1", num_envs, given)
+    assert batch.num_threads == (used or len(os.sched_getaffinity(0)))
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_closing_ends_the_threads():
+    before = threads()
+    env = make_env("envpool:CartPole-v1", 4, 4)
+    env.init(1)
+    running = threads()
+    env.init(2)
+    assert threads() == running  # those of the first are gone
+    env.close()
+    assert threads() < running and threads() <= before + 2  # TensorFlow may start some
+    with pytest.raises(EnvError, match="pool is closed"):
+        env.init(1)
+
+
+def test_invalid_actions_are_refused_that_envpool_would_take():
+    with make_env("envpool:CartPole-v1", 2) as env:
+        state, _ = env.init(1)
+        with pytest.raises(EnvError, match=r"action is 7; Discrete\(2\) takes 0 to 1"):
+            env.step(state, [0, 7])
+
+
+@pytest.mark.parametrize(
+    "name, env_kwargs, text",
+    [
+        ("CartPol-v1", {}, "did you mean 'envpool:CartPole-v1'"),
+        ("HalfCheeta-v4", {}, "did you mean 'envpool:HalfCheetah-v4'"),
+        ("", {}, "environment 'envpool:' does not exist"),
+        (
+            "Pong-v5",
+            {"episodic_lif": 1},
+            "'episodic_lif'; did you mean 'episodic_life'",
+        ),
+        ("Pong-v5", {"num_envs": 3}, "'num_envs', which num_envs decides"),
+        ("Pong-v5", {"seed": 3}, "'seed', which the seed of init decides"),
+        ("CartPole-v1", {"max_episode_steps": "x"}, "do not fit: TypeError: __init__"),
+    ],
+)
+def test_what_envpool_does_not_have_is_refused(name, env_kwargs, text):
+    with pytest.raises(UserError, match=text):
+        make_env(f"envpool:{name}", 2, env_kwargs=env_kwargs)
+
+
+def test_games_of_several_players_are_refused():
+    name = next(
+        id
+        for id in envpool.list_all_envs()
+        if id.startswith("Jumanji") or "TicTacToe" in id or "tic_tac_toe" in id
+        if envpool.make_spec(id).config.max_num_players > 1
+    )
+    with pytest.raises(UserError, match="players; only those with one player"):
+        make_env(f"envpool:{name}", 2)
+
+
+def test_without_envpool_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    with pytest.raises(UserError, match=r'pip install "tfagents_batch\[envpool\]"'):
+        make_env("envpool:CartPole-v1", 2)
+
+
+def test_a_list_of_batches_is_refused():
+    with pytest.raises(UserError, match="which are batches: pass one such name"):
+        make_env(["envpool:CartPole-v1"] * 2)
+
+
+def test_a_pool_that_is_made_already_is_refused():
+    pool = envpool.make_gymnasium("CartPole-v1", num_envs=2)
+    with pytest.raises(UserError, match="an EnvPool object cannot be seeded again"):
+        make_env(pool)
+
+
+def test_answers_in_another_order_are_an_error():
+    batch = ours.EnvPoolBatch("CartPole-v1", 2)
+    with VectorEnv(batch) as env:
+        state, _ = env.init(1)
+        batch._order = np.array([1, 0])
+        with pytest.raises(EnvError, match=r"answered for environments \[0, 1\]"):
+            env.step(state, [0, 0])
+
+
+def test_it_trains_and_evaluates(tmp_path, linear):
+    run = tfb.train(
+        linear,
+        env="envpool:CartPole-v1",
+        num_envs=4,
+        num_workers=2,
+        steps=600,
+        rollout_length=64,
+        eval_episodes=2,
+        compile="off",
+        logdir=tmp_path,
+    )
+    assert run.metrics["eval/return_mean"] > 0
+    assert run.metrics["env/unused_steps"] == 0
+    assert tfb.evaluate(run.logdir, episodes=2).mean_return > 0

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import gymnasium
+import gymnasium.spaces as gs
+import numpy as np
+import pytest
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared import layout
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.worker import stepper
+
+
+def make(envs, info=None, first_row=0, **options):
+    plan = layout.make_layout(
+        spaces.leaves(envs[0].observation_space),
+        spaces.leaves(envs[0].action_space),
+        {**layout.STATISTICS, **(info or {})},
+        len(envs),
+        1,
+    )
+    memory = bytearray(plan.size)
+    arrays, words = layout.views(plan, memory, worker=0), layout.control(memory, 0)
+    return stepper.Stepper(envs, arrays, words, first_row, **options), arrays
+
+
+def test_finished_rows_restart_and_ignore_their_action():
+    batch, arrays = make([CountingEnv(length=2), CountingEnv(length=3, truncate=True)])
+    batch.reset(seed=1)
+    seen = []
+    for _ in range(4):
+        assert batch.step() == []
+        seen.append(
+            [
+                arrays.observation[0].tolist(),
+                arrays.reward.tolist(),
+                arrays.first.tolist(),
+                arrays.terminated.tolist(),
+                arrays.truncated.tolist(),
+            ]
+        )
+    assert seen == [
+        [[[0, 1], [0, 1]], [1, 1], [0, 0], [0, 0], [0, 0]],
+        [[[0, 2], [0, 2]], [2, 2], [0, 0], [1, 0], [0, 0]],
+        [[[1, 0], [0, 3]], [0, 3], [1, 0], [0, 0], [0, 1]],
+        [[[1, 1], [1, 0]], [1, 0], [0, 1], [0, 0], [0, 0]],
+    ]
+
+
+def test_statistics_are_of_raw_rewards_and_start_anew():
+    batch, arrays = make([CountingEnv(length=3)])
+    batch.reset(seed=1)
+    seen = []
+    for _ in range(5):
+        batch.step()
+        info = arrays.info
+        seen.append((info["episode_return"][0], info["episode_length"][0]))
+    assert seen == [(1, 1), (3, 2), (6, 3), (0, 0), (1, 1)]
+
+
+def test_returns_are_summed_in_double_precision():
+    class Tenth(CountingEnv):
+        def step(self, action):
+            observation, _, *rest = super().step(action)
+            return (observation, 0.1, *rest)
+
+    batch, arrays = make([Tenth(length=10**6)])
+    batch.reset(seed=1)
+    for _ in range(20_000):
+        batch.step()
+    assert arrays.info["episode_return"][0] == np.float32(2000.0)
+
+
+def test_seeds_depend_on_the_index_in_the_batch_only():
+    class Seeded(CountingEnv):
+        def reset(self, *, seed=None, options=None):
+            self.seeds = [*getattr(self, "seeds", []), seed]
+            return super().reset(seed=seed)
+
+    envs = [Seeded(length=1) for _ in range(4)]
+    for part in (envs[:1], envs[1:]):
+        batch, _ = make(part, first_row=envs.index(part[0]))
+        batch.reset(seed=7)
+        batch.step()
+        batch.step()
+    first = [env.seeds[0] for env in envs]
+    assert first == [stepper.env_seed(7, index) for index in range(4)]
+    assert len(set(first)) == 4
+    assert all(env.seeds[1:] == [None] for env in envs)
+
+
+def test_action_space_is_seeded_too():
+    samples = []
+    for _ in range(2):
+        env = CountingEnv()
+        env.action_space = gs.Box(0, 1, (3,), np.float32)
+        batch, _ = make([env])
+        batch.reset(seed=5)
+        samples.append(env.action_space.sample().tolist())
+    assert samples[0] == samples[1]
+
+
+def test_stop_word_leaves_the_remaining_rows_alone():
+    calls = []
+
+    class Stopping(CountingEnv):
+        def step(self, action):
+            calls.append(self)
+            words[layout.STOP] = 1
+            return super().step(action)
+
+    batch, _arrays = make([Stopping(), Stopping()])
+    words = batch._words
+    batch.reset(seed=1)
+    batch.step()
+    assert len(calls) == 1
+
+
+def test_declared_info_is_copied_and_missing_info_is_nan():
+    class Informed(CountingEnv):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            return (*rest, {"x": np.float64(2.5)})
+
+    batch, arrays = make([Informed()], {"x": "float32", "n": "int32"})
+    batch.reset(seed=1)
+    assert np.isnan(arrays.info["x"][0])
+    batch.step()
+    assert arrays.info["x"][0] == 2.5
+    assert arrays.info["n"][0] == 0
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), "text", 2.5, [1]])
+def test_info_that_the_column_cannot_hold_is_a_failure(value):
+    class Informed(CountingEnv):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            return (*rest, {"x": value})
+
+    batch, _ = make([Informed()], {"x": "int32"})
+    batch.reset(seed=1)
+    (failure,) = batch.step()
+    assert "info['x']" in failure.text
+
+
+@pytest.mark.parametrize(
+    ("made", "limit"),
+    [
+        (lambda: gymnasium.make("CartPole-v1"), 500),
+        (lambda: gymnasium.wrappers.TimeLimit(CountingEnv(), 7), 7),
+        (CountingEnv, None),
+    ],
+    ids=["registered", "wrapped", "none"],
+)
+def test_time_limit_is_found(made, limit):
+    assert stepper.inspect(made())["max_episode_steps"] == limit
+
+
+@pytest.mark.parametrize("made", [dict, lambda: gymnasium.make_vec("CartPole-v1")])
+def test_what_is_no_single_environment_is_refused(made):
+    _, _, failure = stepper.construct([CountingEnv, made], first_row=4)
+    assert failure.env == 5
+    assert failure.phase == "construct"
+    assert "expected a" in failure.text
+
+
+def test_close_closes_every_environment():
+    closed = []
+
+    class Closing(CountingEnv):
+        def close(self):
+            closed.append(self)
+            raise ValueError("cannot close")
+
+    batch, _ = make([Closing(), Closing()])
+    found = batch.close()
+    assert len(closed) == len(found) == 2

@@ -1,0 +1,292 @@
+"""Wrappers by name: what a config says is put around every environment."""
+
+import functools
+import json
+import pathlib
+
+import gymnasium
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tests.space_env import SpaceEnv
+from tfagents_batch.envs import wrappers
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.wrappers import named
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.video.clips import Clips
+
+SMALL = {
+    "steps": 100,
+    "num_envs": 2,
+    "rollout_length": 25,
+    "eval_every": 0,
+    "log_every": 1,
+    "compile": "off",
+    "compile_cache": False,
+}
+LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
+
+
+class Closing(CountingEnv):
+    """Tells when it is closed."""
+
+    def __init__(self, told):
+        super().__init__()
+        self._told = told
+
+    def close(self):
+        self._told.append("closed")
+
+
+class Duck:
+    """Behaves like an environment without being one."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+    reset = step = None
+
+
+def layers_of(env):
+    return [type(each).__name__ for each in wrappers.layers.walk(env)]
+
+
+def test_the_first_one_is_innermost():
+    listed = [{"name": "ActionRepeat", "amount": 2}, "FrameDelta"]
+    env = named.wrapped(CountingEnv, listed)()
+    assert layers_of(env) == ["FrameDelta", "ActionRepeat", "CountingEnv"]
+
+
+def test_without_wrappers_a_constructor_stays_what_it_is():
+    assert named.wrapped(CountingEnv, []) is CountingEnv
+
+
+def pendulum():
+    return gymnasium.make("Pendulum-v1")
+
+
+def cartpole():
+    return gymnasium.make("CartPole-v1")
+
+
+def image():
+    return SpaceEnv(gymnasium.spaces.Box(0, 255, (8, 6, 3), np.uint8))
+
+
+def entries():
+    box = gymnasium.spaces.Box(0, 1, (2,))
+    return SpaceEnv(gymnasium.spaces.Dict(a=box, b=gymnasium.spaces.Discrete(3)))
+
+
+ONE = np.float32(1)
+# What they wrap, arguments in JSON, those arguments in Python.
+OURS = {
+    "ActionRepeat": (pendulum, '{"amount": 2}', {}),
+    "FrameHistory": (pendulum, '{"past_indices": [0, 1]}', {}),
+    "LimitDuration": (pendulum, '{"max_episode_steps": 9}', {}),
+    "RandomStart": (pendulum, '{"max_steps": 2}', {}),
+    "SelectEntries": (cartpole, '{"indices": [2, 0]}', {}),
+}
+GYMNASIUMS = {
+    "ClipReward": (pendulum, '{"min_reward": -1, "max_reward": 0}', {}),
+    "DelayObservation": (pendulum, '{"delay": 2}', {}),
+    "DiscretizeAction": (pendulum, '{"bins": [5]}', {"bins": (5,)}),
+    "DiscretizeObservation": (pendulum, '{"bins": 4}', {}),
+    "DtypeObservation": (image, '{"dtype": "float32"}', {"dtype": np.float32}),
+    "FilterObservation": (entries, '{"filter_keys": ["b"]}', {}),
+    "FlattenObservation": (entries, "{}", {}),
+    "FrameStackObservation": (pendulum, '{"stack_size": 3}', {}),
+    "GrayscaleObservation": (image, '{"keep_dim": true}', {}),
+    "MaxAndSkipObservation": (pendulum, '{"skip": 2}', {}),
+    "RepeatAction": (pendulum, '{"num_repeats": 2}', {}),
+    "RescaleAction": (
+        pendulum,
+        '{"min_action": [-1.0], "max_action": 1.0}',
+        {"min_action": np.float32([-1]), "max_action": ONE},
+    ),
+    "RescaleObservation": (
+        pendulum,
+        '{"min_obs": -1.0, "max_obs": 1.0}',
+        {"min_obs": -ONE, "max_obs": ONE},
+    ),
+    "ReshapeObservation": (image, '{"shape": [48, 3]}', {"shape": (48, 3)}),
+    "ResizeObservation": (image, '{"shape": [4, 3]}', {"shape": (4, 3)}),
+    "StickyAction": (pendulum, '{"repeat_action_probability": 0.5}', {}),
+    "TimeAwareObservation": (pendulum, "{}", {}),
+    "TimeLimit": (pendulum, '{"max_episode_steps": 2}', {}),
+}
+
+
+@pytest.mark.parametrize("name", named.NAMES)
+def test_a_wrapper_is_put_on_by_its_name(name):
+    make, text, typed = {**OURS, **GYMNASIUMS}.get(name, (pendulum, "{}", {}))
+    if name == "ResizeObservation":
+        pytest.importorskip("cv2")
+    arguments = json.loads(text)
+    by_name = named.wrapped(make, [{"name": name, **arguments}])()
+    theirs = gymnasium.wrappers if name in named.GYMNASIUM else wrappers
+    direct = getattr(theirs, name)(make(), **{**arguments, **typed})
+    assert str(by_name) == str(direct)
+    assert by_name.observation_space == direct.observation_space
+    assert by_name.action_space == direct.action_space
+    for env in (by_name, direct):
+        env.action_space.seed(1)
+    np.testing.assert_equal(by_name.reset(seed=1), direct.reset(seed=1))
+    for _ in range(2):
+        action = direct.action_space.sample()
+        np.testing.assert_equal(by_name.step(action), direct.step(action))
+
+
+def test_only_wrappers_that_came_later_may_be_missing():
+    assert {*named.GYMNASIUM} <= {*GYMNASIUMS}
+    later = {"DiscretizeAction", "DiscretizeObservation", "RepeatAction"}
+    assert {*GYMNASIUMS} - {*named.GYMNASIUM} <= later
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "ActionRepeat", "amount": 0},
+        {"name": "TimeLimit", "max_episode_steps": 0},
+        {"name": "RescaleObservation", "min_obs": "low", "max_obs": 1},
+        {"name": "ClipReward"},
+        {"name": "DtypeObservation", "dtype": "float33"},
+        {"name": "ReshapeObservation", "shape": 7},
+    ],
+)
+def test_what_a_wrapper_refuses_is_said_with_its_place(entry):
+    with pytest.raises(UserError, match=rf"wrappers\[1\], {entry['name']}: "):
+        named.wrapped(pendulum, ["CacheSpaces", entry])()
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("standard_stack", r"wrappers is 'standard_stack'; expected a list"),
+        ({"name": "CacheSpaces"}, r"wrappers is .*; expected a list"),
+        (["standard_stak"], r"wrappers\[0\]: unknown wrapper.*'standard_stack'"),
+        (["clipaction"], r"did you mean 'ClipAction'"),
+        *(
+            ([name], f"unknown wrapper '{name}'")  # not of the fixed lists
+            for name in (
+                *("os.system", "RecordVideo", "HumanRendering", "TransformReward"),
+                *("gymnasium.wrappers.RecordVideo", "gymnasium.wrappers:RecordVideo"),
+                *("vector", "importlib", "__getattr__", "./mine.py:Wrapper"),
+            )
+        ),
+        ([["CacheSpaces"]], r"wrappers\[0\] is \['CacheSpaces'\]; expected a name"),
+        ([{"amount": 2}], r"wrappers\[0\] is .*; expected a name"),
+        (
+            ["CacheSpaces", {"name": "ActionRepeat", "amont": 2}],
+            r"wrappers\[1\], ActionRepeat: unknown argument 'amont'.*'amount'",
+        ),
+        (["ActionRepeat"], r"ActionRepeat: the argument 'amount' is missing"),
+        ([{"name": "CacheSpaces", "env": 1}], r"CacheSpaces: unknown argument 'env'"),
+    ],
+)
+def test_what_is_wrong_is_named_without_an_environment(listed, message):
+    with pytest.raises(UserError, match=message):
+        named.check(listed)
+    with pytest.raises(UserError, match=message):
+        Config(env="CartPole-v1", wrappers=listed).check()
+
+
+def test_the_environment_is_closed_when_a_wrapper_raises():
+    told = []
+    make = functools.partial(Closing, told)
+    with pytest.raises(UserError, match=r"wrappers\[1\], SelectEntries"):
+        named.wrapped(make, ["CacheSpaces", {"name": "SelectEntries", "indices": []}])()
+    assert told == ["closed"]
+
+
+def test_what_is_no_gymnasium_env_is_refused():
+    with pytest.raises(UserError, match=r"wrappers\[0\], AutoReset: .*Duck"):
+        named.wrapped(Duck, ["AutoReset"])()
+    with pytest.raises(EnvError, match="the constructor returned int"):
+        tfb.make_env(lambda: 3, 1, 0, wrappers=["CacheSpaces"])
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_is_of_wrapped_environments(num_workers):
+    makes = [CountingEnv, functools.partial(CountingEnv, 9)]
+    for env in (makes, CountingEnv):
+        with tfb.make_env(env, 2, num_workers, wrappers=LIMITED) as batch:
+            assert batch.spec.max_episode_steps == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: "tf/CartPole-v1", "written in TensorFlow"),
+        (lambda: "envpool:CartPole-v1", "which EnvPool steps"),
+        (CountingEnv, "one instance of CountingEnv"),
+        (lambda: gymnasium.make_vec("CartPole-v1", 2), "a CartPoleVectorEnv"),
+    ],
+)
+def test_what_is_made_already_or_a_batch_is_not_wrapped(make, message):
+    with pytest.raises(UserError, match=f"wrappers cannot be put around.*{message}"):
+        tfb.make_env(make(), wrappers=LIMITED)
+
+
+def test_an_env_object_is_not_wrapped(tmp_path, linear):
+    with tfb.make_env(CountingEnv, 2, 0) as env:
+        with pytest.raises(UserError, match="wrappers cannot be chosen"):
+            tfb.train(linear, env=env, wrappers=LIMITED, logdir=tmp_path, **SMALL)
+        options = SMALL | {"wrappers": LIMITED, "num_workers": 0, "logdir": tmp_path}
+        run = tfb.train(linear, env=CountingEnv, **options)
+        with pytest.raises(UserError, match=r"around an Env object.*wrappers=\[\]"):
+            tfb.evaluate(run.logdir, 2, env=env)
+        assert tfb.evaluate(run.logdir, 2, env=env, wrappers=[]).episodes == 2
+
+
+def test_seeds_of_one_program_have_no_wrappers(tmp_path):
+    with pytest.raises(UserError, match="wrappers cannot be put around tf/Cart"):
+        tfb.train_seeds(env="tf/CartPole-v1", wrappers=LIMITED, logdir=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, linear):
+    """Trained on CartPole, of whose episodes five steps are played."""
+    logdir = tmp_path_factory.mktemp("logs")
+    options = {"env": "CartPole-v1", "num_workers": 1, "wrappers": LIMITED}
+    return tfb.train(linear, logdir=logdir, **SMALL, **options)
+
+
+def test_a_run_trains_on_wrapped_environments_in_a_worker(run):
+    lengths = [line["episode/length_mean"] for line in read_metrics(run.logdir)]
+    assert lengths and set(lengths) == {5.0}
+
+
+def test_evaluation_and_resuming_wrap_as_the_run_did(run):
+    saved = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
+    assert saved["config"]["wrappers"] == LIMITED
+    assert set(tfb.evaluate(run.logdir, 2).lengths) == {5}
+    assert set(tfb.evaluate(run.logdir, 2, env="CartPole-v1").lengths) == {5}
+    assert min(tfb.evaluate(run.logdir, 2, wrappers=[]).lengths) > 5
+    with pytest.raises(UserError, match=r"wrappers is 'CacheSpaces'"):
+        tfb.evaluate(run.logdir, 2, wrappers="CacheSpaces")
+    more = tfb.train(resume=run.logdir, steps=200)
+    assert read_metrics(more.logdir)[-1]["episode/length_mean"] == 5
+
+
+def test_films_are_of_wrapped_environments(run, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    (episode,) = tfb.visualize(run.logdir, tmp_path, 1)
+    assert episode.length == 5
+    config = Config(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
+    with Experiment(config) as experiment:
+        clips = Clips("CartPole-v1", {}, experiment.algorithm, LIMITED)
+        assert clips(1)[1]["length"] == 5
+        clips.close()
+
+
+def test_entries_of_a_vector_are_selected_in_their_order():
+    env = wrappers.SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
+    whole, _ = gymnasium.make("CartPole-v1").reset(seed=3)
+    seen, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(seen, whole[[2, 0]])
+    assert env.observation_space.contains(seen)
+    after, *_ = env.step(0)
+    assert env.observation_space.contains(after) and after.dtype == np.float32

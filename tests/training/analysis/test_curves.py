@@ -1,0 +1,105 @@
+import json
+
+import numpy as np
+import pytest
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.analysis import curves
+from tfagents_batch.training.analysis.curves import Curve
+from tfagents_batch.training.run_folder import runs
+
+
+def make_run(
+    logdir, seed, values, name="cartpole", env="CartPole-v1", evals=(), **other
+):
+    """A run folder with a line for each value, and for each evaluation."""
+    config = {"algorithm": "ppo", "env": env, "seed": seed, **other}
+    folder = runs.create(logdir, name, seed, json.dumps({"config": config}))
+    lines = [
+        {"step": 100 * (i + 1), "episode/return_mean": value}
+        for i, value in enumerate(values)
+    ]
+    lines += [
+        {"step": 200 * (i + 1), "eval/return_mean": value}
+        for i, value in enumerate(evals)
+    ]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (folder / "metrics.jsonl").write_text(text + "\n")
+    return folder
+
+
+def named(groups):
+    return {f"{group.name} on {group.env}": len(group.folders) for group in groups}
+
+
+def test_runs_of_several_seeds_are_one_group(tmp_path):
+    for seed in (1, 2, 2):
+        make_run(tmp_path, seed, [1, 2])
+    make_run(tmp_path, 1, [1, 2], name="other")
+    make_run(tmp_path, 1, [1, 2], env="Pendulum-v1")
+    assert named(curves.group([tmp_path])) == {
+        "cartpole on CartPole-v1": 3,
+        "other on CartPole-v1": 1,
+        "cartpole on Pendulum-v1": 1,
+    }
+
+
+def test_runs_with_other_settings_are_apart_and_named_by_them(tmp_path):
+    for rate, epochs in ((0.1, 4), (0.1, 4), (0.2, 4), (0.2, 8)):
+        settings = {"learning_rate": rate, "epochs": epochs, "gamma": 0.99}
+        make_run(tmp_path, 1, [1, 2], settings=settings)
+    assert named(curves.group([tmp_path])) == {
+        "cartpole, learning_rate=0.1, epochs=4 on CartPole-v1": 2,
+        "cartpole, learning_rate=0.2, epochs=4 on CartPole-v1": 1,
+        "cartpole, learning_rate=0.2, epochs=8 on CartPole-v1": 1,
+    }
+
+
+def test_what_a_run_is_watched_with_and_runs_on_makes_no_difference(tmp_path):
+    make_run(tmp_path, 1, [1, 2], num_workers=1, eval_every=0)
+    make_run(tmp_path, 2, [1, 2], num_workers=2, eval_every=10)
+    assert named(curves.group([tmp_path])) == {"cartpole on CartPole-v1": 2}
+
+
+def test_a_setting_that_an_older_run_does_not_know_makes_no_difference(tmp_path):
+    make_run(tmp_path, 1, [1, 2])
+    make_run(tmp_path, 2, [1, 2], settings={"kl_stop": None})
+    assert named(curves.group([tmp_path])) == {"cartpole on CartPole-v1": 2}
+
+
+def test_a_metric_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
+    folder = make_run(tmp_path, 1, [1, 2])
+    assert curves.read(folder, "episode/return_mean").step.tolist() == [100, 200]
+    with pytest.raises(UserError, match=r"'loss/x'; it has episode/return_mean"):
+        curves.read(folder, "loss/x")
+
+
+def test_what_is_no_number_is_left_out(tmp_path):
+    folder = make_run(tmp_path, 1, [1, None, 3])
+    assert curves.read(folder, "episode/return_mean").value.tolist() == [1, 3]
+
+
+def test_a_band_is_the_mean_within_its_interval():
+    step = np.array([0, 100, 200])
+    lines = [Curve(step, np.array([0.0, 10.0, k])) for k in (10, 20, 30, 40)]
+    band = curves.band(lines)
+    assert band.step[0] == 0
+    assert band.step[-1] == 200
+    assert band.mean[-1] == pytest.approx(25)
+    assert 10 <= band.low[-1] < 25 < band.high[-1] <= 40
+    np.testing.assert_allclose(band.low[:50], band.high[:50])  # where all agree
+
+
+def test_a_band_lies_where_all_curves_are():
+    long = Curve(np.array([0, 100]), np.array([0.0, 1.0]))
+    short = Curve(np.array([20, 60]), np.array([1.0, 1.0]))
+    band = curves.band([long, short])
+    assert (band.step[0], band.step[-1]) == (20, 60)
+    assert band.mean[0] == pytest.approx((0.2 + 1.0) / 2)
+
+
+def test_curves_of_one_point_have_a_band():
+    point = Curve(np.array([50]), np.array([3.0]))
+    band = curves.band([point, Curve(np.array([10]), np.array([5.0]))])
+    assert set(band.step) == {10}
+    assert set(band.mean) == {4}

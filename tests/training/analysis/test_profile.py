@@ -1,0 +1,78 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import linear
+from tests.algorithms.cases import named
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.analysis.profile import Profile
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_config import Config
+
+CONFIG = Config(
+    algorithm="linear",
+    env="counting",
+    num_envs=2,
+    num_workers=0,
+    rollout_length=10,
+    eval_every=0,
+    compile="off",
+    settings=linear.Config(),
+)
+pytestmark = pytest.mark.usefixtures("linear")
+PARTS = ["environment", "inference", "update", "transfer", "rest"]
+
+
+@pytest.fixture(scope="module")
+def experiment(linear):
+    with Experiment(CONFIG, env=CountingEnv) as experiment:
+        experiment.start(0)
+        experiment.iterate(tf.constant(1))
+        yield experiment
+
+
+@pytest.mark.xla
+def test_workers_and_compiled_programs_are_profiled(library):
+    config = dataclasses.replace(CONFIG, num_workers=2, compile="full")
+    with Experiment(config, env=CountingEnv) as experiment:
+        experiment.start(0)
+        found = profile.measure(experiment, 2)
+    assert found.way == "full"
+    assert found.parts_ms["environment"] >= 0
+
+
+def test_every_part_is_timed_and_a_run_is_as_before(experiment, tmp_path):
+    before = named(experiment)
+    found = profile.run(experiment, tmp_path, 2)
+    after = named(experiment)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+    assert list(found.parts_ms) == PARTS
+    assert all(ms >= 0 for ms in found.parts_ms.values())
+    assert found.parts_ms["update"] > 0
+    assert found.iteration_ms > 0
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert json.loads((tmp_path / profile.FILE).read_text()) == found.to_dict()
+    assert list(tmp_path.glob("trace/plugins/profile/*/*.xplane.pb"))
+
+
+def test_the_table_has_a_line_a_part_and_says_what_to_do():
+    parts = dict(zip(PARTS, [1.0, 2.0, 5.0, 1.0, 1.0], strict=True))
+    found = Profile(9.5, parts, "full", 3, "larger minibatches")
+    lines = found.table().splitlines()
+    assert lines[0].split() == ["part", "ms", "share"]
+    assert lines[3].split() == ["update", "5.00", "50%"]
+    assert lines[-2].split() == ["iteration", "9.50"]
+    assert lines[-1] == "larger minibatches"
+
+
+def test_a_source_without_environments_is_refused(experiment, monkeypatch):
+    monkeypatch.setattr(experiment, "source", lambda seed: None)
+    with pytest.raises(UserError, match="cannot be profiled"):
+        profile.measure(experiment, 1)

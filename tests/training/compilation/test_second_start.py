@@ -1,0 +1,165 @@
+"""A second start finds every program that the first has compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tfagents_batch import configs
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.nn import networks
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_config import Config
+
+TRAIN = """
+import sys
+import tfagents_batch as tfb
+tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_every=0,
+          settings={"histograms": False}, logdir=sys.argv[1])
+"""
+COMMAND = (
+    *("-m", "tfagents_batch.scripts.train", "--config=cartpole", "--steps=96"),
+    *("--num_envs=2", "--rollout_length=16", "--eval_every=32", "--eval_episodes=2"),
+    *("--log_every=32", "--on_fault=restart", "--algorithm.histograms=false"),
+)
+
+
+def start(tmp_path, *arguments):
+    """Train; returns how many programs are kept, and the lines of the run."""
+    store = tmp_path / "cache"
+    environment = os.environ | {"XDG_CACHE_HOME": str(store)}
+    environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
+    before = set(tmp_path.glob("logs/*"))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (folder,) = set(tmp_path.glob("logs/*")) - before
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    stored = {kind: len(list(store.rglob(f"*.{kind}"))) for kind in ("pb", "entry")}
+    return stored, [json.loads(line) for line in lines]
+
+
+def origin(lines):
+    (event,) = [line for line in lines if line.get("event") == "compiled"]
+    return event["program"]
+
+
+def learned(lines):
+    """What does not depend on time or memory."""
+    own = ("time/", "system/", "perf/", "env/")
+    return [
+        {name: value for name, value in line.items() if not name.startswith(own)}
+        for line in lines
+        if "loss/total" in line
+    ]
+
+
+def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
+    arguments = "-c", TRAIN, str(tmp_path / "logs")
+    first, lines = start(tmp_path, *arguments)
+    second, _ = start(tmp_path, *arguments)
+    assert 0 < first["pb"] == second["pb"]
+    # Code of the user's own runs in this process: it might have changed anything.
+    assert first["entry"] == 0 and origin(lines) == "traced"
+
+
+@pytest.mark.xla
+def test_the_second_start_of_the_command_traces_nothing_either(tmp_path, library):
+    arguments = *COMMAND, f"--logdir={tmp_path / 'logs'}"
+    first, lines = start(tmp_path, *arguments)
+    assert first["pb"] > 0 and first["entry"] == 1 and origin(lines) == "traced"
+    second, again = start(tmp_path, *arguments)
+    assert second == first and origin(again) == "kept"
+    assert learned(again) == learned(lines) != []
+    third, other = start(tmp_path, *arguments, "--seed=1")
+    assert third == first and origin(other) == "kept"
+    assert learned(other) != learned(lines)
+    # Whether there is a store changes no number.
+    fourth, alone = start(tmp_path, *arguments, "--compile_cache=false")
+    assert fourth == first and origin(alone) == "traced"
+    assert learned(alone) == learned(lines)
+
+
+RUNS = {
+    "box": configs.PRESETS["pendulum"](),
+    "chunks": Config(
+        env="CartPole-v1",
+        update_every=4,
+        num_envs=2,
+        settings=ppo.Config(
+            objective="both", epochs=2, network=networks.Config(core="gru")
+        ),
+    ),
+    "gridworld": configs.PRESETS["tf/gridworld"](),
+    "game": configs.PRESETS["tf/breakout-minatar"](),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_branch_or_loop_captures_a_constant(name):
+    # Their names would differ from process to process, and with them the program's key.
+    config = dataclasses.replace(
+        RUNS[name], eval_every=0, num_envs=2, num_workers=None, compile_cache=False
+    )
+    with Experiment(config) as experiment:
+        experiment.start(0)
+        program = experiment.iterate._program
+        graph = program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
+    assert _captured(graph.as_graph_def()) == []
+
+
+def test_a_captured_constant_is_noticed():
+    @tf.function(autograph=False)
+    def program(x):
+        outside = tf.zeros([3])
+        return tf.cond(x > 0, lambda: outside + 1, lambda: outside)
+
+    graph = program.get_concrete_function(tf.TensorSpec([])).graph.as_graph_def()
+    assert _captured(graph) == ["zeros"]
+
+
+def _captured(graph: tf.compat.v1.GraphDef) -> list[str]:
+    """Names of constants, other than scalars, that go into a branch or a loop.
+
+    What a loop changes is no constant there.
+    """
+    found = []
+    functions = {f.signature.name: f for f in graph.library.function}
+    for nodes in (graph.node, *(f.node_def for f in functions.values())):
+        constants = {
+            node.name
+            for node in nodes
+            if node.op == "Const" and node.attr["value"].tensor.tensor_shape.dim
+        }
+        for node in nodes:
+            names = [x.split(":")[0] for x in node.input if not x.startswith("^")]
+            kept = range(len(names)) if node.op.endswith("If") else ()
+            if node.op.endswith("While"):
+                kept = _kept(functions[node.attr["body"].func.name])
+            found += [names[i] for i in kept if names[i] in constants]
+    return found
+
+
+def _kept(body) -> list[int]:
+    """Which of its arguments the body of a loop hands on as they came."""
+    sources = {node.name: node.input for node in body.node_def}
+
+    def origin(name):
+        node = name.split(":")[0]
+        passes = "Identity" in node and node in sources
+        return origin(sources[node][0]) if passes else name
+
+    pairs = zip(body.signature.input_arg, body.signature.output_arg, strict=True)
+    ends = [(start.name, origin(body.ret[end.name])) for start, end in pairs]
+    return [i for i, (start, end) in enumerate(ends) if start == end]

@@ -1,0 +1,90 @@
+"""What a run says of the code it was started from."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tfagents_batch.training.run_folder import git_state
+
+NO_FILES = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
+
+
+def git(folder, *command):
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+    options = {"cwd": folder, "env": os.environ | NO_FILES, "text": True}
+    return subprocess.check_output(["git", *who, *command], **options).strip()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    folder = tmp_path / "project"
+    (folder / "inner").mkdir(parents=True)
+    git(folder, "init", "--quiet")
+    (folder / "agent.py").write_text("epochs = 3\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message=first")
+    monkeypatch.chdir(folder / "inner")
+    # So that the folder of the test runner's script says nothing.
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    return folder
+
+
+def test_commit_and_changes_are_told(repository):
+    commit = git(repository, "rev-parse", "HEAD")
+    assert git_state.state() == {"commit": commit, "changed": False}
+    (repository / "logs").write_text("not tracked")
+    assert git_state.state() == {"commit": commit, "changed": False}
+    (repository / "agent.py").write_text("epochs = 4\n")
+    assert git_state.state() == {"commit": commit, "changed": True}
+
+
+def test_variables_of_a_hook_do_not_lead_elsewhere(repository, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(repository / "nowhere"))
+    assert git_state.state()["changed"] is False
+
+
+def test_outside_of_a_checkout_the_main_script_counts(
+    repository, monkeypatch, tmp_path
+):
+    (tmp_path / "outside").mkdir()
+    monkeypatch.chdir(tmp_path / "outside")
+    assert git_state.state() is None
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", str(repository / "agent.py"), raising=False
+    )
+    assert git_state.state()["changed"] is False
+
+
+def test_without_git_nothing_is_told(repository, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert git_state.state() is None
+
+
+def test_a_folder_without_commits_says_nothing(tmp_path, repository, monkeypatch):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init", "--quiet")
+    monkeypatch.chdir(empty)
+    assert git_state.state() is None
+
+
+def test_a_git_that_hangs_is_not_waited_for(repository, monkeypatch, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "git").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    (tools / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    assert git_state.state(seconds=0.2) is None
+
+
+def test_what_a_repository_configures_is_not_run(repository):
+    ran = repository / "ran"
+    hook = repository / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(hook))
+    assert git_state.state()["changed"] is False
+    assert not ran.exists()

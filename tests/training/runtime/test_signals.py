@@ -1,0 +1,286 @@
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tfagents_batch.training.runtime.signals import Interrupts
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (*STOPS, signal.SIGUSR1)
+SECONDS = 20  # until a test gives up waiting
+
+
+class Lines:
+    """Takes reports; ``wait`` returns when the text has come."""
+
+    def __init__(self):
+        self.texts = []
+        self.changed = threading.Condition()
+
+    def __call__(self, text):
+        with self.changed:
+            self.texts.append(text)
+            self.changed.notify_all()
+
+    def wait(self, text):
+        with self.changed:
+            assert self.changed.wait_for(
+                lambda: any(text in line for line in self.texts), SECONDS
+            ), self.texts
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
+    lines = Lines()
+    with Interrupts(report=lines) as interrupts:
+        assert not interrupts.requested
+        os.kill(os.getpid(), number)
+        assert interrupts.requested
+        lines.wait("stopping after this iteration; press Ctrl-C again to stop at once")
+        assert interrupts.signal == number
+        assert not interrupts.checkpoint_requested
+    assert interrupts.requested
+
+
+def test_sighup_that_is_ignored_stays_so_as_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts(report=Lines()) as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert not interrupts.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_sigusr1_requests_one_checkpoint_and_no_stop():
+    lines = Lines()
+    with Interrupts(report=lines) as interrupts:
+        assert not interrupts.checkpoint_requested
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert interrupts.checkpoint_requested
+            assert not interrupts.checkpoint_requested
+        lines.wait("saving a checkpoint")
+        assert not interrupts.requested
+
+
+@pytest.mark.parametrize(
+    "number, graces",
+    [
+        (signal.SIGINT, {"grace_seconds": 0.05}),
+        (signal.SIGTERM, {"term_grace_seconds": 0.05}),
+        (signal.SIGHUP, {"term_grace_seconds": 0.05}),
+    ],
+)
+def test_stop_is_called_once_when_the_grace_time_is_over(number, graces):
+    lines, stops, called = Lines(), [], threading.Event()
+
+    def stop():
+        stops.append(time.monotonic())
+        called.set()
+
+    with Interrupts(stop, report=lines, **graces):
+        began = time.monotonic()
+        os.kill(os.getpid(), number)
+        assert called.wait(SECONDS)
+        lines.wait("did not end in time")
+    assert len(stops) == 1
+    assert stops[0] - began >= 0.05
+
+
+def test_terminating_twice_is_still_gentle():
+    lines = Lines()
+    with Interrupts(report=lines):
+        os.kill(os.getpid(), signal.SIGTERM)
+        lines.wait("stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert len(lines.texts) == 1
+
+
+def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    lines, stopped = Lines(), threading.Event()
+    with Interrupts(stopped.set, grace_seconds=600.0, report=lines):
+        os.kill(os.getpid(), signal.SIGINT)
+        lines.wait("stopping after this iteration")
+        assert not stopped.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped.wait(SECONDS)
+        lines.wait("are told to stop")
+
+
+def test_a_broken_hook_does_not_break_the_watcher(capfd):
+    def broken(*_):
+        raise RuntimeError("my bug")
+
+    for options in ({"grace_seconds": 0.0}, {}):
+        with Interrupts(broken, report=broken, **options) as interrupts:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupts.requested
+    assert "while stopping: RuntimeError: my bug" in capfd.readouterr().err
+
+
+@pytest.fixture
+def descriptor():
+    """The reading end of somebody else's wake-up descriptor, with handlers."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    numbers = (*SIGNALS, signal.SIGUSR2)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    fd = signal.set_wakeup_fd(writer)
+    yield reader
+    signal.set_wakeup_fd(fd)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_everything_is_put_back(descriptor):
+    def state():
+        handlers = [signal.getsignal(number) for number in SIGNALS]
+        return handlers, len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    before = state()
+    with Interrupts(), Interrupts():
+        assert signal.getsignal(signal.SIGINT) is not before[0][0]
+    assert state() == before
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert os.read(descriptor, 10) == bytes([signal.SIGUSR1])
+
+
+def test_signals_of_others_reach_the_descriptor_that_waits_for_them(descriptor):
+    with Interrupts(report=Lines()):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert select.select([descriptor], [], [], SECONDS)[0]
+        assert os.read(descriptor, 10) == bytes([signal.SIGUSR2])
+
+
+def test_outside_the_main_thread_signals_are_left_alone():
+    def train():
+        with Interrupts() as interrupts:
+            return signal.getsignal(signal.SIGINT), interrupts.requested
+
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(train).result(SECONDS)
+    assert found == (signal.getsignal(signal.SIGINT), False)
+
+
+# A compiled program that stays inside TensorFlow for 3 seconds, without any Python.
+PROGRAM = """
+import os, sys, time
+import tensorflow as tf
+from tfagents_batch.training.runtime.signals import Interrupts
+
+@tf.function(autograph=False)
+def spin(seconds):
+    end = tf.timestamp() + seconds
+    return tf.while_loop(lambda x: tf.timestamp() < end, lambda x: x + 1, [0.0])
+
+def say(text):
+    os.write(1, f"{text}\\n".encode())
+
+spin(tf.constant(0.0, tf.float64))
+with Interrupts(
+    lambda: say("stop"), kill=lambda: say("kill"), grace_seconds=GRACE
+) as interrupts:
+    say("ready")
+    begin = time.monotonic()
+    spin(tf.constant(3.0, tf.float64))
+    say(f"returned requested={interrupts.requested} "
+        f"checkpoint={interrupts.checkpoint_requested}")
+sys.exit(130 if interrupts.requested else 0)
+"""
+
+
+class Process:
+    """The program above, its stdout and stderr as one stream of lines."""
+
+    def __init__(self, grace):
+        reader, writer = os.pipe()
+        self.buffer, self.reader = b"", reader
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.replace("GRACE", str(grace))],
+            stdout=writer,
+            stderr=writer,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        os.close(writer)
+
+    def __enter__(self):
+        self.wait("ready", 60)
+        return self
+
+    def __exit__(self, *exc):
+        self.process.kill()
+        self.process.wait(SECONDS)
+        os.close(self.reader)
+
+    def wait(self, text, seconds=SECONDS):
+        """Seconds until the text came."""
+        began = time.monotonic()
+        while text.encode() not in self.buffer:
+            left = began + seconds - time.monotonic()
+            assert left > 0, self.buffer
+            assert select.select([self.reader], [], [], left)[0], self.buffer
+            data = os.read(self.reader, 65536)
+            assert data, self.buffer
+            self.buffer += data
+        return time.monotonic() - began
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+
+def test_ctrl_c_is_acknowledged_inside_a_compiled_program():
+    with Process(grace=10) as program:
+        program.send(signal.SIGUSR1)
+        assert program.wait("saving a checkpoint after this iteration") < 2
+        program.send(signal.SIGINT)
+        assert program.wait("press Ctrl-C again") < 2
+        assert b"returned" not in program.buffer
+        program.wait("returned requested=True checkpoint=True")
+        assert program.process.wait(SECONDS) == 130
+        assert b"stop\n" not in program.buffer
+        assert b"Traceback" not in program.buffer
+
+
+def test_a_second_ctrl_c_ends_a_compiled_program_at_once():
+    with Process(grace=10) as program:
+        program.send(signal.SIGINT)
+        program.wait("press Ctrl-C again")
+        began = time.monotonic()
+        program.send(signal.SIGINT)
+        assert program.process.wait(SECONDS) == 130
+        assert time.monotonic() - began < 2
+        program.wait("stop\nkill\nstopped\n")
+        assert b"returned" not in program.buffer
+
+
+def test_a_hanging_hook_does_not_delay_a_second_ctrl_c():
+    code = (
+        "import os, threading\n"
+        "from tfagents_batch.training.runtime.signals import Interrupts\n"
+        "never = threading.Event()\n"
+        "with Interrupts(stop=never.wait, kill=never.wait):\n"
+        "    os.write(1, b'ready\\n')\n"
+        "    never.wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGINT)
+            assert b"press Ctrl-C again" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 130
+        finally:
+            process.kill()

@@ -1,0 +1,130 @@
+import dataclasses
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.shared import cpus
+from tfagents_batch.nn import networks
+from tfagents_batch.training.run_config import Config, exclusive
+from tfagents_batch.training.runtime import threads
+from tfagents_batch.types import EnvSpec
+
+VECTOR = gymnasium.spaces.Box(-1, 1, (17,))
+IMAGE = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+
+
+def spec(space, num_envs=8):
+    return EnvSpec(num_envs, space, gymnasium.spaces.Discrete(2), {}, 100)
+
+
+def config(hidden=None, minibatch=64, **options):
+    network = networks.Config(hidden=hidden)
+    settings = ppo.Config(minibatch_size=minibatch, network=network)
+    return Config(env="x", settings=settings, **options)
+
+
+WIDE = gymnasium.spaces.Box(-1, 1, (20_000,))
+WHOLE = {"hidden": (64,), "minibatch": None}  # all that is collected
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "expected"),
+    [
+        (VECTOR, {}, 1),  # small layers
+        (VECTOR, {"hidden": (512, 512), "minibatch": 1024}, 4),
+        (VECTOR, {"hidden": (512, 512), "minibatch": 16}, 1),
+        (WIDE, {}, 4),  # an observation counts as a layer
+        (VECTOR, {"hidden": (256,), "minibatch": 2**20, "rollout_length": 2}, 1),
+        (VECTOR, {**WHOLE, "rollout_length": 8}, 1),
+        (VECTOR, {**WHOLE, "rollout_length": 10_000}, 4),
+        (VECTOR, {**WHOLE, "update_every": 256}, 4),  # episodes of at most 100 steps
+    ],
+)
+def test_large_layers_and_minibatches_get_every_core(space, options, expected):
+    number, reason = threads.choose(config(**options, num_envs=8), spec(space), 4)
+    assert number == expected
+    assert ("too few" if expected == 1 else "worth sharing out") in reason
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_images_get_every_core(nested):
+    space = gymnasium.spaces.Dict({"a": VECTOR, "b": IMAGE}) if nested else IMAGE
+    assert threads.choose(config(), spec(space), 4) == (4, "observations are images")
+
+
+def test_a_network_of_the_users_own_gets_every_core_unless_told_otherwise():
+    number, reason = threads.choose(config(), spec(VECTOR), 4, own_network=True)
+    assert number == 4 and "your own" in reason
+    assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "asked for")
+
+
+def test_workers_and_environments_of_each_are_told(monkeypatch):
+    monkeypatch.setattr(threads, "apply", lambda number, programs: True)
+    monkeypatch.setattr(cpus, "available", lambda: [0, 1, 2])
+    found = threads.settle(config(), spec(VECTOR, 8), 3)
+    assert (found.threads, found.cores) == (1, 3)
+    assert (found.num_workers, found.envs_per_worker) == (3, 3)
+    assert str(found).startswith("1 thread of TensorFlow on 3 cores: ")
+    assert str(found).endswith("; 3 workers of up to 3 environments")
+
+
+def test_collecting_beside_an_update_gets_a_thread_of_its_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr(threads, "apply", lambda *args, **kw: asked.append(kw) or True)
+    for overlap in (False, True):
+        threads.settle(config(overlap=overlap), spec(VECTOR))
+    assert asked == [{"programs": 1}, {"programs": 2}]
+
+
+@pytest.mark.parametrize("workers", [None, 0])
+def test_environments_of_this_process_have_no_workers(monkeypatch, workers):
+    monkeypatch.setattr(threads, "apply", lambda number, programs: True)
+    found = threads.settle(config(), spec(VECTOR), workers)
+    assert found.envs_per_worker is None
+    assert "worker" not in str(found)
+
+
+def test_threads_that_come_too_late_are_told(monkeypatch):
+    monkeypatch.setattr(threads, "apply", lambda number, programs: False)
+    found = threads.settle(config(threads=77), spec(VECTOR))
+    assert found.threads != 77
+    assert "too late for 77" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"num_workers": 2}, {"num_workers": 2, "envs_per_worker": None}),
+        ({"envs_per_worker": 2}, {"num_workers": None, "envs_per_worker": 2}),
+        ({"num_workers": None}, {"num_workers": None}),
+        ({"num_workers": 1, "envs_per_worker": 2},) * 2,
+    ],
+)
+def test_one_way_to_say_workers_takes_the_place_of_the_other(given, expected):
+    assert exclusive(given) == expected
+
+
+def test_threads_are_set_before_the_first_operation_and_not_after():
+    code = """if True:
+        import tensorflow as tf
+        from tfagents_batch.training.runtime import threads
+        assert threads.apply(1)
+        tf.constant(1)
+        assert threads.apply(1), "as it is"
+        assert not threads.apply(3)
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+        assert tf.config.threading.get_inter_op_parallelism_threads() == 1
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_config_of_both_ways_is_refused():
+    both = dataclasses.replace(config(), num_workers=2, envs_per_worker=4)
+    with pytest.raises(ValueError, match="num_workers is 2 and envs_per_worker is 4"):
+        both.check()

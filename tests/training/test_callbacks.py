@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.training import callbacks
+from tfagents_batch.training.callbacks import Callbacks, Evaluated, Iterated, Saved
+from tfagents_batch.training.evaluate import Evaluation
+
+
+def evaluation(mean):
+    return Evaluation(np.array([mean - 1.0, mean + 1.0]), np.array([5, 7]))
+
+
+def test_every_callback_is_called_in_order_with_what_happened(tmp_path):
+    calls = []
+    each = Callbacks(
+        tmp_path,
+        on_iteration=[lambda told: calls.append(1), calls.append],
+        on_evaluation=calls.append,
+        on_checkpoint=calls.append,
+    )
+    metrics = {"loss/total": np.float32(2), "policy/action": np.ones(3)}
+    each.iteration(10, lambda: metrics)
+    each.evaluation(20, evaluation(3.0), best=True)
+    each.checkpoint(30, tmp_path / "checkpoints" / "x", best=False)
+    one, iterated, evaluated, saved = calls
+    assert one == 1
+    assert iterated == Iterated(10, {"loss/total": 2.0}, tmp_path)
+    assert isinstance(evaluated, Evaluated)
+    assert (evaluated.step, evaluated.best, evaluated.mean_return) == (20, True, 3.0)
+    assert evaluated.metrics["eval/return_std"] == 1
+    assert saved == Saved(30, tmp_path / "checkpoints" / "x", False, tmp_path)
+    assert each.stopped_by is None
+
+
+@pytest.mark.parametrize("returned", [None, True, np.True_])
+def test_none_and_true_go_on(tmp_path, returned):
+    each = Callbacks(tmp_path, on_iteration=lambda told: returned)
+    each.iteration(1, dict)
+    assert each.stopped_by is None
+
+
+@pytest.mark.parametrize("returned", [False, np.False_])
+def test_false_ends_training_and_says_who_did_it(tmp_path, returned):
+    def enough(told):
+        return returned
+
+    calls = []
+    each = Callbacks(tmp_path, on_iteration=[enough, calls.append])
+    each.iteration(1, dict)
+    assert each.stopped_by.endswith("enough")
+    assert len(calls) == 1  # others are called all the same
+
+
+@pytest.mark.parametrize("returned", [0, 1, "no", 0.0])
+def test_anything_else_is_refused_by_name(tmp_path, returned):
+    def vague(told):
+        return returned
+
+    each = Callbacks(tmp_path, on_evaluation=vague)
+    with pytest.raises(UserError, match=r"vague returned .*expected False to end"):
+        each.evaluation(1, evaluation(0.0), best=False)
+
+
+def test_an_exception_comes_out_as_it_is_and_nothing_is_called_after_it(tmp_path):
+    error = KeyError("mine")
+    calls = []
+
+    def bad(told):
+        calls.append(told)
+        raise error
+
+    each = Callbacks(tmp_path, on_iteration=[bad, bad], on_checkpoint=calls.append)
+    with pytest.raises(KeyError) as caught:
+        each.iteration(1, dict)
+    assert caught.value is error
+    assert each.raised is error
+    each.checkpoint(1, tmp_path, best=False)  # of the loop, on its way out
+    each.iteration(2, dict)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("given", [3, ["x"], [print, 3]])
+def test_what_cannot_be_called_is_refused_by_name(tmp_path, given):
+    with pytest.raises(UserError, match="on_checkpoint is"):
+        Callbacks(tmp_path, on_checkpoint=given)
+
+
+def test_iterations_are_only_summed_up_if_somebody_asks(tmp_path):
+    Callbacks(tmp_path).iteration(1, pytest.fail)
+
+
+def test_training_stops_at_a_return(tmp_path):
+    each = Callbacks(tmp_path, on_evaluation=callbacks.stop_at_return(475))
+    for mean in (np.nan, 474.9):
+        each.evaluation(1, evaluation(mean), best=True)
+        assert each.stopped_by is None
+    each.evaluation(2, evaluation(475.0), best=True)
+    assert each.stopped_by == "stop_at_return(475)"
+
+
+def test_training_stops_without_improvement(tmp_path):
+    each = Callbacks(tmp_path, on_evaluation=callbacks.stop_without_improvement(2))
+    for best in (True, False, True, False):
+        each.evaluation(1, evaluation(0.0), best)
+        assert each.stopped_by is None
+    each.evaluation(2, evaluation(0.0), best=False)
+    assert each.stopped_by == "stop_without_improvement(2)"
+    with pytest.raises(UserError, match="evaluations is 0"):
+        callbacks.stop_without_improvement(0)
+
+
+def test_every_counts_in_each_run_anew(tmp_path):
+    steps = []
+    callback = callbacks.every(100, lambda x: steps.append(x.step))
+    for name in ("one", "two"):
+        called = Callbacks(tmp_path / name, on_iteration=callback)
+        for step in (60, 120, 180, 240):
+            called.iteration(step, dict)
+    assert steps == [120, 240, 120, 240]

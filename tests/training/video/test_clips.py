@@ -1,0 +1,227 @@
+"""Films of an agent that is being trained: seen by the log, not by training."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import linear
+from tfagents_batch import seeds
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.video import clips
+from tfagents_batch.training.video.clips import Clips, filming
+
+CONFIG = Config(
+    algorithm="linear",
+    env="falling",
+    num_envs=2,
+    rollout_length=32,
+    eval_every=0,
+    compile="off",
+    compile_cache=False,
+    settings=linear.Config(),
+)
+
+
+class Shown(gymnasium.Env):
+    """Shows its step; ends after ``length`` steps."""
+
+    metadata = {"render_fps": 7}  # noqa: RUF012
+
+    def __init__(self, length=5, render_mode=None):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.render_mode, self._length, self._step = render_mode, length, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self._step += 1
+        ended = self._step == self._length
+        return np.zeros(4, np.float32), 1.0, ended, False, {}
+
+    def render(self):
+        return np.full([20, 30, 3], self._step % 256, np.uint8)
+
+
+class Falling:
+    """Written in TensorFlow; shows its height, from which it falls, 3 to 8."""
+
+    observation_space = gymnasium.spaces.Box(0, 10, (4,))
+    action_space = gymnasium.spaces.Discrete(2)
+    max_episode_steps = 10
+    render_fps = 9
+
+    def reset(self, key):
+        height = 3 + seeds.integers([], key, 6)
+        return height, self._seen(height)
+
+    def step(self, state, action, key):
+        state = state - 1
+        return state, self._seen(state), 1.0, state == 0
+
+    def render(self, state):
+        return np.full([20, 30, 3], state, np.uint8)
+
+    def _seen(self, height):
+        return tf.fill([4], tf.cast(height, tf.float32))
+
+
+@pytest.fixture(scope="module")
+def experiment(linear):
+    with Experiment(CONFIG, env=Falling) as made:
+        yield made
+
+
+@pytest.fixture
+def make(experiment):
+    made = []
+
+    def make(env, env_kwargs=None):
+        made.append(Clips(env, env_kwargs or {}, experiment.algorithm))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_an_episode_is_filmed_from_its_first_to_its_last_state(make):
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    film = make(Shown)
+    frames, facts = film(1)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    assert frames.shape == (6, 20, 30, 3)
+    assert film.fps == 7
+    assert facts == {"return": 5.0, "length": 5, "ended": True}
+    for seen in (frames, film(2)[0]):  # the next one is another whole one
+        assert seen[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_environment_in_tensorflow_is_filmed(make):
+    film = make(Falling)
+    frames, facts = film(1)
+    height = facts["length"]
+    assert frames[:, 0, 0, 0].tolist() == [*range(height, -1, -1)]
+    assert (film.fps, facts["return"], facts["ended"]) == (9, height, True)
+
+
+def test_equal_seeds_give_equal_clips(make):
+    film = make(Falling)
+    lengths = [film(seed)[1]["length"] for seed in range(8)]
+    assert [film(seed)[1]["length"] for seed in range(8)] == lengths
+    assert len(set(lengths)) > 2
+
+
+def test_of_a_long_episode_every_second_picture_or_fourth_is_kept(make):
+    frames, facts = make(Shown, {"length": 1000})(1)
+    shown = frames[:, 0, 0, 0].astype(int)
+    assert clips.MOST / 2 <= len(shown) <= clips.MOST
+    assert facts["length"] == 1000
+    assert set(np.diff(shown) % 256) == {8}
+
+
+def test_an_episode_without_end_is_cut_off(make, monkeypatch):
+    monkeypatch.setattr(clips, "LONGEST", 40)
+    _, facts = make(Shown, {"length": 10**9})(1)
+    assert facts == {"return": 40.0, "length": 40, "ended": False}
+
+
+def test_a_clip_is_cut_off_when_training_is_to_stop(make):
+    asked = iter([False, False, True])
+    _, facts = make(Shown)(1, stop=lambda: next(asked))
+    assert facts == {"return": 2.0, "length": 2, "ended": False}
+
+
+def test_what_cannot_be_filmed_is_refused(experiment):
+    class Dark:
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(2)
+        max_episode_steps = 5
+
+        def reset(self, key):
+            return (), np.zeros(1, np.float32)
+
+        def step(self, state, action, key):
+            return (), np.zeros(1, np.float32), 1.0, False
+
+    with pytest.raises(UserError, match=r"Dark has no render\(state\)"):
+        Clips(Dark, {}, experiment.algorithm)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((4, 4), np.float64), ((4, 4, 4), np.uint8)]
+)
+def test_what_is_no_picture_is_refused(make, shape, dtype):
+    class Wrong(Shown):
+        def render(self):
+            return np.zeros(shape, dtype)
+
+    message = re.escape(f"render returned {np.dtype(dtype)} {list(shape)}; expected a")
+    with pytest.raises(UserError, match=message):
+        make(Wrong)(1)
+
+
+def test_pictures_are_made_smaller_by_means():
+    picture = np.zeros([8, 12, 3], np.uint8)
+    picture[:, ::2] = 100
+    found = clips.smaller(picture, 6)
+    assert found.shape == (4, 6, 3)
+    assert (found == 50).all()
+    assert clips.smaller(picture, 12) is picture
+    assert clips.smaller(np.zeros([7, 13, 3], np.uint8), 6).shape == (3, 5, 3)
+
+
+class Log:
+    def __init__(self):
+        self.videos, self.events = [], []
+
+    def video(self, name, frames, step, fps):
+        self.videos.append((name, step, len(frames), fps))
+
+    def event(self, kind, step, **fields):
+        self.events.append((kind, step, fields))
+
+
+class Films:
+    """Clips of two pictures, or what is to be raised."""
+
+    fps = 7.0
+
+    def __init__(self, error=None):
+        self.seeds, self._error = [], error
+
+    def __call__(self, seed, stop):
+        self.seeds.append(seed)
+        if self._error:
+            raise self._error
+        frames = np.zeros([2, 4, 4, 3], np.uint8)
+        return frames, {"return": 3.0, "length": 5, "ended": True}
+
+
+def test_filming_is_on_its_clock_with_a_seed_of_every_step():
+    log, films = Log(), Films()
+    film = filming(films, log, every=100, run_seed=3, warn=pytest.fail)
+    for step in range(30, 300, 30):
+        film(step)
+    assert log.videos == [("video/episode", step, 2, 7.0) for step in (30, 150, 270)]
+    assert log.events[0] == ("video", 30, {"return": 3.0, "length": 5, "ended": True})
+    assert len(set(films.seeds)) == 3
+
+
+def test_filming_that_fails_warns_once_and_training_goes_on():
+    warnings, films = [], Films(ImportError("no pygame"))
+    film = filming(films, Log(), every=1, run_seed=0, warn=warnings.append)
+    for step in range(1, 5):
+        film(step)
+    assert warnings == ["warning: filming ends, training goes on: no pygame"]

@@ -1,0 +1,105 @@
+"""Films of episodes: as many as asked for, whole, with their returns."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+
+import gymnasium
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import visualize
+from tfagents_batch.training.video.film import video
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+QUICK = {
+    "steps": 200,
+    "num_envs": 2,
+    "rollout_length": 50,
+    "eval_every": 0,
+    "compile": "off",
+    "compile_cache": False,
+}
+
+
+def frames(path):
+    return imageio_ffmpeg.count_frames_and_secs(str(path))[0]
+
+
+@pytest.fixture(scope="module")
+def run(linear, tmp_path_factory):
+    logdir = tmp_path_factory.mktemp("logs")
+    return tfb.train(linear, env="CartPole-v1", logdir=logdir, num_workers=0, **QUICK)
+
+
+@pytest.mark.parametrize("env", [None, "tf/CartPole-v1"])
+def test_exactly_so_many_episodes_are_filmed_from_first_to_last_state(
+    run, env, tmp_path
+):
+    found = tfb.visualize(run.logdir, tmp_path / "videos", 3, env=env)
+    assert len(found) == 3
+    files = sorted((tmp_path / "videos").iterdir())
+    assert [episode.path for episode in found] == files
+    for number, episode in enumerate(found):
+        assert episode.path.name.startswith(f"episode-{number:03d}-return-")
+        assert episode.return_ == episode.length > 5  # CartPole pays 1 a step
+        assert frames(episode.path) == episode.length + 1
+    played = tfb.evaluate(run.logdir, 3, env=env)  # in one environment, one by one
+    assert [episode.return_ for episode in found] == list(played.returns)
+
+
+def test_a_run_that_was_moved_is_filmed(run, tmp_path):
+    moved = shutil.copytree(run.logdir, tmp_path / "moved")
+    (episode,) = tfb.visualize(moved, tmp_path / "videos", 1)
+    (again,) = tfb.visualize(run.logdir, tmp_path / "again", 1)
+    assert episode.return_ == again.return_
+
+
+@pytest.mark.filterwarnings("ignore:.*calling render method")  # Gymnasium's own
+def test_what_shows_nothing_is_refused(run, tmp_path):
+    make = functools.partial(gymnasium.make, "CartPole-v1", render_mode=None)
+    with pytest.raises(UserError, match=r"shows nothing; make it with.*rgb_array"):
+        tfb.visualize(run.logdir, tmp_path, 1, env=make)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_of_another_size_are_refused_and_leave_no_file(tmp_path):
+    with (
+        pytest.raises(UserError, match="of one size"),
+        video(tmp_path / "x.mp4", 30) as add,
+    ):
+        add(np.zeros([16, 16, 3], np.uint8))
+        add(np.zeros([16, 18, 3], np.uint8))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_sizes_are_filmed(tmp_path):
+    with video(tmp_path / "x.mp4", 30) as add:
+        for value in range(5):
+            add(np.full([33, 41, 3], 50 * value, np.uint8))
+    assert frames(tmp_path / "x.mp4") == 5
+
+
+def test_the_script_prints_a_line_for_every_video(run, tmp_path, capsys):
+    flags = [f"--logdir={run.logdir}", f"--outdir={tmp_path}", "--num_episodes=2"]
+    assert visualize.main(flags) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all(".mp4  return " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no run: pass --logdir"),
+        (["--logdir=nowhere"], "nowhere does not exist"),
+        (["--logdir=x", "--num_episodes=0"], "num_episodes"),
+        (["--logdir=x", "--episodes=3"], "episodes.*num_episodes"),
+    ],
+)
+def test_bad_flags_are_named(arguments, message):
+    with pytest.raises(UserError, match=message):
+        visualize.main(arguments)

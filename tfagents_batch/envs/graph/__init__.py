@@ -1,0 +1,1 @@
+"""Batches of environments as operations of TensorFlow."""

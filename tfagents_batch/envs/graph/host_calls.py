@@ -1,0 +1,176 @@
+"""What is stepped by Python, as ops: tensors in and out, and ``tf.numpy_function``.
+
+Shared by the environments that hold their state outside the graph, behind a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.envs.processes.portable_backend import Portable
+from tfagents_batch.envs.shared.observation_rules import field
+from tfagents_batch.envs.shared.step_batch import SEED_MASK, StepBatch, stale
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+
+class HostCalls:
+    """The calls of an engine as ``tf.numpy_function``s; they cannot be compiled.
+
+    Args:
+      engine: ``Portable``.
+      outputs: specs of the token and of an environment's outputs.
+      reason: why this is not another route, for the error of compiled programs.
+    """
+
+    def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):
+        self._engine = engine
+        self._dtypes = [spec.dtype for spec in outputs]
+        self._reason = reason
+        self._token = 0
+
+    def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
+        """From an integer seed."""
+        return self._call(self._host_init, [seed])
+
+    def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """From token and action leaves."""
+        return self._call(self._host_step, inputs)
+
+    def ok(self, token: tf.Tensor) -> tf.Tensor:
+        """bool ``[]``"""
+        ok = tf.numpy_function(lambda _: np.bool_(self._engine.ok), [token], tf.bool)
+        return tf.ensure_shape(ok, [])
+
+    def _call(self, function: Callable, inputs: Sequence) -> list[tf.Tensor]:
+        if in_xla():
+            raise UserError(
+                f"this environment cannot be stepped under jit_compile=True: "
+                f"{self._reason}; compile the update only, and step the environment "
+                "in a tf.function without jit_compile"
+            )
+        return tf.numpy_function(function, inputs, self._dtypes)
+
+    def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
+        return self._answer(self._engine.reset(int(seed) & SEED_MASK))
+
+    def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
+        if int(token) != self._token:
+            self._engine.give_up(stale(int(token), self._token))
+        return self._answer(self._engine.step(action))  # all rows failed, if so
+
+    def _answer(self, batch: StepBatch) -> list[np.ndarray]:
+        self._token = (self._token + 1) % 2**31
+        return [np.int32(self._token), *batch.flat()]
+
+
+def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
+    """Specs of the token and of an environment's outputs, as ``nested`` takes them."""
+    batch = [spec.num_envs]
+    observation = spaces.leaves(spec.observation_space)
+    columns = ["float32", "bool", "bool", "bool", *spec.info.values()]
+    return [
+        tf.TensorSpec([], tf.int32),
+        *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
+        *(tf.TensorSpec(batch, dtype) for dtype in columns),
+    ]
+
+
+def checked(
+    pool: Any, specs: Sequence[tf.TensorSpec], call: Callable, *inputs: Any
+) -> list[tf.Tensor]:
+    """Call, raise what went wrong if that is possible now; outputs of known shapes."""
+    if tf.executing_eagerly():
+        with interrupts.guard():
+            flat = call(*inputs)
+        pool.check()
+    else:
+        flat = call(*inputs)
+    for tensor, expected in zip(flat, specs, strict=True):
+        tensor.set_shape(expected.shape)
+    return flat
+
+
+def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
+    """Nest an environment's outputs, without the token."""
+    count = len(flat) - 4 - len(spec.info)
+    observation = spaces.pack(spec.observation_space, flat[:count])
+    info = dict(zip(spec.info, flat[count + 4 :], strict=True))
+    return TimeStep(observation, *flat[count : count + 4], info)
+
+
+def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
+    """An integer scalar from what ``init`` is given; any Python int.
+
+    Raises:
+      UserError: if it is not an integer scalar.
+    """
+    if isinstance(seed, (int, np.integer)):
+        seed = int(seed) & SEED_MASK
+        seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
+    seed = tf.convert_to_tensor(seed)
+    if not (seed.dtype.is_integer and seed.shape.is_compatible_with([])):
+        raise UserError(
+            f"seed is {seed.dtype.name} {seed.shape}; expected an integer scalar"
+        )
+    return scalar(seed)
+
+
+def token(state: Any) -> tf.Tensor:
+    """The state of an environment that keeps its own, int32 ``[]``."""
+    return scalar(tf.convert_to_tensor(state, tf.int32))
+
+
+def scalar(x: tf.Tensor) -> tf.Tensor:
+    return x if x.shape.rank == 0 else tf.ensure_shape(x, [])
+
+
+def in_xla() -> bool:
+    """Return whether XLA compiles what is traced now."""
+    graph = tf.compat.v1.get_default_graph()
+    return not tf.executing_eagerly() and bool(GraphOrParentsInXlaContext(graph))
+
+
+def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
+    """The leaves of an action, checked as far as can be told before the program runs.
+
+    Raises:
+      UserError: for a wrong structure, shape or dtype.
+    """
+    space = spec.action_space
+    try:
+        flat = spaces.flatten(space, action)
+    except (KeyError, IndexError, TypeError) as error:
+        raise UserError(
+            f"the action is not nested as its space {space} is "
+            f"({type(error).__name__}: {error})"
+        ) from None
+    pairs = zip(flat, spaces.leaves(space), strict=True)
+    return [_action_tensor(x, leaf, spec.num_envs) for x, leaf in pairs]
+
+
+def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
+    dtype = tf.as_dtype(leaf.dtype)
+    continuous = isinstance(leaf.space, gymnasium.spaces.Box) and dtype.is_floating
+    if not tf.is_tensor(value):
+        value = np.asarray(value)
+    tensor = tf.convert_to_tensor(value)
+    name = field(leaf.path, "action")
+    if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
+        wanted = leaf.dtype if continuous else "integers"
+        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")
+    shape = [num_envs, *leaf.shape]
+    if not tensor.shape.is_compatible_with(shape):
+        raise UserError(
+            f"{name} has shape {tensor.shape.as_list()}; expected {shape}, one row per "
+            "environment"
+        )
+    return tf.cast(tensor, dtype) if continuous else tensor

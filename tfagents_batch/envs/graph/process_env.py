@@ -1,0 +1,264 @@
+"""Gymnasium environments as ops: the ``Env`` protocol over a pool of processes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import tensorflow as tf
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.graph import host_calls
+from tfagents_batch.envs.native import op
+from tfagents_batch.envs.processes import backends
+from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.vector.batch_stepper import Steppable
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+
+class ProcessEnv:
+    """A batch of Gymnasium environments in worker processes, usable inside graphs.
+
+    The state is an int32 token that orders the calls; each is used once. ``init`` and
+    ``step`` never abort a program: after a fault all rows come back invalid, ``ok``
+    is false, and the exception is raised by the next of: the end of an eager call,
+    ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
+    ``tf.function`` has to be followed by ``check``. With ``on_fault="restart"`` only
+    the rows of an environment that fails come back invalid, and another one takes its
+    place.
+
+    On the native route the ops are custom calls, which run in eager code, in graphs
+    and under ``jit_compile=True``, where a whole rollout is one program. On the
+    portable route they are ``tf.numpy_function``s, which give the same transitions,
+    more slowly and not under ``jit_compile=True``.
+
+    >>> import gymnasium
+    >>> with ProcessEnv([lambda: gymnasium.make("CartPole-v1")] * 4, 2) as env:
+    ...     state, timestep = env.init(seed=1)
+    ...     state, timestep = env.step(state, tf.zeros([4], tf.int32))
+    >>> timestep.observation.shape
+    TensorShape([4, 4])
+
+    Args:
+      constructors: functions without arguments that make one ``gymnasium.Env`` each;
+        lambdas and classes of ``__main__`` or a notebook are fine. Or a batch that
+        exists already, which is stepped in this process; see ``vector.vector_env``.
+      num_workers: processes; 0 steps in this process; None takes one per core, at
+        most one per environment.
+      route: "native" (needs a C++ compiler at first use), "portable", or "auto", the
+        native one where it can be had. Environments in this process are portable.
+        ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
+      options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
+        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
+        ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
+        ``max_worker_mb``, ``info_keys``, ``worker_variables``, ``pin_workers``.
+
+    Attributes:
+      spec: EnvSpec.
+      num_workers: processes in use.
+      num_groups: of environments that ``send`` and ``receive`` step.
+      route: "native" or "portable".
+      compilable: whether ``jit_compile=True`` is possible: on the native route.
+      hub: the number by which programs call it there; None on the portable route.
+
+    Raises:
+      EnvError: if an environment cannot be made.
+      UserError: if an argument is wrong, spaces disagree, or memory is short.
+    """
+
+    def __init__(
+        self,
+        constructors: Sequence[Callable[[], gymnasium.Env]] | Steppable,
+        num_workers: int | None = None,
+        *,
+        route: str = backends.AUTO,
+        **options: Any,
+    ):
+        pool = Pool(constructors, num_workers, route=route, **options)
+        self._pool = pool
+        self.compilable = not pool.reason
+        self.route = backends.NATIVE if self.compilable else backends.PORTABLE
+        self.num_workers = pool.num_workers
+        self.num_groups = pool.num_groups
+        self.spec = EnvSpec(
+            pool.num_envs,
+            pool.observation_space,
+            pool.action_space,
+            dict(pool.info),
+            pool.max_episode_steps,
+        )
+        self._actions = spaces.leaves(pool.action_space)
+        self._group_rows = pool.num_envs // pool.num_groups
+        self._outputs = host_calls.outputs(self.spec)
+        self.hub = pool.handle
+        self._calls: Any
+        if self.hub is not None:
+            count = len(spaces.leaves(pool.observation_space))
+            self._calls = op.Calls(self.hub, self._outputs, count)
+        else:
+            why = f"it is on the portable route, because {pool.reason}"
+            self._calls = host_calls.HostCalls(pool.engine, self._outputs, why)
+
+    def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
+        """Start every environment. Row i depends on ``(seed, i)`` only.
+
+        Args:
+          seed: int or integer scalar tensor.
+
+        Returns:
+          int32 token, TimeStep of ``[B, ...]``.
+        """
+        return self._run(self._calls.init, host_calls.seed_tensor(seed))
+
+    def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
+        """Step every row; a row that was last ignores its action and restarts.
+
+        Args:
+          state: token of the previous ``init`` or ``step``.
+          action: nest of ``[B, ...]`` as the action space is nested; integers of any
+            width for discrete spaces. Box actions are clipped to finite bounds.
+
+        Returns:
+          int32 token, TimeStep of ``[B, ...]``.
+
+        Raises:
+          UserError: if an action has the wrong structure, shape or dtype.
+        """
+        flat = host_calls.flat_actions(self.spec, action)
+        if self.hub is not None:
+            flat = self._shaped(flat, self.spec.num_envs)
+        return self._run(self._calls.step, [host_calls.token(state), *flat])
+
+    def send(
+        self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
+    ) -> tf.Tensor:
+        """Have some groups of environments do a step, without waiting for it.
+
+        Row r belongs to group ``r // (B / num_groups)``. While one group is at work,
+        another one can be received and acted for: double buffering. After ``init``
+        every group is free. Needs the native route.
+
+        Args:
+          state: token of the previous call.
+          action: as of ``step``, of the rows of the groups, group after group.
+          groups: number of a group, or int32 ``[k]`` of distinct ones that are free.
+
+        Returns:
+          int32 token.
+        """
+        self._need_native()
+        groups = _groups(groups)
+        rows = groups.shape[0] * self._group_rows
+        flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
+        inputs = [host_calls.token(state), groups, *self._shaped(flat, rows)]
+        call = self._calls.send
+        return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
+
+    def receive(
+        self,
+        state: tf.Tensor,
+        groups: int | Sequence[int] | tf.Tensor | None = None,
+        count: int = 1,
+    ) -> tuple[tf.Tensor, tf.Tensor, TimeStep]:
+        """Wait for groups that were sent actions.
+
+        Args:
+          state: token of the previous call.
+          groups: as of ``send``; None for whichever are ready first. Which these are
+            depends on time, so runs then differ from each other.
+          count: without groups: how many.
+
+        Returns:
+          int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
+          ...]``: their rows, group after group.
+        """
+        self._need_native()
+        inputs = [host_calls.token(state)]
+        if groups is not None:
+            inputs.append(_groups(groups))
+            count = inputs[1].shape[0]
+        if not 1 <= count <= self.num_groups:
+            raise UserError(
+                f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
+                "which is what groups= of the environment says"
+            )
+        spec = self.spec._replace(num_envs=count * self._group_rows)
+        outputs = host_calls.outputs(spec)
+        outputs.insert(1, tf.TensorSpec([count], tf.int32))
+        call = self._calls.receive
+        found = host_calls.checked(self._pool, outputs, call, inputs, outputs)
+        return found[0], found[1], host_calls.timestep(spec, found[2:])
+
+    def ok(self, state: tf.Tensor) -> tf.Tensor:
+        """bool ``[]``: false after a stop or a fault: the iteration is void."""
+        return self._calls.ok(host_calls.token(state))
+
+    def check(self) -> None:
+        """Raise what went wrong since the last check; the workers are closed then.
+
+        Raises:
+          EnvError, UserError: a fault, or the use of an environment that is closed.
+          Stopped: after ``stop``.
+        """
+        self._pool.check()
+
+    def stop(self) -> None:
+        """Make the step under way and all later ones return at once, any thread."""
+        self._pool.stop()
+
+    def close(self) -> None:
+        """End the workers, within two seconds; idempotent, any thread."""
+        self._pool.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the last call: ``env/*``, ``system/*`` and ``time/*``."""
+        return self._pool.metrics()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Failures and restarts since the last call, see ``Pool.events``."""
+        return self._pool.events()
+
+    def __enter__(self) -> ProcessEnv:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        fault = self._pool.take_fault()
+        self.close()
+        if kind is None and fault is not None:
+            raise fault
+
+    def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
+        """Leaves of an action, with the shapes that the native calls need to know."""
+        known = all(x.shape.is_fully_defined() for x in flat)
+        if not known and not host_calls.in_xla():  # where they are known in the end
+            check = functools.partial(self._pool.engine.fitting, rows)
+            flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
+        leaves = zip(flat, self._actions, strict=True)
+        return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
+
+    def _need_native(self) -> None:
+        if self.hub is None:
+            raise UserError(
+                "send and receive need the native route, which cannot be had: "
+                f"{self._pool.reason}; use step"
+            )
+
+    def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
+        found = host_calls.checked(self._pool, self._outputs, call, *inputs)
+        return found[0], host_calls.timestep(self.spec, found[1:])
+
+
+def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
+    """int32 ``[k]``"""
+    tensor = tf.convert_to_tensor(groups)
+    count = tensor.shape.num_elements()
+    if not tensor.dtype.is_integer or count is None or tensor.shape.rank > 1:
+        raise UserError(
+            f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
+            "group, or a vector of them whose length is known when the function is "
+            "traced: tf.ensure_shape(groups, [k])"
+        )
+    return tf.reshape(tf.cast(tensor, tf.int32), [count])

@@ -1,0 +1,196 @@
+"""A ``gymnasium.vector.VectorEnv`` as an environment of this library."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+
+from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.processes.pool import RAISE, RESTART
+from tfagents_batch.envs.shared import arguments, failures, validation
+from tfagents_batch.envs.vector import autoreset
+from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.vector.batch_stepper import Steppable
+from tfagents_batch.envs.worker import stepper
+from tfagents_batch.errors import UserError
+
+_LOG = logging.getLogger("tfagents_batch")
+_COSTS = {
+    AutoresetMode.SAME_STEP: "the first transition of every episode but the first of "
+    "each row is lost",
+    AutoresetMode.DISABLED: "one more reset and one more step for every episode but "
+    "the first of each row are lost",
+}
+_CLOSE_SECONDS = 2.0
+_driven: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class GymnasiumBatch:
+    """A vector environment as a ``Steppable``.
+
+    Environment i is seeded by ``stepper.env_seed(seed, i)`` where the vector
+    environment takes a seed per row, as Sync- and AsyncVectorEnv do. One that takes
+    a single number is seeded by ``env_seed(seed, 0)``; then a row depends on the size
+    of the batch too.
+
+    Raises:
+      UserError: if it cannot be driven.
+    """
+
+    def __init__(
+        self, env: GymnasiumVectorEnv, autoreset_mode: AutoresetMode | str | None
+    ):
+        _check(env)
+        mode = autoreset.mode_of(env, autoreset_mode)
+        if mode in _COSTS:
+            text = "a vector environment restarts by %s: %s; NEXT_STEP loses nothing"
+            _LOG.warning(text, mode.name, _COSTS[mode])
+        self.num_envs = int(env.num_envs)
+        self.observation_space = env.single_observation_space
+        self.action_space = env.single_action_space
+        self.max_episode_steps = _time_limit(env)
+        self._env = env
+        self._step = autoreset.STEPS[mode]
+        own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
+        self._one_seed: bool | None = False if own else None  # None: to be tried
+        _driven.add(env.unwrapped)
+
+    def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
+        """Start every environment; the batched observation and infos."""
+        seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+        try:
+            result = self._env.reset(seed=seeds[0] if self._one_seed else seeds)
+        except (TypeError, ValueError, gymnasium.error.Error):
+            if self._one_seed is not None:
+                raise
+            self._one_seed = True
+            result = self._env.reset(seed=seeds[0])
+        self._one_seed = bool(self._one_seed)
+        validation.reset_result(result)
+        return result
+
+    def step(self, action: Any, over: np.ndarray) -> Stepped:
+        """Step; see ``autoreset``."""
+        return self._step(self._env, action, over)
+
+    def close(self, failed: bool = False) -> None:
+        """End it, which may not answer any more if it ``failed``; idempotent."""
+        env, self._env = self._env, None  # which frees what it does not close
+        if env is None:
+            return
+        _driven.discard(env.unwrapped)
+        options: dict[str, Any] = {}
+        if isinstance(env.unwrapped, AsyncVectorEnv):
+            alive = all(process.is_alive() for process in env.unwrapped.processes)
+            polite = alive and not failed  # which would wait for ever otherwise
+            options = {"timeout": _CLOSE_SECONDS} if polite else {"terminate": True}
+        env.close(**options)
+
+
+def VectorEnv(
+    env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
+    *,
+    autoreset_mode: AutoresetMode | str | None = None,
+    on_fault: str = RAISE,
+    finite_check: str = stepper.RAISE,
+    info_keys: Mapping[str, str] | None = None,
+) -> ProcessEnv:
+    """Make a batch that exists already usable inside graphs.
+
+    It is stepped in this process by ``tf.numpy_function`` ops, so not under
+    ``jit_compile=True``, without deadlines, and a crash of it ends this process.
+    Otherwise it behaves as environments that are made one by one.
+
+    Environments of every autoreset mode appear as NEXT_STEP ones; what SAME_STEP and
+    DISABLED lose by that is written in ``autoreset`` and counted in
+    ``env/unused_steps``.
+
+    >>> import gymnasium
+    >>> import tensorflow as tf
+    >>> with VectorEnv(gymnasium.make_vec("CartPole-v1", 4)) as env:
+    ...     state, timestep = env.init(seed=1)
+    ...     state, timestep = env.step(state, tf.zeros([4], tf.int32))
+    >>> timestep.observation.shape
+    TensorShape([4, 4])
+
+    Args:
+      env: a vector environment, a function without arguments that makes one, or
+        another batch with the methods of ``batch_stepper.Steppable``. It is closed
+        with what is returned.
+      autoreset_mode: of a vector environment whose metadata do not say.
+      on_fault: "raise", which fails the whole batch after a fault.
+      finite_check: "raise" makes NaN and infinity in observations and rewards a
+        fault; "off" passes them on.
+      info_keys: ``{key: dtype}`` of numbers to copy from the infos; float32, int32 or
+        bool. A missing one is NaN, 0 or false.
+
+    Raises:
+      EnvError: if the function raises.
+      UserError: if it cannot be driven, with the reason.
+    """
+    if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
+        if not isinstance(env, GymnasiumVectorEnv):
+            env = _construct(env)
+        env = GymnasiumBatch(env, autoreset_mode)
+    try:
+        if on_fault == RESTART:
+            raise UserError(
+                "on_fault is 'restart', but a batch that exists already cannot be "
+                "replaced; use on_fault='raise', or environments in worker processes"
+            )
+        arguments.one_of("on_fault", on_fault, (RAISE,))
+        arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
+        return ProcessEnv(env, 0, finite_check=finite_check, info_keys=info_keys)
+    except BaseException:
+        env.close()
+        raise
+
+
+def _construct(constructor: Callable[[], GymnasiumVectorEnv]) -> GymnasiumVectorEnv:
+    if not callable(constructor):
+        raise UserError(
+            f"env is of type {type(constructor).__name__}; expected a "
+            "gymnasium.vector.VectorEnv or a function without arguments that makes one"
+        )
+    try:
+        env = constructor()
+    except Exception as error:
+        failure = failures.of(error, phase="construct")
+        raise failures.to_exception(failure) from error
+    if isinstance(env, GymnasiumVectorEnv):
+        return env
+    raise UserError(
+        f"the constructor returned {type(env).__name__}; expected a "
+        "gymnasium.vector.VectorEnv, such as gymnasium.make_vec returns (single "
+        "environments are for make_env)"
+    )
+
+
+def _check(env: GymnasiumVectorEnv) -> None:
+    if any(each.__module__.startswith("envpool.") for each in type(env).__mro__):
+        raise UserError(
+            "an EnvPool object cannot be seeded again; pass its name, such as "
+            "make_env('envpool:CartPole-v1', num_envs=8)"
+        )
+    if env.unwrapped in _driven:
+        raise UserError(
+            f"this {type(env.unwrapped).__name__} is stepped by another environment "
+            "already; make one for each, for example one for training and one for "
+            "evaluation"
+        )
+
+
+def _time_limit(env: GymnasiumVectorEnv) -> int | None:
+    """Of the vector environment's registration, or its first environment's own."""
+    limit = getattr(getattr(env.unwrapped, "spec", None), "max_episode_steps", None)
+    first = next(iter(getattr(env.unwrapped, "envs", ())), None)
+    if limit is None and first is not None:
+        limit = stepper.inspect(first)["max_episode_steps"]
+    return None if limit is None else int(limit)

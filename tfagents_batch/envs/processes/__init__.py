@@ -1,0 +1,1 @@
+"""Worker processes as the training process sees them: start, ask, restart."""

@@ -1,0 +1,89 @@
+"""Which way commands reach the worker processes: through the native hub or Python.
+
+"native" needs a C++ compiler at first use, "auto" takes the other one without.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared import arguments
+from tfagents_batch.errors import UserError
+
+NATIVE, PORTABLE, AUTO = "native", "portable", "auto"
+_LOG = logging.getLogger("tfagents_batch")
+
+
+def choose(route: str, num_workers: int) -> tuple[Any, str]:
+    """Find the library of the native hub, where it is wanted.
+
+    Args:
+      route: "auto", "native" or "portable".
+      num_workers: processes of the pool.
+
+    Returns:
+      the library, or None for the portable route; and why not, as text.
+
+    Raises:
+      UserError: if the native route is asked for and cannot be had.
+    """
+    arguments.one_of("route", route, (AUTO, NATIVE, PORTABLE))
+    if num_workers == 0:
+        reason = "they are stepped in this process (num_workers=0)"
+    elif route == PORTABLE:
+        reason = "route='portable' was asked for"
+    else:
+        from tfagents_batch.envs.native import build
+
+        try:
+            return build.library(), ""
+        except build.Unavailable as error:
+            reason = str(error)
+    if route == NATIVE:
+        raise UserError(f"route='native' cannot be had: {reason}")
+    return None, reason
+
+
+def refuse_groups(num_groups: int, reason: str) -> None:
+    """Raise UserError for several groups where the route is not the native one."""
+    if reason and num_groups > 1:
+        raise UserError(
+            f"groups is {num_groups}, but send and receive need the native route, "
+            f"which cannot be had: {reason}; leave groups out, and use step"
+        )
+
+
+def tell(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
+    """One line about the route; a warning where a better one was wanted.
+
+    Args:
+      reason: why it is the portable route; "" for the native one.
+      wanted: whether the native route could have been used otherwise.
+    """
+    who = f"{num_envs} environments in {num_workers} worker processes"
+    if not reason:
+        _LOG.info("%s: native route", who)
+    else:
+        level = logging.WARNING if wanted else logging.INFO
+        text = "%s: portable route, slower and not compilable, because %s"
+        _LOG.log(level, text, who, reason)
+
+
+def unsuited(
+    observation: Sequence[spaces.Leaf], action: Sequence[spaces.Leaf], columns: int
+) -> str:
+    """Why the hub cannot carry such leaves and columns of infos; "" if it can."""
+    from tfagents_batch.envs.native import hub
+
+    for name, leaves in {"observation": observation, "action": action}.items():
+        if len(leaves) + columns + 8 > hub.MAX_BUFFERS:
+            return f"the {name} space has {len(leaves)} leaves"
+    for leaf in [*observation, *action]:
+        if leaf.dtype not in hub.DTYPES:
+            return f"a leaf of a space is {leaf.dtype}"
+    if any(leaf.dtype == "float16" for leaf in action):
+        return "an action is float16"
+    return ""

@@ -1,0 +1,131 @@
+"""Environments in the learner's own process, behind the same commands as workers.
+
+For debugging, for environments that are cheap or come as a batch, and for platforms
+without worker processes. There are no deadlines: nothing could end a call that hangs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfagents_batch.envs.processes.restart_budget import RestartBudget
+from tfagents_batch.envs.shared import layout, protocol
+from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
+from tfagents_batch.envs.vector import batch_stepper
+from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
+from tfagents_batch.envs.worker import stepper
+
+# Ctrl-C is the user's here, so KeyboardInterrupt is not an environment's failure.
+_CATCH = (Exception, SystemExit)
+
+
+class LocalExecutor:
+    """The in-process counterpart of ``ProcessExecutor``: one stepper.
+
+    Args:
+      environments: constructors, or a batch that exists already.
+      budget: grants restarts; None if what fails is not replaced.
+    """
+
+    workers = ()
+
+    def __init__(
+        self,
+        environments: Sequence[Callable[[], Any]] | Steppable,
+        budget: RestartBudget | None = None,
+    ):
+        self.stopping = False
+        self._environments = environments
+        self._is_batch = isinstance(environments, Steppable)
+        self._budget = budget
+        self._rows = range(0)
+        self._envs: list[Any] = [environments] if self._is_batch else []
+        self._facts: list[dict] = []
+        self._stepper: Any = None
+        self._words: Any = None
+
+    def construct(self, seconds: float | None) -> Outcome:
+        outcome = Outcome()
+        if self._is_batch:
+            self._facts = [batch_stepper.inspect(self._environments)]
+        else:
+            found = stepper.construct(self._environments, 0, catch=_CATCH)
+            self._envs, self._facts, failure = found
+            outcome.faults += [failure] if failure else []
+        outcome.replies[0] = {"facts": self._facts}
+        return outcome
+
+    def attach(
+        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
+    ) -> Outcome:
+        arrays = layout.views(plan, memory, worker=0)
+        self._rows = range(len(arrays.reward))
+        self._words = layout.control(memory, 0)
+        check = options["finite_check"]
+        if self._is_batch:
+            batch = self._environments
+            self._stepper = BatchStepper(batch, arrays, self._words, check, _CATCH)
+            return Outcome()
+        spare = None
+        if self._budget is not None:
+            learner = layout.control(memory, plan.num_workers)
+            seed = functools.partial(layout.seed, learner)
+            restarts = options["restarts"]
+            spare = stepper.Spare(self._environments, self._facts, restarts, seed)
+        checks = check, options["strict"], _CATCH, spare
+        self._stepper = stepper.Stepper(self._envs, arrays, self._words, 0, *checks)
+        return Outcome()
+
+    def command(
+        self, code: int, seed: int, limits: Sequence[float | None], context: Context
+    ) -> Outcome:
+        outcome = Outcome()
+        if not self.stopping:
+            try:
+                if code == protocol.STEP:
+                    found = self._stepper.step()
+                else:
+                    found = self._stepper.reset(seed)
+            except BaseException:  # Ctrl-C: a row may be half stepped
+                self.stop()
+                raise
+            self._take(outcome, found)
+        if self.stopping:
+            outcome.stopped = True
+            outcome.lost.update(self._rows)
+        return outcome
+
+    def counters(self) -> dict[str, float]:
+        """Metrics that are counters, since the start."""
+        if self._is_batch:
+            return {"env/unused_steps": self._stepper.unused}
+        return {"env/stale_replies": 0}
+
+    def listen(self, context: Context) -> list[Failure]:
+        return []
+
+    def stop(self) -> None:
+        self.stopping = True
+        if self._words is not None:
+            self._words[layout.STOP] = 1
+
+    def close(self) -> None:
+        self.stop()
+        if self._stepper is not None:
+            self._stepper.close()
+        else:
+            for env in self._envs:
+                env.close()
+        self._envs = []
+
+    def _take(self, outcome: Outcome, found: list) -> None:
+        for fault in found:
+            outcome.lost.update(self._rows if self._is_batch else [fault.env])
+            if self._budget is None:
+                outcome.faults.append(fault)
+            else:
+                self._budget.failed(fault)
+        outcome.replies[0] = {"notes": list(self._stepper.notes)}
+        self._stepper.notes.clear()

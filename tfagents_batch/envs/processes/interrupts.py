@@ -1,0 +1,100 @@
+"""The pools of this process: what Ctrl-C and a fork mean to them.
+
+Python runs signal handlers between its own instructions, so a compiled program delays
+them until it has returned. A wake-up descriptor is written at once; the thread that
+reads it stops the pools with a native hub, which ends the program, and
+``KeyboardInterrupt`` follows in the main thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+POOLS: weakref.WeakSet[Any] = weakref.WeakSet()  # that are open
+_lock = threading.Lock()
+_pipe: tuple[int, int] | None = None  # while somebody listens
+_users = 0
+
+
+def acquire() -> int:
+    """A descriptor that is readable after a signal; ``release`` it."""
+    global _pipe, _users
+    with _lock:
+        if _pipe is None:
+            _pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        _users += 1
+        return _pipe[0]
+
+
+def release() -> None:
+    """Undo one ``acquire``, once nobody polls the descriptor any more."""
+    global _pipe, _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            pipe, _pipe = _pipe, None
+            for descriptor in pipe:
+                os.close(descriptor)
+
+
+def stop_pools(descriptor: int) -> bool:
+    """Read the descriptor; stop the pools with a hub if it was Ctrl-C. True."""
+    with contextlib.suppress(BlockingIOError):
+        if signal.SIGINT in os.read(descriptor, 1024):
+            for pool in list(POOLS):
+                if pool.handle is not None:
+                    pool.stop()
+    return True
+
+
+@contextlib.contextmanager
+def guard() -> Iterator[None]:
+    """Let Ctrl-C end what is called within, where Ctrl-C means KeyboardInterrupt.
+
+    Whoever has a wake-up descriptor or a handler of his own is left alone.
+    """
+    if (
+        _pipe is None
+        or threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    acquire()
+    previous = signal.set_wakeup_fd(_pipe[1], warn_on_full_buffer=False)
+    if previous != -1:
+        signal.set_wakeup_fd(previous)
+    try:
+        yield
+    finally:
+        if previous == -1:
+            signal.set_wakeup_fd(-1)
+        release()
+
+
+_warned_of_fork = False
+
+
+def _before_fork() -> None:
+    global _warned_of_fork
+    if _warned_of_fork or not any(pool.num_workers and pool.ok for pool in POOLS):
+        return
+    _warned_of_fork = True
+    warnings.warn(
+        "this process is forked while environments run in worker processes: the child "
+        "must not use them, and TensorFlow hangs in a forked child; start processes "
+        "with multiprocessing's 'spawn' method or subprocess",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)

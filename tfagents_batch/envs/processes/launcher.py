@@ -1,0 +1,339 @@
+"""Starts and ends worker processes: fork and exec, never a bare fork.
+
+After TensorFlow was used a forked child hangs in its first op; a fresh interpreter
+that never imports TensorFlow is ready in a fraction of a second. ``dead``, ``late`` and
+``deaf`` end a process and say why: its rows have no owner until it is surely gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+
+from tfagents_batch.envs.shared import failures, layout, protocol
+from tfagents_batch.envs.shared.failures import Context, Failure
+from tfagents_batch.errors import UserError
+
+TAIL_LINES = 50
+CUT_OFF = (
+    "lost its control socket: an environment has closed file descriptors that are not "
+    "its own (os.closerange, or turning its process into a daemon)"
+)
+_END_SECONDS = 1.0  # of a process that has closed its socket
+_TAIL_BYTES = 64 << 10
+_STACK_SECONDS = 0.5  # to write a stack dump
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
+
+
+class Worker:
+    """One worker process with its control socket, stack dumps and output.
+
+    ``start`` belongs to a thread that lives as long as the pool: the kernel kills the
+    worker when the thread that started it ends.
+
+    Attributes:
+      index: number of the worker.
+      rows: indices of its environments in the batch.
+      channel: the learner's end of the control socket, non-blocking.
+      inbox: frames that arrive on it.
+      pidfd: readable when the process has ended.
+      output: reading end of its standard output and error, non-blocking.
+      row: the row whose constructor runs; None otherwise.
+    """
+
+    def __init__(self, index: int, rows: range):
+        self.index = index
+        self.rows = rows
+        self.row: int | None = None
+        self.channel: socket.socket | None = None
+        self.inbox: protocol.Inbox | None = None
+        self.pidfd = self.output = -1
+        self._dump = -1
+        self._process: subprocess.Popen | None = None
+        self._tail = bytearray()
+        self._drain_lock = threading.Lock()
+
+    def start(self, variables: Mapping[str, str]) -> None:
+        """Launch the process, with environment variables that override ours.
+
+        Raises:
+          OSError: if there are too few processes or descriptors left.
+        """
+        module = "tfagents_batch.envs.worker.main"
+        with contextlib.ExitStack() as passed_on:
+            self.channel, theirs = socket.socketpair()
+            passed_on.callback(theirs.close)
+            self.output, writing = os.pipe()
+            passed_on.callback(os.close, writing)
+            os.set_blocking(self.output, False)
+            self._dump = os.memfd_create("tfagents_batch-stacks", os.MFD_CLOEXEC)
+            numbers = [theirs.fileno(), self._dump, os.getpid()]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                pass_fds=(theirs.fileno(), self._dump),
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    **dict.fromkeys(_THREAD_VARIABLES, "1"),
+                    "CUDA_VISIBLE_DEVICES": "",
+                    "PYTHONPATH": os.pathsep.join(search_path()),
+                    **variables,
+                },
+            )
+        self.pidfd = os.pidfd_open(self._process.pid)
+        self.channel.setblocking(False)
+        self.inbox = protocol.Inbox(self.channel)
+
+    @property
+    def pid(self) -> int:
+        """Process id, once started."""
+        return self._process.pid
+
+    def send(self, frame: bytes, descriptor: int | None, seconds: float) -> None:
+        """Send a request.
+
+        Raises:
+          OSError: if the worker is gone or does not read within ``seconds``.
+        """
+        if descriptor is None and len(frame) == protocol.HEADER_SIZE:
+            self.channel.send(frame)  # at most one is outstanding: it always fits
+            return
+        self.channel.settimeout(seconds)
+        try:
+            descriptors = [] if descriptor is None else [descriptor]
+            sent = socket.send_fds(self.channel, [frame], descriptors)
+            self.channel.sendall(frame[sent:])
+        finally:
+            self.channel.setblocking(False)
+
+    def resident_bytes(self) -> int:
+        """Memory in use; 0 if that cannot be told."""
+        try:
+            return layout.resident_bytes(self.pid)
+        except (OSError, ValueError, IndexError, AttributeError):
+            return 0
+
+    def kill(self) -> None:
+        """End it at once, without a chance to object."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if the process is there."""
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def stack(self) -> str:
+        """The stacks of a hung worker's threads, or why there are none."""
+        with contextlib.suppress(OSError), open(f"/proc/{self._process.pid}/stat") as f:
+            if f.read().rpartition(")")[2].split()[0] in "Tt":
+                return "<no stack: the process is stopped (SIGSTOP or a debugger)>"
+        before = os.fstat(self._dump).st_size
+        self.signal(signal.SIGUSR1)
+        deadline = time.monotonic() + _STACK_SECONDS
+        size = before
+        while time.monotonic() < deadline and not ended([self], 0):
+            time.sleep(0.02)
+            last, size = size, os.fstat(self._dump).st_size
+            if last == size > before:
+                break
+        return self.dump(before) or "<no stack: it did not answer SIGUSR1>"
+
+    def dump(self, start: int = 0) -> str:
+        """What faulthandler wrote, at a crash or on request."""
+        size = os.fstat(self._dump).st_size - start
+        data = os.pread(self._dump, min(max(size, 0), failures.LIMIT), start)
+        return data.decode("utf-8", "backslashreplace")
+
+    def drain(self) -> bool:
+        """Take what was printed; false when there will be no more."""
+        with self._drain_lock:
+            while self.output >= 0:
+                try:
+                    data = os.read(self.output, 1 << 16)
+                except BlockingIOError:
+                    return True
+                if not data:
+                    return False
+                self._tail += data
+                del self._tail[:-_TAIL_BYTES]
+            return False
+
+    def tail(self) -> str:
+        """The last lines of its standard output and error."""
+        self.drain()
+        lines = self._tail.decode("utf-8", "backslashreplace").splitlines()
+        return "\n".join(lines[-TAIL_LINES:])
+
+    def reap(self) -> str:
+        """Wait for a process that has ended or was killed.
+
+        Returns:
+          how, for example "was killed by SIGKILL" or "exited with code 3".
+        """
+        if self._process.returncode is None:
+            # Its number, which names its group, cannot have been reused yet. What it
+            # started must not outlive it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        full = "ended because it used more memory than max_worker_mb"
+        known = {protocol.EXIT_FULL: full, protocol.EXIT_CUT_OFF: CUT_OFF}
+        if code >= 0:
+            return known.get(code, f"exited with code {code}")
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+
+    @property
+    def exit_code(self) -> int | None:
+        """Once reaped; negative for a signal."""
+        return self._process.returncode if self._process else None
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        with self._drain_lock:
+            descriptors = [self.pidfd, self.output, self._dump]
+            self.pidfd = self.output = self._dump = -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+        if self.channel is not None:
+            self.channel.close()
+
+
+def end(workers: Sequence[Worker], seconds: float) -> None:
+    """Wait for processes, not yet reaped, to end; kill those that do not in time."""
+    deadline = time.monotonic() + seconds
+    running = list(workers)
+    while running and (left := deadline - time.monotonic()) > 0:
+        gone = ended(running, left)
+        running = [worker for worker in running if worker not in gone]
+    for worker in running:
+        worker.kill()
+
+
+def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
+    """Wait until one of the processes has ended; those that have."""
+    poll = select.poll()
+    known = {}
+    for worker in workers:
+        pidfd = worker.pidfd  # another thread may close it
+        if pidfd >= 0:
+            poll.register(pidfd, select.POLLIN)
+            known[pidfd] = worker
+    if not known:
+        return list(workers)
+    return [known[fd] for fd, _ in poll.poll(seconds * 1000)]
+
+
+def dead(
+    worker: Worker, row: int | None, phase: str | None, context: Context
+) -> Failure:
+    """Say what happened to a worker that ended, or that closed its socket."""
+    # The socket of a process that ends closes a moment before it has ended.
+    cut_off = worker.inbox.closed and not ended([worker], _END_SECONDS)
+    end([worker], 0.2)
+    text = worker.reap()
+    if cut_off:  # it was ended by the lines above
+        text = CUT_OFF
+    if row == layout.NO_ROW:
+        phase = None
+        text += "" if text == CUT_OFF else " while idle"
+    tail = worker.tail()
+    said = f"Last lines of its output:\n{tail}" if tail else ""
+    details = "\n\n".join(filter(None, [worker.dump(), said]))
+    return _fault(failures.CRASH, worker, row, phase, context, text, details)
+
+
+def late(worker: Worker, row: int | None, phase: str, context: Context) -> Failure:
+    """End a worker that did not answer in time, and say where it was."""
+    text = "did not answer before its deadline and was killed (stack below)"
+    stack = worker.stack()
+    worker.kill()
+    worker.reap()
+    return _fault(failures.TIMEOUT, worker, row, phase, context, text, stack)
+
+
+def deaf(
+    worker: Worker, row: int | None, phase: str, context: Context, error: Exception
+) -> Failure:
+    """End a worker that sent what is no frame."""
+    worker.kill()
+    worker.reap()
+    text = f"sent what this version does not understand: {error}"
+    return _fault(failures.PROTOCOL, worker, row, phase, context, text, "")
+
+
+def _fault(
+    kind: str,
+    worker: Worker,
+    row: int | None,
+    phase: str | None,
+    context: Context,
+    text: str,
+    details: str,
+) -> Failure:
+    rows = worker.rows
+    if row not in rows:
+        row = rows.start if phase and len(rows) == 1 else None
+    known = {} if row is None else context(row)
+    if row is None or phase == protocol.NAMES[protocol.ATTACH]:
+        text = f"(envs {rows.start} to {rows.stop - 1}) {text}"
+    return Failure(
+        kind,
+        env=row,
+        worker=worker.index,
+        text=failures.clean(text),
+        traceback_text=failures.clean(details),
+        **{"phase": phase, **known},
+    )
+
+
+def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
+    """Put cloudpickled constructors into anonymous memory; its descriptor.
+
+    Raises:
+      UserError: naming the environment whose constructor cannot be pickled.
+    """
+    buffer = io.BytesIO()
+    pickler = cloudpickle.Pickler(buffer)  # what several of them share crosses once
+    for row, constructor in enumerate(constructors, first_row):
+        try:
+            pickler.dump(constructor)
+        except Exception as error:
+            text = f"{type(error).__name__}: {failures.clean(str(error))}"
+            raise UserError(
+                f"the constructor of env {row} cannot be sent to a worker process "
+                f"({text}); make everything it needs inside it, or use num_workers=0"
+            ) from error
+    descriptor = os.memfd_create("tfagents_batch-constructors", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(buffer.getbuffer())
+    return descriptor
+
+
+def search_path() -> list[str]:
+    """Where the worker finds modules: where the learner finds them."""
+    return [os.path.abspath(x) if not x or os.path.exists(x) else x for x in sys.path]

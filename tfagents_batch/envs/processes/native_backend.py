@@ -1,0 +1,189 @@
+"""The native engine: a hub steps the workers; Python words what went wrong."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.envs.native import hub as hubs
+from tfagents_batch.envs.native.hub import Hub
+from tfagents_batch.envs.processes.worker_group import ProcessExecutor
+from tfagents_batch.envs.shared import actions, layout, step_batch
+from tfagents_batch.errors import EnvError, UserError
+
+_TOO_MANY = "receive waits for more groups than were sent actions"
+_GROUP_FAULTS = {
+    hubs.GROUP: "group {} does not exist or was given twice; groups are numbered from "
+    "0, and make_env(..., groups=n) says how many there are",
+    hubs.BUSY: "group {} was sent actions while it is at work: receive what it was "
+    "sent before",
+    hubs.IDLE: "group {} has nothing to receive: send it actions first",
+}
+
+
+class Native:
+    """Knows what goes wrong in a hub, which programs call by its handle (see ``op``).
+
+    Args:
+      executor: attached and driven by the hub.
+      hub: opened on the pool's memory.
+      heals: whether lost workers are replaced, by somebody who listens to them.
+      arrays: in the memory that is shared with the workers.
+      action_space: of one environment.
+      writer: the action leaves, for their words.
+
+    Attributes:
+      hub: as given.
+      handle: its number, for programs.
+      history: why the pool is over; None while it is not.
+    """
+
+    def __init__(
+        self,
+        executor: ProcessExecutor,
+        hub: Hub,
+        heals: bool,
+        arrays: layout.Arrays,
+        action_space: Any,
+        writer: actions.ActionWriter,
+    ):
+        self.history: str | None = None
+        self.handle = hub.handle
+        self._fault: BaseException | None = None
+        self._executor = executor
+        self._heals = heals
+        self.hub = hub
+        self._space = action_space
+        self._arrays: layout.Arrays | None = arrays
+        self._num_envs = len(arrays.reward)
+        self._shapes = [array.shape[1:] for array in arrays.action]
+        self._writer = writer
+        self._gathering = threading.RLock()
+        self._gathered = False
+
+    def fitting(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
+        """Check the shapes of an action that no program knew when it was traced.
+
+        Returns:
+          The leaves, each with ``rows`` rows; zeros if a shape is wrong, a fault.
+        """
+        try:
+            self._writer.check_kinds(action, rows)
+        except actions.InvalidAction as error:
+            if self.hub.ok:
+                self.fault = step_batch.exception(
+                    [step_batch.invalid_action(error, {})]
+                )
+            leaves = zip(action, self._shapes, strict=True)
+            return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
+        return list(action)
+
+    @property
+    def ok(self) -> bool:
+        return self.hub.ok and not self._executor.stopping
+
+    @property
+    def fault(self) -> BaseException | None:
+        """What went wrong and was not yet taken."""
+        self._gather()
+        return self._fault
+
+    @fault.setter
+    def fault(self, error: BaseException | None) -> None:
+        self._fault = error
+        if error is not None:
+            self.hub.tell("refuse")
+
+    def review(self) -> None:
+        """Read what workers said unasked, and look whether they live."""
+        if self._heals or self.history is not None or self.fault is not None:
+            return
+        for fault in self._executor.listen(self.context)[:1]:
+            self.fault = step_batch.exception([fault])
+
+    def give_up(self, error: Exception) -> None:
+        """Fail all later calls: what failed is not replaced any more."""
+        if self.history is None and self.fault is None:
+            self.fault = error
+
+    def end(self, history: str) -> None:
+        """Fail all later calls."""
+        if self.history is None:
+            self._gather()  # before the workers are gone
+            self.history = history
+            self.hub.tell("end")
+
+    def release(self) -> None:
+        """Drop the shared memory."""
+        with self._gathering:
+            self._arrays = None
+            self._writer.release()
+
+    def counters(self) -> dict[str, float]:
+        """Numbers since the start."""
+        self.review()
+        report = self.hub.report()
+        return {
+            "clipped": report.clipped,
+            "total": report.total,
+            "seconds": report.waited / 1e9,
+            "steps": report.steps,
+            "lost": int(self.lost().sum()),
+        }
+
+    def lost(self) -> np.ndarray:
+        """int64 ``[B]``: failed rows since the start."""
+        return self.hub.lost(self._num_envs)
+
+    def context(self, row: int) -> dict[str, Any]:
+        """What is known of a row whose worker cannot tell."""
+        report = self.hub.report()
+        seed = report.seed if report.started else None
+        over = bool(self.hub.over(self._num_envs)[row])
+        return step_batch.known(row, seed, over, self._arrays, self._space)
+
+    def _gather(self) -> None:
+        """Turn the hub's record into an exception, once."""
+        with self._gathering:
+            if self._fault is not None:
+                return
+            if self.history is not None:
+                if self.hub.used and self.hub.report().used:
+                    text = f"{self.history}; make a new environment"
+                    self._fault = EnvError(text)
+                return
+            if self._gathered or not self.hub.failed:
+                return
+            report = self.hub.report()
+            if report.kind != hubs.NOTHING:
+                self._gathered = True
+                self._fault = self._told(report)
+
+    def _told(self, report: hubs.HubReport) -> Exception:
+        if report.kind == hubs.STALE:
+            return step_batch.stale(report.first, report.second)
+        if report.kind == hubs.NO_RESET:
+            return UserError(step_batch.NO_RESET)
+        if report.kind in _GROUP_FAULTS:
+            idle = report.kind == hubs.IDLE and report.first < 0  # any group would do
+            text = _TOO_MANY if idle else _GROUP_FAULTS[report.kind]
+            return UserError(text.format(report.first))
+        if report.kind == hubs.ACTION:
+            row, leaf = report.first, report.second
+            error = self._writer.refusal(leaf, row, self.hub.refused())
+            return step_batch.exception(
+                [step_batch.invalid_action(error, self.context(row))]
+            )
+        failed = {
+            worker: state == hubs.LATE
+            for worker, state in enumerate(report.states)
+            if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
+        }
+        asked = report.first, report.sequences, failed
+        outcome = self._executor.explain(*asked, self.context)
+        outcome.log_notes()
+        if not outcome.faults:
+            return EnvError("a worker failed, and nothing is known of it")
+        return step_batch.exception(outcome.faults)

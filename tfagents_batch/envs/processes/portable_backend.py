@@ -1,0 +1,213 @@
+"""The portable engine: Python sends commands over sockets, waits, and copies rows.
+
+It steps all environments at once; stepping in groups needs the native engine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.envs.shared import actions, layout, protocol, step_batch
+from tfagents_batch.envs.shared.failures import Failure, Outcome
+from tfagents_batch.envs.shared.step_batch import StepBatch
+from tfagents_batch.errors import EnvError, Stopped, UserError
+
+
+class Portable:
+    """Steps environments, in worker processes or in this process.
+
+    Args:
+      executor: ``ProcessExecutor`` or ``LocalExecutor``, attached.
+      arrays: in the memory that is shared with it.
+      learner: the control words of this side there.
+      action_space: of one environment.
+      info: ``{column: dtype}``.
+      seconds: deadlines of a reset and of a step.
+
+    Attributes:
+      handle: None, as there is no hub.
+      history: why the pool is over; None while it is not.
+      fault: what went wrong and was not yet taken.
+    """
+
+    handle = None
+
+    def __init__(
+        self,
+        executor: Any,
+        arrays: layout.Arrays,
+        learner: Any,
+        action_space: Any,
+        info: dict[str, str],
+        seconds: Sequence[float | None],
+    ):
+        self.history: str | None = None
+        self.fault: BaseException | None = None
+        self._executor = executor
+        self._space = action_space
+        self._info = info
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._arrays: layout.Arrays | None = arrays
+        self._writer = actions.ActionWriter(action_space, arrays.action)
+        self._last = [np.zeros_like(array) for array in arrays.observation]
+        self._num_envs = len(arrays.reward)
+        self._over = np.ones(self._num_envs, bool)
+        self._lost = np.zeros(self._num_envs, np.int64)
+        self._seed: int | None = None
+        self._learner = learner
+        self._wait_seconds = self._steps = 0
+
+    def reset(self, seed: int) -> StepBatch:
+        with self._lock:
+            if not self._usable():
+                return self._failed()
+            self._seed = seed
+            self._learner[layout.SEED_LOW] = seed & 0xFFFFFFFF
+            self._learner[layout.SEED_HIGH] = seed >> 32
+            self._over[:] = True  # a crash now is one in reset
+            return self._run(protocol.RESET)
+
+    def step(self, action: Sequence[np.ndarray]) -> StepBatch:
+        with self._lock:
+            if not self._usable():
+                return self._failed()
+            if self._seed is None:
+                self.fault = UserError(step_batch.NO_RESET)
+                return self._failed()
+            try:
+                self._writer.write(action, self._over)
+            except actions.InvalidAction as error:
+                known = {} if error.row is None else self.context(error.row)
+                self._record(step_batch.invalid_action(error, known))
+                return self._failed()
+            self._steps += 1
+            return self._run(protocol.STEP)
+
+    @property
+    def ok(self) -> bool:
+        return self.fault is None and not self._executor.stopping
+
+    def review(self) -> None:
+        """Look for what happened unasked: workers that ended while idle."""
+        if self.fault is None and self.history is None:
+            for fault in self._executor.listen(self.context)[:1]:
+                self._record(fault)
+
+    def give_up(self, error: Exception) -> None:
+        """Fail all later calls."""
+        if self.history is None and self.fault is None:
+            self.fault = error
+
+    def end(self, history: str) -> None:
+        """Fail all later calls."""
+        if self.history is None:
+            self.history = history
+
+    def release(self) -> None:
+        """Drop the shared memory, now or when the call under way returns."""
+        if self._lock.acquire(blocking=False):
+            self._release()
+            self._lock.release()
+
+    def counters(self) -> dict[str, float]:
+        """Numbers since the start."""
+        return {
+            "clipped": self._writer.clipped,
+            "total": self._writer.total,
+            "seconds": self._wait_seconds,
+            "steps": self._steps,
+            "lost": int(self._lost.sum()),
+        }
+
+    def lost(self) -> np.ndarray:
+        """int64 ``[B]``: failed rows since the start."""
+        return self._lost.copy()
+
+    def context(self, row: int) -> dict[str, Any]:
+        """What is known of a row whose worker cannot tell."""
+        over = bool(self._over[row])
+        return step_batch.known(row, self._seed, over, self._arrays, self._space)
+
+    def _usable(self) -> bool:
+        """Whether workers may be asked; notes the use of a closed pool."""
+        if self.history is not None:
+            if self.fault is None:
+                self.fault = EnvError(f"{self.history}; make a new environment")
+            return False
+        return self.ok
+
+    def _run(self, code: int) -> StepBatch:
+        started = time.monotonic()
+        reset, step = self._seconds
+        longest = None if None in self._seconds else max(reset, step)
+        limits = []
+        for worker in self._executor.workers:
+            restarts = self._over[worker.rows.start : worker.rows.stop].any()
+            within = longest if restarts else step  # a row that restarts is reset
+            limits.append(reset if code == protocol.RESET else within)
+        try:
+            outcome = self._executor.command(code, self._seed, limits, self.context)
+        except KeyboardInterrupt as error:
+            self.fault = Stopped("interrupted while the environments were stepped")
+            self.fault.__cause__ = error
+            raise
+        finally:
+            self._wait_seconds += time.monotonic() - started
+        return self._collect(outcome)
+
+    def _collect(self, outcome: Outcome) -> StepBatch:
+        """Copy the rows out; repair those that were lost."""
+        outcome.log_notes()
+        if outcome.faults:
+            self._record(*outcome.faults)
+        if self.history is not None:  # closed while the step was under way
+            self._release()
+            return self._failed()
+        arrays = self._arrays
+        found = StepBatch(
+            [array.copy() for array in arrays.observation],
+            arrays.reward.copy(),
+            arrays.first.copy(),
+            arrays.terminated.copy(),
+            arrays.truncated.copy(),
+            {name: column.copy() for name, column in arrays.info.items()},
+        )
+        if outcome.lost:
+            rows = sorted(outcome.lost)
+            self._lost[rows] += 1
+            for kept, array in zip(self._last, found.observation, strict=True):
+                array[rows] = kept[rows]
+            found.reward[rows] = 0
+            found.first[rows] = found.truncated[rows] = True
+            found.terminated[rows] = False
+        self._over = found.terminated | found.truncated
+        for kept, array in zip(self._last, found.observation, strict=True):
+            kept[...] = array
+        return found
+
+    def _failed(self) -> StepBatch:
+        """All rows failed, with their last observations."""
+        count = self._num_envs
+        return StepBatch(
+            [kept.copy() for kept in self._last],
+            np.zeros(count, np.float32),
+            np.ones(count, bool),
+            np.zeros(count, bool),
+            np.ones(count, bool),
+            {name: np.zeros(count, dtype) for name, dtype in self._info.items()},
+        )
+
+    def _record(self, *faults: Failure) -> None:
+        if self.fault is None:
+            self.fault = step_batch.exception(faults)
+
+    def _release(self) -> None:
+        """The last observations stay, for ``_failed``."""
+        self._arrays = self._learner = None
+        self._writer.release()

@@ -1,0 +1,291 @@
+"""Requests to worker processes, and the one way to wait for their replies.
+
+Every wait returns the earliest of: all replies, the crash of a worker, the deadline
+of a worker, stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import time
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tfagents_batch.envs.processes import launcher
+from tfagents_batch.envs.processes.launcher import Worker
+from tfagents_batch.envs.shared import failures, layout, protocol
+from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+
+_GRACE_SECONDS = 1.0  # for the other workers once one has failed
+SEND_SECONDS = 30.0  # where a request has no deadline
+
+
+class Request(NamedTuple):
+    """A request that a worker has not yet answered."""
+
+    worker: Worker
+    code: int  # command of ``protocol``
+    sequence: int  # its number
+    deadline: float  # on the monotonic clock, in seconds
+
+
+class Requests:
+    """Requests to some workers; one thread at a time uses it.
+
+    Args:
+      stop: descriptor that is readable once nobody is waited for any more.
+
+    Attributes:
+      stopping: whether it was readable, or somebody said so.
+      sequence: number of the last request.
+      stale: replies with another number than expected; they are dropped.
+      words: control words of every worker, once there is shared memory.
+      tolerate: function of worker and fault that says whether to go on; otherwise the
+        others get a second to reply.
+    """
+
+    def __init__(self, stop: int):
+        self.stopping = False
+        self.sequence = 0
+        self.stale = 0
+        self.words: Sequence[Any] = ()
+        self.tolerate: Callable[[Worker, Failure], bool] = lambda worker, fault: False
+        self._stop = stop
+        self._poll = select.poll()
+        self._poll.register(stop, select.POLLIN)
+        self._known: dict[int, tuple[Worker, bool]] = {}  # fd: worker, is it a reply
+        self._pending: dict[int, Request] = {}  # by worker
+        self._outcome = Outcome()  # of the request under way
+        self._context: Context = lambda row: {}
+        self._failed = False  # nobody is waited for much longer
+
+    def add(self, worker: Worker) -> None:
+        """Take replies of a worker that was started."""
+        for descriptor in (worker.channel.fileno(), worker.pidfd):
+            self._poll.register(descriptor, select.POLLIN)
+            self._known[descriptor] = worker, descriptor != worker.pidfd
+
+    def ask(
+        self,
+        workers: Iterable[Worker],
+        code: int,
+        limits: Mapping[int, float | None],
+        payload: Callable[[Worker], Any] | None = None,
+        descriptors: Mapping[int, int] = types.MappingProxyType({}),
+        context: Context = lambda row: {},
+    ) -> Outcome:
+        """Have workers do something, and wait.
+
+        Args:
+          workers: who.
+          code: command of ``protocol``.
+          limits: seconds by worker; None for never.
+          payload: of a worker's request; None if there is none.
+          descriptors: to be sent along, by worker.
+          context: what is known of a row, for the failures of dead workers.
+        """
+        if self.stopping:
+            return self._collect()
+        self._context = context
+        self.sequence = sequence = self.sequence + 1
+        frame = protocol.pack(code, sequence)
+        now = time.monotonic()
+        for worker in workers:
+            index = worker.index
+            if self.words:
+                self.words[index][layout.COMMAND] = code
+                self.words[index][layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
+            if payload is not None:
+                first_row = worker.rows.start
+                data = payload(worker)
+                frame = protocol.pack(code, sequence, data, first_row=first_row)
+            limit = limits[index]
+            deadline = float("inf") if limit is None else now + limit
+            self._pending[index] = Request(worker, code, sequence, deadline)
+            # Otherwise dead, or deaf until its deadline: the wait finds out.
+            with contextlib.suppress(OSError):
+                worker.send(frame, descriptors.get(index), limit or SEND_SECONDS)
+        self._wait()
+        return self._collect()
+
+    def construct(
+        self,
+        workers: Sequence[Worker],
+        constructors: Sequence[Callable[[], Any]],
+        seconds: float | None,
+    ) -> Outcome:
+        """Have workers make their environments, of the ``constructors`` of the batch.
+
+        Returns:
+          replies ``{"facts": [...]}`` with one entry per environment.
+
+        Raises:
+          UserError: for a constructor that cannot be pickled.
+        """
+        pythonpath = os.environ.get("PYTHONPATH")
+        common = {"path": launcher.search_path(), "pythonpath": pythonpath}
+
+        def payload(worker: Worker) -> dict[str, Any]:
+            return {**common, "count": len(worker.rows)}
+
+        limits = {worker.index: seconds for worker in workers}
+        pickles = {}
+        try:
+            for worker in workers:
+                part = constructors[worker.rows.start : worker.rows.stop]
+                pickles[worker.index] = launcher.pickled(part, worker.rows.start)
+            return self.ask(workers, protocol.CONSTRUCT, limits, payload, pickles)
+        finally:
+            for descriptor in pickles.values():
+                os.close(descriptor)
+
+    def attach(
+        self,
+        workers: Sequence[Worker],
+        plan: layout.Layout,
+        memory: int,
+        options: dict[str, Any],
+        takes_over: bool = False,
+    ) -> Outcome:
+        """Have workers use the shared memory.
+
+        Args:
+          workers: who.
+          plan: of the memory.
+          memory: its descriptor.
+          options: ``finite_check`` and ``strict`` of ``Stepper``; ``max_bytes``,
+            resident memory above which a worker ends once an episode has; ``native``,
+            whether a hub will give commands; ``poll_microseconds`` before it sleeps,
+            and ``cores``, see ``cpus``; ``restarts`` of every environment, None if
+            those that fail are not to be replaced.
+          takes_over: go on in the place of another worker, instead of waiting for a
+            reset.
+        """
+
+        def payload(worker: Worker) -> dict[str, Any]:
+            restarts = options["restarts"]
+            own = restarts and restarts[worker.rows.start : worker.rows.stop]
+            which = {"layout": plan.to_json(), "worker": worker.index}
+            return {**options, **which, "restarts": own, "takes_over": takes_over}
+
+        limits = dict.fromkeys((worker.index for worker in workers), SEND_SECONDS)
+        memories = dict.fromkeys(limits, memory)
+        return self.ask(workers, protocol.ATTACH, limits, payload, memories)
+
+    def explain(self, requests: Sequence[Request], context: Context) -> Outcome:
+        """Find out what made requests fail that somebody else has sent."""
+        self._context = context
+        self._pending = {request.worker.index: request for request in requests}
+        self._wait(heed_stop=False)
+        return self._collect()
+
+    def listen(self, context: Context) -> list[Failure]:
+        """Read what workers said unasked, and look whether they live."""
+        self._context = context
+        while not self.stopping and (ready := self._poll.poll(0)):
+            self._read(ready)
+        return self._collect().faults
+
+    def row(self, worker: Worker) -> int | None:
+        """The row a worker is at; ``layout.NO_ROW`` if at none."""
+        if self.words:
+            return self.words[worker.index][layout.ROW]
+        return worker.row
+
+    def _collect(self) -> Outcome:
+        self._pending.clear()  # there is something only after a stop
+        outcome, self._outcome = self._outcome, Outcome()
+        outcome.stopped = self.stopping
+        return outcome
+
+    def _wait(self, heed_stop: bool = True) -> None:
+        """The one wait: until all have replied, failed or are late, or a stop."""
+        pending = self._pending
+        while pending and not (self.stopping and heed_stop):
+            milliseconds = None
+            earliest = min(request.deadline for request in pending.values())
+            if earliest != float("inf"):
+                now = time.monotonic()
+                if earliest <= now:
+                    self._expire([x for x in pending.values() if x.deadline <= now])
+                    continue
+                milliseconds = (earliest - now) * 1000 + 1
+            self._read(self._poll.poll(milliseconds))
+            if self._failed:
+                grace = time.monotonic() + _GRACE_SECONDS
+                for index, request in pending.items():
+                    deadline = min(request.deadline, grace)
+                    pending[index] = request._replace(deadline=deadline)
+
+    def _read(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Read from descriptors that are ready; then see to who has ended."""
+        dead = []
+        for descriptor, _ in ready:
+            if descriptor == self._stop:
+                self.stopping = True
+                self._poll.unregister(descriptor)
+            if descriptor not in self._known:
+                continue
+            worker, is_reply = self._known[descriptor]
+            if is_reply:
+                try:
+                    self._take(worker, worker.inbox.read())
+                except protocol.Malformed as error:
+                    self._end(worker, functools.partial(launcher.deaf, error=error))
+                    continue
+            if not is_reply or worker.inbox.closed:
+                dead.append(worker)
+        for worker in dict.fromkeys(dead):
+            if worker.channel.fileno() in self._known:
+                self._end(worker, launcher.dead)  # after what it said last
+
+    def _take(self, worker: Worker, frames: Sequence) -> None:
+        """Sort a worker's frames: stale, progress, or the reply."""
+        for header, payload in frames:
+            request = self._pending.get(worker.index)
+            if request is None or header.sequence != request.sequence:
+                if header.status == protocol.NOTES:  # of a step that a hub has led
+                    log_notes(payload)
+                else:
+                    self.stale += 1
+                continue
+            worker.row = None
+            if header.status == protocol.PROGRESS:
+                worker.row = header.first_row
+                continue
+            del self._pending[worker.index]
+            if payload is None:
+                continue
+            self._outcome.replies[worker.index] = payload
+            for failure in failures.told(payload, worker.index):
+                self._blame(worker, failure, [failure.env])
+
+    def _expire(self, late: Sequence[Request]) -> None:
+        """Find out why workers are late, and end them."""
+        cut_short = self._failed
+        for worker, *_ in late:
+            if cut_short:  # no fault of theirs
+                del self._pending[worker.index]
+                self._outcome.lost.update(worker.rows)
+            else:
+                self._end(worker, launcher.late)
+
+    def _end(self, worker: Worker, how: Callable[..., Failure]) -> None:
+        """Wait no more for a worker that has ended, or has to."""
+        request = self._pending.pop(worker.index, None)
+        for descriptor in (worker.channel.fileno(), worker.pidfd):
+            del self._known[descriptor]
+            self._poll.unregister(descriptor)
+        phase = protocol.NAMES[request.code] if request else None
+        fault = how(worker, self.row(worker), phase, self._context)
+        self._blame(worker, fault, worker.rows)
+
+    def _blame(self, worker: Worker, fault: Failure, rows: Iterable[int]) -> None:
+        self._outcome.lost.update(rows)
+        if not self.tolerate(worker, fault):
+            self._outcome.faults.append(fault)
+            self._failed = True

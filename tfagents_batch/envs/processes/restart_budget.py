@@ -1,0 +1,144 @@
+"""How often environments that fail may be replaced, and the record of it."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.shared.failures import Failure
+
+MAX_RESTARTS = 10  # of one environment
+PERIOD_SECONDS = 60.0  # in which one environment is replaced once at most
+FAILED, RESTARTED = "env_failed", "env_restarted"  # events
+_CAUSES = 5  # that are told when there is no further restart
+
+
+class RestartBudget:
+    """Grants restarts within a budget, and keeps the record; safe for threads.
+
+    An environment that fails again within ``period`` seconds would only go on failing,
+    so that is the end, as is one restart too many.
+
+    Args:
+      num_envs: B.
+      limit: restarts of one environment.
+      period: seconds that have to lie between two restarts of one environment.
+      clock: gives seconds.
+
+    Attributes:
+      give_up: called with the exception to raise, when there is no further restart.
+      count: restarts granted since the start.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        limit: int = MAX_RESTARTS,
+        period: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.give_up: Callable[[Exception], Any] = lambda error: None
+        self._limit = limit
+        self._period = period
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._times: list[list[float]] = [[] for _ in range(num_envs)]
+        self._replaced = [0] * num_envs
+        self._causes: collections.deque[str] = collections.deque(maxlen=_CAUSES)
+        self._events: list[dict[str, Any]] = []
+        self.count = 0
+
+    def grant(self, fault: Failure, rows: Sequence[int], charge: bool = True) -> bool:
+        """Decide whether what failed may be replaced; give up if not.
+
+        Args:
+          fault: what happened. If it does not name its environment, all of ``rows``
+            are charged.
+          rows: environments that are lost with it.
+          charge: whether the budget is to be used.
+        """
+        charged = rows if fault.env is None else [fault.env]
+        charged = charged if charge else ()
+        with self._lock:
+            now = self._clock()
+            error = failures.to_exception(fault)
+            self._causes.append(_headline(error))
+            refusals = ((row, self._refusal(row, now)) for row in charged)
+            refused = next((pair for pair in refusals if pair[1]), None)
+            if refused is None:
+                for row in charged:
+                    self._times[row].append(now)
+                for row in rows:
+                    self._replaced[row] += 1
+                self.count += 1
+                who = self._event(FAILED, fault, rows)
+                who |= {"error": type(error).__name__, "cause": _headline(error)}
+                self._events.append(who)
+                return True
+            causes = "\n".join(f"  {cause}" for cause in self._causes)
+        row, reason = refused
+        again = f"env {row} failed again {reason}. The last causes:\n{causes}"
+        error.args = (f"{again}\n\n{error}",)
+        self.give_up(error)
+        return False
+
+    def failed(self, fault: Failure) -> bool:
+        """The same for one environment, which is replaced where it is."""
+        rows = [fault.env]
+        granted = self.grant(fault, rows)
+        if granted:
+            self.record(fault, rows)
+        return granted
+
+    def record(self, fault: Failure, rows: Sequence[int], seconds: float = 0.0) -> None:
+        """Note that ``rows``, which were away for some seconds, start anew."""
+        with self._lock:
+            event = self._event(RESTARTED, fault, rows)
+            self._events.append({**event, "seconds": round(seconds, 3)})
+
+    def restarts(self) -> list[int]:
+        """How often each environment was replaced."""
+        with self._lock:
+            return list(self._replaced)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened since the last call.
+
+        Returns:
+          dicts of ``event``, ``env`` (None if unknown) and ``worker`` that failed,
+          ``envs`` that are lost with it, and their ``restarts`` so far. An event is
+          "env_failed", which has ``error`` and ``cause`` as text, or, once the
+          replacement is there, "env_restarted", which has ``seconds``.
+        """
+        with self._lock:
+            events, self._events = self._events, []
+        return events
+
+    def _event(self, kind: str, fault: Failure, rows: Sequence[int]) -> dict[str, Any]:
+        return {
+            "event": kind,
+            "env": fault.env,
+            "envs": list(rows),
+            "worker": fault.worker,
+            "restarts": max(self._replaced[row] for row in rows),
+        }
+
+    def _refusal(self, row: int, now: float) -> str | None:
+        times = self._times[row]
+        if len(times) >= self._limit:
+            return f"after {len(times)} restarts, the most that are granted"
+        if times and now - times[-1] < self._period:
+            since = now - times[-1]
+            return (
+                f"{since:.1f} s after it was replaced; at least {self._period:g} s "
+                "have to lie between"
+            )
+        return None
+
+
+def _headline(error: Exception) -> str:
+    return str(error).partition("\n")[0]

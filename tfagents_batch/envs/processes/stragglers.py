@@ -1,0 +1,56 @@
+"""Which workers hold up the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+FACTOR = 10.0  # times the median
+PATIENCE_SECONDS = 60.0
+
+
+class Stragglers:
+    """Looks at how long the last steps of every worker took.
+
+    Args:
+      clock: gives seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._since: dict[int, float] = {}
+        self._warned: set[int] = set()
+
+    def look(self, timing: np.ndarray) -> tuple[dict[str, float], str]:
+        """Summarize uint32 ``[W, n]``: microseconds + 1 of steps, or 0 for none.
+
+        Returns:
+          ``time/worker_step_ms_p50``, the median over workers of their medians, and
+          ``time/worker_step_ms_p99``, of the slowest worker; and a warning, or "", if
+          a worker's 99th percentile was above ``FACTOR`` times that median for
+          ``PATIENCE_SECONDS``. A worker is warned of once.
+        """
+        rows = {i: row[row > 0] - 1.0 for i, row in enumerate(timing) if row.any()}
+        if not rows:
+            return {}, ""
+        median = float(np.median([np.median(row) for row in rows.values()]))
+        slow = {i: float(np.percentile(row, 99)) for i, row in rows.items()}
+        times = {
+            "time/worker_step_ms_p50": median / 1000,
+            "time/worker_step_ms_p99": max(slow.values()) / 1000,
+        }
+        now = self._clock()
+        late = {i for i, p99 in slow.items() if p99 > FACTOR * max(median, 1.0)}
+        self._since = {i: self._since.get(i, now) for i in late}
+        for i, since in self._since.items():
+            if now - since >= PATIENCE_SECONDS and i not in self._warned:
+                self._warned.add(i)
+                return times, (
+                    f"worker {i} holds up the others: its slowest steps take "
+                    f"{slow[i] / 1000:.1f} ms, the median over workers is "
+                    f"{median / 1000:.1f} ms; give its environments more workers, or "
+                    "use send and receive"
+                )
+        return times, ""

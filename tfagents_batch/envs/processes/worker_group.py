@@ -1,0 +1,287 @@
+"""Environments in worker processes: starts them, gives them commands, ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfagents_batch.envs.processes import launcher
+from tfagents_batch.envs.processes.launcher import Worker
+from tfagents_batch.envs.processes.requests import Request, Requests
+from tfagents_batch.envs.processes.supervisor import Ended, Supervisor
+from tfagents_batch.envs.processes.worker_restart import Replacements
+from tfagents_batch.envs.shared import layout, protocol
+from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
+
+_LOG = logging.getLogger("tfagents_batch")
+_FRAME_SECONDS = 5.0  # for the text of a failure, which follows its reply
+_CLOSE_SECONDS = 0.9  # until SIGKILL
+
+
+class ProcessExecutor:
+    """Workers that own contiguous rows.
+
+    Args:
+      constructors: one per environment.
+      num_workers: processes, at most one per environment.
+      num_groups: of workers and of environments, both divisible by it.
+      variables: environment variables of the workers that override ours.
+
+    Attributes:
+      workers: the processes, by index.
+      stopping: whether they were asked to stop.
+      supervisor: the thread that starts them.
+      requests: what they were asked; None before ``construct``.
+      stop_descriptor: readable once they were stopped.
+      memory: descriptor of the shared memory.
+    """
+
+    def __init__(
+        self,
+        constructors: Sequence[Callable[[], Any]],
+        num_workers: int,
+        num_groups: int,
+        variables: Mapping[str, str],
+    ):
+        blocks = split(len(constructors), num_workers, num_groups)
+        self.workers = [Worker(index, rows) for index, rows in enumerate(blocks)]
+        self.supervisor: Any = None
+        self.stop_descriptor = self.memory = -1
+        self._owner = os.getpid()
+        self._constructors = constructors
+        self._variables = variables
+        self.requests: Any = None
+        self.stopping = False
+        self._closed = False
+        self._busy = threading.Lock()  # held while descriptors are in use
+        self._hub: Any = None
+        self._replacements: Replacements | None = None
+        self._lost: dict[int, tuple[Failure, float]] = {}  # by worker: why, when
+
+    def construct(self, seconds: float | None) -> Outcome:
+        """Start the workers and make the environments, see ``Requests.construct``.
+
+        Raises:
+          OSError: if there are too few processes, threads or descriptors left.
+        """
+        self.stop_descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.requests = Requests(self.stop_descriptor)
+        self.supervisor = Supervisor()
+        for worker in self.workers:
+            self.start(worker)
+            self.requests.add(worker)
+        with self._in_use():
+            asked = self.workers, self._constructors, seconds
+            return self._stopped(self.requests.construct(*asked))
+
+    def attach(
+        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
+    ) -> Outcome:
+        """Give the workers the shared memory, see ``Requests.attach``."""
+        self.memory = os.dup(descriptor)
+        words = [layout.control(memory, worker.index) for worker in self.workers]
+        self.requests.words = words
+        with self._in_use():
+            asked = self.workers, plan, descriptor, options
+            return self._stopped(self.requests.attach(*asked))
+
+    def drive(self, hub: Any, tell_ends: bool) -> None:
+        """Leave commands to a native hub, which may be told of workers that end."""
+        self._hub = hub
+
+        def died(worker: Worker) -> bool:
+            hub.tell("died", worker.index)
+            return False
+
+        def watch() -> None:
+            self.supervisor.watch_interrupts()
+            for worker in self.workers if tell_ends else ():
+                self.supervisor.watch(worker.pidfd, functools.partial(died, worker))
+
+        self.supervisor.call(watch)
+
+    def replace_lost(self, replacements: Replacements) -> None:
+        """Replace workers that are lost from now on, before the next command."""
+        self._replacements = replacements
+        self.requests.tolerate = self._tolerate
+
+    def counters(self) -> dict[str, float]:
+        """Metrics that are counters, since the start."""
+        return {"env/stale_replies": self.requests.stale}
+
+    def command(
+        self,
+        code: int,
+        seed: int,
+        limits: Sequence[float | None],
+        context: Context,
+    ) -> Outcome:
+        """Have every environment reset, by ``seed``, or step; see ``Requests.ask``."""
+        payload = None if code == protocol.STEP else lambda worker: {"seed": seed}
+        limits = dict(enumerate(limits))
+        with self._in_use():
+            self._replace()
+            workers = [x for x in self.workers if x.index not in self._lost]
+            away = [row for i in self._lost for row in self.workers[i].rows]
+            asked = workers, code, limits, payload
+            outcome = self.requests.ask(*asked, context=context)
+            outcome.lost.update(away)
+            return self._stopped(outcome)
+
+    def explain(
+        self,
+        code: int,
+        sequences: Sequence[int],
+        failed: Mapping[int, bool],
+        context: Context,
+    ) -> Outcome:
+        """Find out what made a command fail that a hub has sent.
+
+        Args:
+          code, sequences: the command, and its number by worker.
+          failed: workers that failed, and whether they were late.
+          context: what is known of a row.
+        """
+        patience = time.monotonic() + _FRAME_SECONDS
+        asked = [
+            Request(self.workers[i], code, sequences[i], 0.0 if late else patience)
+            for i, late in failed.items()
+        ]
+        with self._in_use():
+            return self._stopped(self.requests.explain(asked, context))
+
+    def listen(self, context: Context) -> list[Failure]:
+        """Read what workers said unasked, and look whether they live."""
+        if self.stopping or not self._busy.acquire(blocking=False):
+            return []
+        try:
+            return self.requests.listen(context)
+        finally:
+            self._busy.release()
+
+    def stop(self) -> None:
+        """End the current wait and refuse every later one; from any thread."""
+        self.stopping = True
+        if self._hub is not None:  # before the workers may leave rows alone
+            self._hub.tell("stop")
+        if self.requests is not None:
+            self.requests.stopping = True
+            for words in self.requests.words:
+                words[layout.STOP] = 1
+        stop = self.stop_descriptor
+        if stop >= 0:
+            os.eventfd_write(stop, 1)
+
+    def close(self) -> None:
+        """End every worker within two seconds and free everything; once."""
+        self._closed = True
+        if os.getpid() != self._owner:
+            return  # a forked copy of the learner: the workers are not ours
+        self.stop()
+        running = [x for x in self.workers if x.pidfd >= 0 and x.exit_code is None]
+        frame = protocol.pack(protocol.CLOSE, 0)
+        for worker in running:
+            with contextlib.suppress(OSError):  # gone, or too busy to be told
+                worker.send(frame, None, 0)
+        if self._hub is not None:
+            self._hub.tell("poke")
+        launcher.end(running, _CLOSE_SECONDS)
+        for worker in running:
+            ended = worker.reap()
+            if worker.exit_code == 1:
+                _LOG.warning("worker %d %s: %s", worker.index, ended, worker.tail())
+        if self.supervisor is not None:
+            self.supervisor.close()
+        if self._hub is not None:
+            self._hub.close()
+        if self._busy.acquire(timeout=0.5):
+            self._busy.release()
+            self._close_descriptors()
+        # else: the command that is under way closes them when it returns
+
+    def start(self, worker: Worker) -> None:
+        """Start a worker, in the supervisor's thread."""
+
+        def start() -> None:
+            worker.start(self._variables)
+            self.supervisor.watch(worker.output, worker.drain)
+
+        self.supervisor.call(start)
+
+    def drop(self, worker: Worker) -> None:
+        """Free what is left of a worker that has ended."""
+        supervisor, output = self.supervisor, worker.output
+        with contextlib.suppress(Ended):
+            supervisor.call(lambda: supervisor.unwatch(output))
+        worker.close()
+
+    def _stopped(self, outcome: Outcome) -> Outcome:
+        """After a stop workers leave rows alone, and reply all the same."""
+        if self.stopping:
+            outcome.stopped = True
+            outcome.lost.update(row for worker in self.workers for row in worker.rows)
+        return outcome
+
+    @contextlib.contextmanager
+    def _in_use(self):
+        """Descriptors are in use; an interrupted call leaves the pool unusable."""
+        with self._busy:
+            try:
+                yield
+            except BaseException:
+                # For example Ctrl-C: a reply is outstanding, so nothing after this
+                # could be trusted.
+                self.stop()
+                raise
+            finally:
+                if self._closed:
+                    self._close_descriptors()
+
+    def _tolerate(self, worker: Worker, fault: Failure) -> bool:
+        """Whether what failed is replaced, by its worker if that is still there."""
+        if worker.exit_code is None:
+            return self._replacements.budget.failed(fault)
+        granted = self._replacements.grant(worker, fault)
+        if granted:
+            self._lost[worker.index] = fault, time.monotonic()
+        return granted
+
+    def _replace(self) -> None:
+        for index, (fault, since) in list(self._lost.items()):
+            old = self.workers[index]
+            new = self._replacements.replace(self, old, fault, since)
+            if new is not None:
+                self.workers[index] = new
+                del self._lost[index]
+                self.requests.add(new)
+                self.drop(old)
+
+    def _close_descriptors(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        if self.requests is not None:
+            self.requests.words = ()
+        for name in ("stop_descriptor", "memory"):
+            descriptor = getattr(self, name)
+            setattr(self, name, -1)
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def split(num_envs: int, num_workers: int, num_groups: int = 1) -> list[range]:
+    """Contiguous blocks of rows, one a worker, of sizes that differ by at most one.
+
+    Groups of workers have equal numbers of rows.
+    """
+    rows, workers = num_envs // num_groups, num_workers // num_groups
+    size, extra = divmod(rows, workers)
+    within = [size * i + min(i, extra) for i in range(workers)]
+    starts = [rows * group + start for group in range(num_groups) for start in within]
+    return [range(*pair) for pair in itertools.pairwise([*starts, num_envs])]

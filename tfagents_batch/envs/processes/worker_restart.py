@@ -1,0 +1,244 @@
+"""Worker processes in the place of others that ended, within a budget.
+
+They are made beside the batch, which goes on without their rows meanwhile, or waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfagents_batch.envs.processes import launcher, requests
+from tfagents_batch.envs.processes.launcher import Worker
+from tfagents_batch.envs.processes.restart_budget import RestartBudget
+from tfagents_batch.envs.processes.supervisor import Ended
+from tfagents_batch.envs.shared import failures, layout, protocol, same_spaces
+from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+from tfagents_batch.errors import EnvError
+
+_JOIN_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Replacements:
+    """Makes workers like those that there were; safe for threads."""
+
+    budget: RestartBudget
+    constructors: Sequence[Callable[[], Any]]
+    facts: Sequence[dict]  # of every environment, see ``stepper.inspect``
+    plan: layout.Layout
+    seconds: float | None  # deadline of constructors, None for never
+    options: dict  # of ``Requests.attach``
+
+    def grant(self, worker: Worker, fault: Failure) -> bool:
+        """Whether a worker that ended is to be replaced; else the budget gives up."""
+        full = worker.exit_code == protocol.EXIT_FULL  # is nobody's fault
+        full = full and self.options["max_bytes"] is not None
+        return self.budget.grant(fault, worker.rows, charge=not full)
+
+    def replace(
+        self, host: Any, lost: Worker, fault: Failure, since: float
+    ) -> Worker | None:
+        """Make a worker.
+
+        Args:
+          host: ``ProcessExecutor``, which starts it.
+          lost: it was granted that this one is replaced.
+          fault: why it ended.
+          since: when, on the monotonic clock.
+
+        Returns:
+          a worker that is ready for commands; None after a stop, or when the budget
+          has given up.
+        """
+        try:
+            while True:
+                worker = Worker(lost.index, lost.rows)
+                outcome = self._make(host, worker)
+                if not outcome.faults and not outcome.stopped:
+                    self.budget.record(fault, lost.rows, time.monotonic() - since)
+                    return worker
+                if outcome.stopped:
+                    return None
+                if not self.budget.grant(outcome.faults[0], lost.rows):
+                    return None
+        except Ended:  # the pool is closed
+            return None
+        except BaseException as error:  # nobody must wait for a replacement in vain
+            self.budget.give_up(_lost_track(lost, error))
+            return None
+
+    def _make(self, host: Any, worker: Worker) -> Outcome:
+        """Start a worker and have it make its environments; it ends if that fails."""
+        healthy = False
+        try:
+            host.start(worker)
+            asked = requests.Requests(host.stop_descriptor)
+            asked.add(worker)
+            outcome = asked.construct([worker], self.constructors, self.seconds)
+            if not outcome.faults and not outcome.stopped:
+                facts = outcome.replies[worker.index]["facts"]
+                outcome.faults += self._differences(worker, facts)
+            if not outcome.faults and not outcome.stopped:
+                options = {**self.options, "restarts": self.budget.restarts()}
+                attach = [worker], self.plan, host.memory, options
+                outcome = asked.attach(*attach, takes_over=True)
+            healthy = not outcome.faults and not outcome.stopped
+            return outcome
+        finally:
+            if not healthy:
+                if worker.pidfd >= 0:
+                    worker.kill()
+                    worker.reap()
+                host.drop(worker)
+
+    def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
+        """The first environment with other spaces than the one it replaces."""
+        for row, new in zip(worker.rows, facts, strict=True):
+            found = same_spaces.difference(self.facts[row], new)
+            if found:
+                text = f"the replacement of a failed one has other spaces: {found}"
+                error = failures.Defect(text)
+                known = {"env": row, "worker": worker.index, "phase": "construct"}
+                return [failures.of(error, **known)]
+        return []
+
+
+class Restarter:
+    """Watches the workers of a ``ProcessExecutor`` in its supervisor's thread.
+
+    Each that is lost is replaced in a thread of its own.
+    """
+
+    def __init__(
+        self, executor: Any, hub: Any, replacements: Replacements, context: Context
+    ):
+        self._executor = executor
+        self._hub = hub
+        self._replacements = replacements
+        self._context = context
+        self._lock = threading.Lock()
+        self._lost: set[Worker] = set()
+        self._threads: list[threading.Thread] = []
+        supervisor = executor.supervisor
+
+        def watch():
+            supervisor.watch(hub.attention, self._late)
+            for worker in executor.workers:
+                self._attend(worker)
+
+        supervisor.call(watch)
+
+    def close(self) -> None:
+        """Stop the workers and wait for the threads."""
+        self._executor.stop()
+        with self._lock:
+            lost, threads = list(self._lost), list(self._threads)
+        for worker in lost:
+            if worker.pidfd >= 0:  # or its postmortem would take its time
+                worker.kill()
+        deadline = time.monotonic() + _JOIN_SECONDS
+        for thread in threads:
+            if thread is not threading.current_thread():  # which collects the pool
+                thread.join(max(deadline - time.monotonic(), 0))
+
+    def _attend(self, worker: Worker) -> None:
+        watch, guard = self._executor.supervisor.watch, self._guarded
+        watch(worker.pidfd, functools.partial(guard, self._ended, worker))
+        watch(worker.channel.fileno(), functools.partial(guard, self._heard, worker))
+
+    def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
+        try:
+            return callback(worker)
+        except Exception as error:  # or a worker would be waited for in vain
+            self._replacements.budget.give_up(_lost_track(worker, error))
+            raise
+
+    def _ended(self, worker: Worker) -> bool:
+        self._heard(worker)
+        self._leave(worker, launcher.dead)
+        return False
+
+    def _late(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._hub.attention)
+        for index in self._hub.late():
+            self._leave(self._executor.workers[index], launcher.late)
+        return True
+
+    def _heard(self, worker: Worker) -> bool:
+        """Read what a worker says of its environments."""
+        try:
+            for header, payload in worker.inbox.read():
+                if header.status not in (protocol.FAILED, protocol.NOTES):
+                    self._executor.requests.stale += 1
+                    continue
+                log_notes(payload)
+                for failure in failures.told(payload, worker.index):
+                    self._replacements.budget.failed(failure)  # in the next step
+        except protocol.Malformed as error:
+            self._leave(worker, functools.partial(launcher.deaf, error=error))
+            return False
+        if worker.inbox.closed:
+            self._leave(worker, launcher.dead)
+        return not worker.inbox.closed
+
+    def _leave(self, worker: Worker, how: Callable[..., Failure]) -> None:
+        """Have the hub go on without a worker, and another one made."""
+        if worker in self._lost or self._executor.stopping:
+            return
+        row = self._executor.requests.row(worker)
+        known = self._context(row) if row in worker.rows else {}
+        self._hub.tell("died", worker.index)
+        self._executor.supervisor.unwatch(worker.pidfd)
+        self._executor.supervisor.unwatch(worker.channel.fileno())
+        phase = known.get("phase", "step")
+        thread = threading.Thread(
+            target=self._replace,
+            args=(worker, functools.partial(how, worker, row, phase, lambda _: known)),
+            name=f"tfagents_batch-restart-{worker.index}",
+            daemon=True,
+        )
+        with self._lock:
+            if self._executor.stopping:  # whoever closes the pool ends the worker
+                return
+            self._lost.add(worker)
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads.append(thread)
+            thread.start()
+
+    def _replace(self, worker: Worker, find_out: Callable[[], Failure]) -> None:
+        since = time.monotonic()
+        try:
+            fault = find_out()
+            self._executor.drop(worker)
+            if self._replacements.grant(worker, fault):
+                arguments = self._executor, worker, fault, since
+                new = self._replacements.replace(*arguments)
+                if new is not None:
+                    self._take_over(new)
+        except Ended:
+            pass
+        except BaseException as error:  # nobody must wait for a replacement in vain
+            self._replacements.budget.give_up(_lost_track(worker, error))
+
+    def _take_over(self, worker: Worker) -> None:
+        def take():
+            self._executor.workers[worker.index] = worker
+            self._attend(worker)
+            self._hub.tell("revive", worker.index)
+
+        self._executor.supervisor.call(take)
+
+
+def _lost_track(worker: Worker, error: BaseException) -> EnvError:
+    """An error of this library while a worker was to be replaced."""
+    failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,1 @@
+"""What the training process and its workers both use; never TensorFlow."""

@@ -1,0 +1,248 @@
+"""Actions on both sides of the shared memory: checked and written, read and handed on.
+
+The learner validates before it sends, because compiled programs clamp, drop or zero
+what is out of range without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared.observation_rules import bounds as rule_bounds
+from tfagents_batch.envs.shared.observation_rules import field, short
+
+FLOAT_BOX, INT_BOX, RANGE = "float_box", "int_box", "range"
+_KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # of NumPy's dtypes
+
+
+class InvalidAction(Exception):
+    """An action that the space does not have.
+
+    Attributes:
+      row: index of the environment; None if the whole batch is wrong.
+      action: the row's leaf, as text.
+    """
+
+    def __init__(self, message: str, row: int | None = None, action: str | None = None):
+        super().__init__(message)
+        self.row = row
+        self.action = action
+
+
+class LeafBounds(NamedTuple):
+    """What an action leaf takes, for those who check it elsewhere.
+
+    Attributes:
+      kind: ``FLOAT_BOX``, ``INT_BOX`` or ``RANGE``.
+      dtype: in the shared memory.
+      width: numbers in a row.
+      low, high: ``[width]``, inclusive.
+      clips: whether a Box has a finite bound.
+    """
+
+    kind: str
+    dtype: str
+    width: int
+    low: np.ndarray
+    high: np.ndarray
+    clips: bool
+
+
+class ActionWriter:
+    """Checks a batch of actions and writes it into the shared arrays.
+
+    Attributes:
+      clipped: numbers of Box actions that were clipped since the start.
+      total: numbers of Box actions written since the start.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self.clipped = 0
+        self.total = 0
+        leaves = zip(spaces.leaves(space), arrays, strict=True)
+        self._write = [_LeafWriter(leaf, array) for leaf, array in leaves]
+
+    def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
+        """Check and write.
+
+        Args:
+          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
+          ignored: bool ``[B]``, rows whose action has no effect; they are checked
+            but not counted as clipped.
+
+        Raises:
+          InvalidAction: for NaN, values out of range, and wrong shapes.
+        """
+        self.check_kinds(flat, len(ignored))
+        for write, value in zip(self._write, flat, strict=True):
+            clipped, total = write(value, ignored)
+            self.clipped += clipped
+            self.total += total
+
+    def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
+        """Check the number, shapes and kinds of dtypes of leaves, not their values.
+
+        Args:
+          flat: leaves.
+          rows: how many each must have.
+
+        Raises:
+          InvalidAction: for the first that is wrong.
+        """
+        if len(flat) != len(self._write):
+            raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
+        for write, value in zip(self._write, flat, strict=True):
+            write.check_kind(value, rows)
+
+    def bounds(self) -> list[LeafBounds]:
+        """What each leaf takes."""
+        return [write.bounds for write in self._write]
+
+    def refusal(self, leaf: int, row: int, numbers: np.ndarray) -> InvalidAction:
+        """Words for what was found wrong elsewhere.
+
+        Args:
+          leaf, row: where.
+          numbers: int64, of that row, flat; those of a float Box are in the arrays.
+        """
+        return self._write[leaf].refusal(row, numbers)
+
+    def release(self) -> None:
+        """Let go of the arrays; the counts stay."""
+        self._write = []
+
+
+class _LeafWriter:
+    """Clips a Box to its finite bounds; refuses what is outside any other range."""
+
+    def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
+        self.bounds = _bounds(leaf, array.dtype)
+        self._array = array
+        self._name = field(leaf.path, "action")
+        self._space = leaf.space
+        self._low = self.bounds.low.reshape(leaf.shape)
+        self._high = self.bounds.high.reshape(leaf.shape)
+
+    def check_kind(self, value: np.ndarray, rows: int) -> None:
+        """Check the shape and the kind of dtype of a batch."""
+        kind, shape = self.bounds.kind, [rows, *self._array.shape[1:]]
+        if list(value.shape) != shape:
+            raise InvalidAction(
+                f"{self._name} has shape {list(value.shape)}; expected {shape}, one "
+                "row per environment"
+            )
+        if value.dtype.kind not in _KINDS[kind]:
+            expected = "integers" if kind == RANGE else self._array.dtype
+            raise InvalidAction(f"{self._name} is {value.dtype}; expected {expected}")
+
+    def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
+        """Write a batch; how many numbers of a Box were clipped, and were written."""
+        array, kind = self._array, self.bounds.kind
+        if kind == RANGE:
+            wrong = (value < self._low) | (value > self._high)
+            if wrong.any():
+                row = _first_row(wrong)
+                raise self.refusal(row, value[row])
+            array[...] = value
+            return 0, 0
+        if self.bounds.clips:
+            np.clip(value, self._low, self._high, out=array, casting="unsafe")
+        else:
+            array[...] = value
+        if kind == FLOAT_BOX and not (finite := np.isfinite(array)).all():
+            raise self.refusal(_first_row(~finite))
+        written = np.count_nonzero(~ignored) * self.bounds.width
+        changed = (array != value)[~ignored] if self.bounds.clips else 0
+        return int(np.count_nonzero(changed)), int(written)
+
+    def refusal(self, row: int, numbers: np.ndarray | None = None) -> InvalidAction:
+        expected = "expected finite numbers"
+        value = self._array[row]
+        if self.bounds.kind == RANGE:
+            value = np.ravel(numbers)[: self.bounds.width].reshape(value.shape)
+            low, high = (np.asarray(x).tolist() for x in rule_bounds(self._space))
+            expected = f"{self._space} takes {low} to {high}"
+        text = short(value.tolist())
+        return InvalidAction(f"{self._name} is {text}; {expected}", row, text)
+
+
+def _bounds(leaf: spaces.Leaf, dtype: np.dtype) -> LeafBounds:
+    low, high = rule_bounds(leaf.space)
+    kind, clips = RANGE, False
+    if isinstance(leaf.space, gs.Box):
+        kind = FLOAT_BOX if dtype.kind == "f" else INT_BOX
+        low, high = _narrow(low, dtype, upwards=True), _narrow(high, dtype, False)
+        clips = kind == INT_BOX or bool((np.isfinite(low) | np.isfinite(high)).any())
+    else:
+        low, high = np.int64(low), np.int64(high)
+    low, high = (np.broadcast_to(x, leaf.shape).ravel() for x in (low, high))
+    return LeafBounds(kind, dtype.name, low.size, low, high, clips)
+
+
+class ActionReader:
+    """Hands rows of the shared arrays to environments, as their space has them.
+
+    Args:
+      space: the action space.
+      arrays: one ``[n, ...]`` per leaf.
+
+    Attributes:
+      read: function that gives every row's action: NumPy scalars for Discrete, else
+        arrays, all copies.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self._space = space
+        self._arrays = arrays
+        leaves = zip(spaces.leaves(space), arrays, strict=True)
+        self._columns = [_column(leaf, array) for leaf, array in leaves]
+        nested = isinstance(space, (gs.Dict, gs.Tuple))
+        self.read = self._read_nested if nested else self._columns[0]
+
+    def _read_nested(self) -> Sequence[Any]:
+        rows = zip(*(column() for column in self._columns), strict=True)
+        return [spaces.pack(self._space, row) for row in rows]
+
+    def text(self, row: int) -> str:
+        """One row's action for error messages."""
+        return text(self._space, self._arrays, row)
+
+
+def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
+    """A row's action as bounded text."""
+    value = spaces.pack(space, [array[row].tolist() for array in arrays])
+    return short(value)
+
+
+def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]:
+    """A function that copies the leaf of every row."""
+    dtype = leaf.space.dtype
+    if array.ndim > 1 or isinstance(leaf.space, gs.Discrete):
+        return lambda: list(array.astype(dtype))
+
+    def arrays() -> list[np.ndarray]:
+        fresh = array.astype(dtype)
+        return [fresh[row, ...] for row in range(len(fresh))]  # not scalars
+
+    return arrays
+
+
+def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
+    """A bound in the narrower dtype, never outside the original one."""
+    if dtype.kind != "f":
+        limits = np.iinfo(dtype)
+        return np.clip(bound, limits.min, limits.max).astype(dtype)
+    with np.errstate(over="ignore"):
+        narrow = bound.astype(dtype)
+        inside = np.nextafter(narrow, dtype.type(np.inf if upwards else -np.inf))
+    return np.where(narrow < bound if upwards else narrow > bound, inside, narrow)
+
+
+def _first_row(wrong: np.ndarray) -> int:
+    return int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])

@@ -1,0 +1,235 @@
+"""Faults as records that can cross a process border, and as exceptions.
+
+Only text crosses: an exception object may refuse to be pickled, printed or encoded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tfagents_batch import errors
+from tfagents_batch.envs.shared import protocol
+
+_LOG = logging.getLogger("tfagents_batch")
+LIMIT = 64 << 10  # characters of a message or traceback that cross
+
+# Kinds of failures.
+ERROR = "error"  # the environment raised, or returned what it may not
+CRASH = "crash"  # its worker ended
+TIMEOUT = "timeout"  # its worker did not answer
+PROTOCOL = "protocol"  # its worker sent what is not a frame
+ACTION = "action"  # the learner's action is not one of the action space
+
+_CLASSES = {
+    ERROR: errors.EnvError,
+    CRASH: errors.WorkerCrashed,
+    TIMEOUT: errors.WorkerTimeout,
+    PROTOCOL: errors.ProtocolError,
+    ACTION: errors.EnvError,
+}
+_PLACES = {"construct": "its constructor"}
+# Frames of these files only lead to the environment's.
+_WORKER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
+
+
+class Defect(Exception):
+    """What an environment returned is not what its spaces and Gymnasium's API say.
+
+    Attributes:
+      kind: what is wrong: "type", "shape", "dtype", "bounds", "finite", ...
+      field: of what: "reward", "observation['camera']", "step()", ...
+      row: index of the environment in its batch; None if that is not known.
+    """
+
+    def __init__(
+        self, text: str, kind: str = "", field: str = "", row: int | None = None
+    ):
+        super().__init__(text)
+        self.kind = kind
+        self.field = field
+        self.row = row
+
+
+class Failure(NamedTuple):
+    """What is known of one fault; None where unknown.
+
+    Attributes:
+      kind: one of the kinds above.
+      env, worker, seed, episode, step, action, phase: as in ``errors.EnvError``.
+      text: message of the exception, or a description of what happened.
+      type_name: qualified name of the exception's class; "" if there was none.
+      traceback_text: its formatted traceback.
+      cause: the exception itself, in its own process only.
+    """
+
+    kind: str
+    env: int | None = None
+    worker: int | None = None
+    seed: int | None = None
+    episode: int | None = None
+    step: int | None = None
+    action: str | None = None
+    phase: str | None = None
+    text: str = ""
+    type_name: str = ""
+    traceback_text: str = ""
+    cause: BaseException | None = None
+
+    def to_json(self) -> dict:
+        return {**self._asdict(), "cause": None}
+
+
+# What is known of a row, for the failures of workers that cannot tell any more.
+Context = Callable[[int], dict[str, Any]]
+
+
+class Outcome:
+    """What came of one command.
+
+    Attributes:
+      faults: what went wrong, in order of detection.
+      lost: rows without a valid result.
+      replies: payloads by worker.
+      stopped: whether the wait ended because of a stop.
+    """
+
+    __slots__ = ("faults", "lost", "replies", "stopped")
+
+    def __init__(self) -> None:
+        self.faults: list[Failure] = []
+        self.lost: set[int] = set()
+        self.replies: dict[int, Any] = {}
+        self.stopped = False
+
+    def log_notes(self) -> None:
+        """Log what the workers have to say beside their results."""
+        for index in sorted(self.replies):
+            log_notes(self.replies[index])
+
+
+def log_notes(payload: Any) -> None:
+    """Log what a worker has to say beside its results."""
+    for note in (payload or {}).get("notes", ()):
+        _LOG.warning("%s", note)
+
+
+def told(payload: Any, worker: int) -> list[Failure]:
+    """The failures in a worker's reply.
+
+    Raises:
+      Malformed: if there are none in it.
+    """
+    try:
+        return [Failure(**{**data, "worker": worker}) for data in payload["failures"]]
+    except (KeyError, TypeError) as error:
+        raise protocol.Malformed(f"a reply without failures: {error}") from None
+
+
+def of(error: BaseException, **known: Any) -> Failure:
+    """The failure that an exception of an environment is, with fields as ``known``."""
+    return Failure(ERROR, cause=error, **{**known, **describe(error)})
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """Name, message and traceback of an exception as plain, bounded, valid text.
+
+    Safe for exceptions that cannot be printed, and when memory is short.
+    """
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    try:
+        text = str(error)
+    except BaseException as second:
+        text = f"<its text cannot be had: {type(second).__name__}>"
+    try:
+        frames = error.__traceback__
+        while frames and frames.tb_frame.f_code.co_filename.startswith(_WORKER):
+            frames = frames.tb_next
+        traced = "".join(traceback.format_exception(kind, error, frames))
+        if isinstance(error, Defect):  # its frames are all ours
+            traced = ""
+    except BaseException as second:
+        traced = f"<no traceback: {type(second).__name__}>"
+    return {
+        "type_name": clean(name),
+        "text": clean(text),
+        "traceback_text": clean(traced),
+    }
+
+
+def clean(text: str) -> str:
+    """``text`` as valid UTF-8 of at most ``LIMIT`` characters; the middle goes."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= LIMIT:
+        return text
+    half = LIMIT // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters]\n{text[-half:]}"
+
+
+def to_exception(failure: Failure) -> Exception:
+    """The exception that users meet.
+
+    Returns:
+      a ``UserError`` if that is what construction raised, else an ``EnvError``,
+      with the original (in process) or a ``RemoteError`` as its cause.
+    """
+    user_error = f"{errors.UserError.__module__}.{errors.UserError.__qualname__}"
+    if failure.type_name == user_error and failure.phase == "construct":
+        return errors.UserError(f"env {failure.env}: {failure.text}")
+    message = _headline(failure)
+    if failure.traceback_text:
+        message += f"\n\n{failure.traceback_text.rstrip()}"
+    error = _CLASSES[failure.kind](
+        message,
+        env=failure.env,
+        worker=failure.worker,
+        seed=failure.seed,
+        episode=failure.episode,
+        step=failure.step,
+        action=failure.action,
+        phase=failure.phase,
+    )
+    if failure.cause is not None:
+        error.__cause__ = failure.cause
+    elif failure.type_name:
+        error.__cause__ = errors.RemoteError(
+            failure.type_name, failure.text, failure.traceback_text
+        )
+    return error
+
+
+def _headline(failure: Failure) -> str:
+    if failure.env is None:
+        who = "an environment" if failure.worker is None else f"worker {failure.worker}"
+    else:
+        known = {"worker": failure.worker, "seed": failure.seed}
+        pairs = [f"{key} {x}" for key, x in known.items() if x is not None]
+        who = f"env {failure.env}" + (f" ({', '.join(pairs)})" if pairs else "")
+    where = _where(failure)
+    if failure.kind == ACTION:
+        return f"{who} was sent an invalid action{where}: {failure.text}"
+    if failure.kind != ERROR:
+        return f"{who} {failure.text}{where and f', in{where}'}"
+    if failure.type_name.endswith(f".{Defect.__name__}"):
+        return f"{who} broke the environment API in{where}: {failure.text}"
+    return f"{who} raised {failure.type_name} in{where}: {failure.text}"
+
+
+def _where(failure: Failure) -> str:
+    """For example " step() at step 402 of episode 7, action [1]"."""
+    if failure.phase is None:
+        return ""
+    parts = ""
+    if failure.kind != ACTION:
+        parts = f" {_PLACES.get(failure.phase) or f'{failure.phase}()'}"
+    if failure.step is not None and failure.phase == "step":
+        parts += f" at step {failure.step}"
+    if failure.episode is not None and failure.phase in ("step", "reset"):
+        parts += f" of episode {failure.episode}"
+    if failure.action is not None:
+        parts += f", action {failure.action}"
+    return parts

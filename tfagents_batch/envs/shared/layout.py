@@ -1,0 +1,251 @@
+"""The shared memory of a pool: one array ``[num_envs, ...]`` per leaf, and controls.
+
+A layout is computed from the spaces, once, by the learner; workers get it as JSON.
+Arrays start at multiples of 64 bytes. In front of them lie one cache line of 32-bit
+words per worker and some of the learner; aligned words serve as futexes, so that the
+native hub drives the same workers and the same memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.spaces import Leaf
+
+LINE = 64  # bytes: alignment of arrays, size of a worker's control words
+WORDS = LINE // 4
+
+# Control words of a worker, uint32 each.
+COMMAND_SEQUENCE = 0  # number of the last command, written by the learner
+COMMAND = 1  # what it asks for
+REPLY_SEQUENCE = 2  # number of the last finished command, written by the worker
+STATUS = 3  # of that reply: OK or FAILED of ``protocol``
+STOP = 4  # nonzero: leave the remaining rows alone, the pool is ending
+ROW = 5  # row at work, NO_ROW between commands
+OUT_OF_BOUNDS = 6  # observations seen outside their space
+NOT_FINITE = 7  # NaN or infinity that was replaced or cut off
+
+# Words of the learner's lines, one a group of workers; all but the first word in the
+# first of them.
+PENDING = 0  # workers that have not finished; who makes it 0 wakes the hub
+NOBODY = 1  # a futex without waiters
+SEED_LOW = 2  # of a reset
+SEED_HIGH = 3
+
+NO_ROW = 2**32 - 1
+
+TIMINGS = 256  # last steps of which a worker notes how long they took
+LONGEST = 2**32 - 2  # microseconds
+
+# Columns that every pool has beside observation, action and info.
+_COLUMNS = {
+    "reward": "float32",
+    "first": "bool",
+    "terminated": "bool",
+    "truncated": "bool",
+    "episode": "int32",  # index of the row's episode; for error messages,
+    "seed": "int32",  # as is the seed of the environment
+}
+STATISTICS = {"episode_return": "float32", "episode_length": "int32"}
+
+
+class Field(NamedTuple):
+    """Where one array lies."""
+
+    name: str  # {observation,action}/<leaf number>, info/<column>, or of _COLUMNS
+    shape: tuple[int, ...]  # of the whole array, [num_envs, ...]
+    dtype: str  # NumPy's name
+    offset: int  # bytes from the start of the memory
+
+
+class Layout(NamedTuple):
+    """Sizes and places of everything in a pool's memory.
+
+    ``timing`` is the offset of ``TIMINGS`` uint32 per worker: microseconds + 1 of its
+    last steps, 0 where there was none.
+    """
+
+    num_workers: int  # control lines from offset 0
+    num_groups: int  # of workers; that many lines of the learner follow
+    fields: tuple[Field, ...]
+    timing: int
+    size: int  # bytes of the whole
+
+    def group(self, worker: int) -> int:
+        """The group of a worker."""
+        return worker * self.num_groups // self.num_workers
+
+    def to_json(self) -> dict:
+        return {**self._asdict(), "fields": [list(field) for field in self.fields]}
+
+    @classmethod
+    def from_json(cls, data: dict) -> Layout:
+        fields = (Field(x[0], tuple(x[1]), *x[2:]) for x in data["fields"])
+        return cls(**{**data, "fields": tuple(fields)})
+
+
+class Arrays(NamedTuple):
+    """Views of a pool's memory, of all rows or of a worker's.
+
+    Attributes:
+      observation, action: one array per leaf, in the order of ``spaces.leaves``.
+      reward: f32 ``[B]``.
+      first, terminated, truncated: bool ``[B]``.
+      episode, seed: int32 ``[B]``.
+      info: ``{column: [B]}``.
+      timing: uint32 ``[W, TIMINGS]``, of a worker ``[TIMINGS]``.
+    """
+
+    observation: list[np.ndarray]
+    action: list[np.ndarray]
+    reward: np.ndarray
+    first: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode: np.ndarray
+    seed: np.ndarray
+    info: dict[str, np.ndarray]
+    timing: np.ndarray
+
+
+def make_layout(
+    observation: Sequence[Leaf],
+    action: Sequence[Leaf],
+    info: dict[str, str],
+    num_envs: int,
+    num_workers: int,
+    num_groups: int = 1,
+) -> Layout:
+    """Lay the arrays out one after the other.
+
+    Args:
+      observation, action: leaves of the two spaces.
+      info: ``{column: numpy dtype name}``.
+      num_envs, num_workers, num_groups: sizes.
+    """
+    wanted = [
+        *((f"observation/{i}", x.shape, x.dtype) for i, x in enumerate(observation)),
+        *((f"action/{i}", x.shape, x.dtype) for i, x in enumerate(action)),
+        *((name, (), dtype) for name, dtype in _COLUMNS.items()),
+        *((f"info/{name}", (), dtype) for name, dtype in info.items()),
+    ]
+    offset = LINE * (num_workers + num_groups)
+    fields = []
+    for name, shape, dtype in wanted:
+        fields.append(Field(name, (num_envs, *shape), dtype, offset))
+        count = int(np.prod((num_envs, *shape), dtype=np.int64))
+        offset += count * np.dtype(dtype).itemsize
+        offset = -(-offset // LINE) * LINE
+    size = offset + 4 * TIMINGS * num_workers
+    return Layout(num_workers, num_groups, tuple(fields), offset, size)
+
+
+def views(
+    layout: Layout, memory, worker: int | None = None, rows=slice(None)
+) -> Arrays:
+    """The arrays in ``memory``, a writable buffer of ``layout.size`` bytes.
+
+    Args:
+      worker: index of one whose timing is wanted; None for that of all.
+      rows: slice of the rows.
+    """
+    found: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
+    columns: dict[str, np.ndarray] = {}
+    info: dict[str, np.ndarray] = {}
+    for name, shape, dtype, offset in layout.fields:
+        array = np.ndarray(shape, dtype, memory, offset)[rows]
+        group, _, key = name.partition("/")
+        if group in found:
+            found[group].append(array)
+        elif group == "info":
+            info[key] = array
+        else:
+            columns[name] = array
+    shape = (layout.num_workers, TIMINGS)
+    timing = np.ndarray(shape, np.uint32, memory, layout.timing)
+    timing = timing if worker is None else timing[worker]
+    return Arrays(**found, **columns, info=info, timing=timing)
+
+
+def control(memory, worker: int) -> memoryview:
+    """The uint32 words of a worker's line; the learner's first follows the last one."""
+    return memoryview(memory)[LINE * worker : LINE * (worker + 1)].cast("I")
+
+
+def seed(learner: memoryview) -> int:
+    """Of the last reset, from the learner's line."""
+    return learner[SEED_LOW] | learner[SEED_HIGH] << 32
+
+
+def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
+    """Make anonymous shared memory, all pages present.
+
+    Returns:
+      its file descriptor, and its mapping.
+
+    Raises:
+      UserError: naming the size, if it does not fit.
+    """
+    available = available_memory()
+    if available is not None and layout.size > available:
+        raise UserError(_does_not_fit(layout, f"{_mib(available)} are available"))
+    descriptor = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
+    try:
+        # Pages are taken now: later a lack of memory would be a bus error.
+        os.posix_fallocate(descriptor, 0, layout.size)
+        return descriptor, mmap.mmap(descriptor, layout.size)
+    except OSError as error:
+        os.close(descriptor)
+        raise UserError(_does_not_fit(layout, error.strerror)) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Resident memory of a process, by default this one.
+
+    Raises:
+      OSError: where that cannot be told, for example because the process is gone.
+    """
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken now, by the machine's and the control group's limit."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit:
+            maximum = int(limit.read())  # "max" where there is no limit
+        with open("/sys/fs/cgroup/memory.current") as current:
+            found.append(maximum - int(current.read()))
+    except (OSError, ValueError):
+        pass
+    return max(min(found), 0) if found else None
+
+
+def _does_not_fit(layout: Layout, reason: str) -> str:
+    largest = max(layout.fields, key=lambda field: np.prod(field.shape))
+    return (
+        f"the shared memory of {largest.shape[0]} environments needs "
+        f"{_mib(layout.size)}: {reason}; use fewer environments or smaller "
+        f"observations (the largest array is {largest.name}, {largest.dtype} "
+        f"{list(largest.shape)})"
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"

@@ -1,0 +1,261 @@
+"""The rules for observations.
+
+Workers and batches refuse the first one that is broken, ``check_env`` collects all of
+them, and environments written in TensorFlow are traced against those of nesting and
+shape. Nothing is cast in silence: only the narrowing of ``spaces.leaves`` (float64 to
+float32, int64 to int32) is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.validation import FIX_FINITE, kind_of
+
+FIX_SPACE = "correct the environment or its observation_space"
+
+# Leaf of a space, value and name to what is wrong with it.
+LeafRule = Callable[[spaces.Leaf, Any, str], Iterable[Defect]]
+
+
+def refuse(defects: Iterable[Defect]) -> None:
+    """Raise the first defect, if there is one."""
+    for defect in defects:
+        raise defect
+
+
+def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[Any]:
+    """The leaves of an observation or of a batch, in the order of ``spaces.leaves``.
+
+    Raises:
+      Defect: if it is not nested as its space is.
+    """
+    try:
+        return spaces.flatten(space, value)
+    except (KeyError, IndexError, TypeError):
+        refuse(observation_defects(space, value, no_defects, name))
+        raise
+
+
+def no_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
+    """The rule that all leaves are right, to look at the nesting alone."""
+    return ()
+
+
+def observation_defects(
+    space: gymnasium.Space,
+    value: Any,
+    rule: LeafRule,
+    name: str = "observation",
+) -> Iterator[Defect]:
+    """Everything that is wrong with an observation.
+
+    Args:
+      space: what it should be a value of; supported by ``spaces.leaves``.
+      value: what was returned.
+      rule: of its leaves, such as ``leaf_defects``.
+      name: of the value.
+    """
+    got = kind_of(value)
+    if isinstance(space, gs.Dict):
+        expected = sorted(map(str, space.spaces))
+        if not isinstance(value, Mapping):
+            text = f"{name} is {got}; expected a dict of {expected}: return one"
+            yield Defect(text, "type", name)
+            return
+        missing = sorted(str(key) for key in space.spaces if key not in value)
+        if missing:
+            text = (
+                f"{name} lacks keys {missing}; its space has {expected}: return all "
+                "of them in every reset() and step()"
+            )
+            yield Defect(text, "missing keys", name)
+        extra = sorted(str(key) for key in value if key not in space.spaces)
+        if extra:
+            text = (
+                f"{name} has keys {extra}, which its space does not have: leave them "
+                "out, or add them to observation_space"
+            )
+            yield Defect(text, "extra keys", name)
+        keys = [key for key in sorted(space.spaces) if key in value]
+        children = [(key, space.spaces[key]) for key in keys]
+    elif isinstance(space, gs.Tuple):
+        count = len(space.spaces)
+        if not isinstance(value, (tuple, list)):
+            text = f"{name} is {got}; expected a tuple of {count}: return one"
+            yield Defect(text, "type", name)
+            return
+        if len(value) != count:
+            text = f"{name} has {len(value)} entries; its space has {count}"
+            yield Defect(f"{text}: {FIX_SPACE}", "length", name)
+        children = list(enumerate(space.spaces))[: len(value)]
+    else:
+        (leaf,) = spaces.leaves(space)
+        yield from rule(leaf, value, name)
+        return
+    for key, child in children:
+        yield from observation_defects(child, value[key], rule, f"{name}[{key!r}]")
+
+
+def leaf_defects(
+    leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
+) -> Iterator[Defect]:
+    """Everything that is wrong with one leaf.
+
+    Args:
+      leaf: of the observation space.
+      value: what stands in its place.
+      name: such as ``observation['camera'][0]``.
+      batch: axes before those of the leaf: ``()``, or ``(n,)`` of a batch.
+
+    Yields:
+      defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
+    """
+    found = list(form_defects(leaf, value, name, batch))
+    yield from found
+    kinds = [defect.kind for defect in found]
+    if "type" in kinds:
+        return
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        return
+    yield from finite_defects(leaf, array, name)
+    if "shape" not in kinds:
+        yield from fit_defects(leaf, array, name, batch)
+        yield from bounds_defects(leaf, array, name, batch)
+
+
+def form_defects(
+    leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
+) -> Iterator[Defect]:
+    """What is wrong with the type, the shape and the dtype; see ``leaf_defects``."""
+    wide = np.dtype(leaf.space.dtype)
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    whole = is_array and value.dtype.kind in "iu"
+    index = isinstance(leaf.space, gs.Discrete)  # any integer will do
+    if index and not batch:
+        if not isinstance(value, int) and not (whole and value.shape == ()):
+            text = (
+                f"{name} is {kind_of(value)}; expected an int: return int(observation)"
+            )
+            yield Defect(text, "type", name)
+        return
+    if not is_array:
+        text = (
+            f"{name} is {kind_of(value)}; expected an array, {wide} "
+            f"{list(leaf.shape)}: return np.asarray(observation, np.{wide})"
+        )
+        yield Defect(text, "type", name)
+        return
+    yield from shape_defects(leaf, value.shape, name, batch)
+    if value.dtype not in (wide, np.dtype(leaf.dtype)) and not (index and whole):
+        text = (
+            f"{name} has dtype {value.dtype}; its space says {wide}: correct the "
+            "environment, or wrap it in gymnasium.wrappers.DtypeObservation(env, "
+            f"np.{wide})"
+        )
+        yield Defect(text, "dtype", name)
+
+
+def shape_defects(
+    leaf: spaces.Leaf, shape: Sequence[int], name: str, batch: tuple[int, ...] = ()
+) -> Iterator[Defect]:
+    """What is wrong with a shape; see ``leaf_defects``."""
+    expected = [*batch, *leaf.shape]
+    if list(shape) != expected:
+        rows = ", one row per environment" if batch else ""
+        text = f"{name} has shape {list(shape)}; its space says {expected}{rows}"
+        yield Defect(f"{text}: {FIX_SPACE}", "shape", name)
+
+
+def finite_defects(leaf: spaces.Leaf, value: np.ndarray, name: str) -> Iterator[Defect]:
+    """Numbers that the leaf's dtype cannot hold as finite ones."""
+    dtype = np.dtype(leaf.dtype)
+    if not _finite(value, dtype).all():
+        text = f"{name} has NaN or infinite values; expected finite {dtype}"
+        yield Defect(f"{text}: {FIX_FINITE}", "finite", name)
+
+
+def fit_defects(
+    leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
+) -> Iterator[Defect]:
+    """Integers that do not fit the narrower dtype that holds them."""
+    wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
+    whole = narrow.kind in "iu" and value.dtype.kind in "iu"
+    if wide == narrow or not whole or isinstance(leaf.space, gs.Discrete):
+        return
+    lost = value.astype(narrow) != value
+    if lost.any():
+        text = (
+            f"{name} has values that do not fit {narrow}, which holds it: scale them, "
+            "or observe them as float32"
+        )
+        yield Defect(text, "fit", name, _row(lost, batch))
+
+
+def bounds_defects(
+    leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
+) -> Iterator[Defect]:
+    """Values that the space does not have; NaN has its own rule."""
+    space = leaf.space
+    low, high = bounds(space)
+    outside = (value < low) | (value > high)
+    if isinstance(space, gs.Box):
+        outside &= _finite(value, np.dtype(leaf.dtype))
+    if not outside.any():
+        return
+    row = _row(outside, batch)
+    value, outside = (value, outside) if row is None else (value[row], outside[row])
+    if isinstance(space, gs.Box):
+        place = tuple(int(i) for i in np.argwhere(outside)[0])
+        where = f" at {list(place)}" if place else ""
+        limits = f"expected {low[place]} to {high[place]}"
+        text = f"{name} is {value[place]}{where}, outside its Box; {limits}"
+    elif isinstance(space, gs.Discrete):
+        text = f"{name} is {value}; {space} has {low} to {high}"
+    else:
+        text = f"{name} is {short(value.tolist())}; not in {space}"
+    yield Defect(f"{text}: {FIX_SPACE}", "bounds", name, row)
+
+
+def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
+    """Lowest and highest values of a leaf, both inclusive."""
+    if isinstance(space, gs.Box):
+        return space.low, space.high
+    if isinstance(space, gs.MultiBinary):
+        return 0, 1
+    if isinstance(space, gs.MultiDiscrete):
+        low = np.asarray(space.start)
+        return low, low + np.asarray(space.nvec) - 1
+    return int(space.start), int(space.start) + int(space.n) - 1
+
+
+def field(path: tuple[str | int, ...], name: str = "observation") -> str:
+    """The name of a part of a value, such as ``observation['a'][0]``."""
+    return name + "".join(f"[{key!r}]" for key in path)
+
+
+def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Where a number is finite in the dtype that holds it."""
+    if dtype.kind != "f" or value.dtype == dtype:
+        return np.isfinite(value)
+    with np.errstate(over="ignore"):
+        return np.isfinite(value.astype(dtype))
+
+
+def _row(wrong: np.ndarray, batch: tuple[int, ...]) -> int | None:
+    """The first row of a batch with a true element."""
+    return int(np.argwhere(wrong)[0][0]) if batch else None
+
+
+def short(value: Any) -> str:
+    """A value as bounded text."""
+    text = str(value)
+    return text if len(text) <= 500 else f"{text[:500]}..."

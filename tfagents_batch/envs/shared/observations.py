@@ -1,0 +1,132 @@
+"""Observations of single environments on their way into the shared arrays.
+
+Shape and dtype are checked at every step; ranges, keys and bounds at the first steps of
+an environment and now and then after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared import observation_rules as rules
+from tfagents_batch.envs.shared.observation_rules import refuse
+
+
+class ObservationWriter:
+    """Checks observations and copies them into rows of the shared arrays.
+
+    Attributes:
+      write: function of row and observation that checks shapes and dtypes and copies;
+        raises Defect.
+    """
+
+    def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
+        self._space = space
+        leaves = spaces.leaves(space)
+        self._leaves = [(leaf, rules.field(leaf.path)) for leaf in leaves]
+        pairs = list(zip(self._leaves, arrays, strict=True))
+        self._write = [_writer(*leaf, array) for leaf, array in pairs]
+        self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+        self.write = self._write_nested if self._nested else self._write[0]
+        self._float = [
+            (name, array)
+            for (leaf, name), array in pairs
+            if np.dtype(leaf.dtype).kind == "f" and array.size
+        ]
+        # A product with zeros is NaN exactly where a number is not finite, which is
+        # the cheapest way to ask; of NumPy's products vdot is the one without warnings.
+        flats = [array.reshape(-1) for _, array in self._float]
+        self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
+
+    def inspect(self, value: Any) -> list[str]:
+        """The rarer checks, of keys, ranges and bounds, of one observation.
+
+        Returns:
+          names of the leaves outside their Box, which is no defect.
+
+        Raises:
+          Defect: if it is not a value of the space.
+        """
+        outside, flat = [], [value]
+        if self._nested:
+            nesting = rules.no_defects
+            refuse(rules.observation_defects(self._space, value, nesting))
+            flat = spaces.flatten(self._space, value)
+        for (leaf, name), part in zip(self._leaves, flat, strict=True):
+            for defect in rules.leaf_defects(leaf, part, name):
+                if defect.kind == "bounds" and isinstance(leaf.space, gs.Box):
+                    outside.append(name)
+                elif defect.kind != "finite":  # it is looked for in all rows at once
+                    raise defect
+        return outside
+
+    def not_finite(self) -> dict[int, str]:
+        """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
+        found: dict[int, str] = {}
+        if not any(np.vdot(flat, zeros) for flat, zeros in self._flat):
+            return found
+        for name, array in self._float:
+            finite = np.isfinite(array)
+            if not finite.all():
+                rows = ~finite.reshape(len(array), -1).all(axis=1)
+                for row in np.flatnonzero(rows):
+                    found.setdefault(int(row), name)
+        return found
+
+    def where_not_finite(self, row: int) -> str:
+        """The places of a row's numbers that are not finite, as text."""
+        for _, array in self._float:
+            places = np.argwhere(~np.isfinite(array[row])).tolist()
+            if places:
+                more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
+                shown = ", ".join(str(place) for place in places[:3])
+                return f" at {shown}{more}" if places[0] else ""
+        return ""
+
+    def _write_nested(self, row: int, value: Any) -> None:
+        flat = rules.flat(self._space, value)
+        for write, leaf in zip(self._write, flat, strict=True):
+            write(row, leaf)
+
+
+def _writer(
+    leaf: spaces.Leaf, name: str, array: np.ndarray
+) -> Callable[[int, Any], None]:
+    """A function that checks a value of one leaf and copies it into a row."""
+    if isinstance(leaf.space, gs.Discrete):
+        return _discrete_writer(leaf, name, array)
+    shape = leaf.shape
+    wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
+    narrows_integers = wide != narrow and wide.kind in "iu"
+    ndarray = np.ndarray
+    rows = [array[row, ...] for row in range(len(array))]  # cheaper to write to
+
+    def write(row, value):
+        if type(value) is not ndarray or value.dtype != wide or value.shape != shape:
+            refuse(rules.form_defects(leaf, value, name))
+        rows[row][...] = value
+        if narrows_integers and (rows[row] != value).any():
+            refuse(rules.fit_defects(leaf, value, name))
+
+    return write
+
+
+def _discrete_writer(
+    leaf: spaces.Leaf, name: str, array: np.ndarray
+) -> Callable[[int, Any], None]:
+    low, high = rules.bounds(leaf.space)
+
+    def write(row, value):
+        if not isinstance(value, (int, np.integer)):
+            refuse(rules.form_defects(leaf, value, name))
+        if not low <= value <= high:
+            refuse(rules.bounds_defects(leaf, np.asarray(value), name))
+        array[row] = value
+
+    return write

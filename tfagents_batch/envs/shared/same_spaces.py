@@ -1,0 +1,52 @@
+"""Do the environments of one batch have the same spaces?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfagents_batch.errors import UserError
+
+
+def same_spaces(facts: Sequence[dict]) -> None:
+    """Raise UserError with the first difference.
+
+    Args:
+      facts: per environment, its spaces as JSON; see ``stepper.inspect``.
+    """
+    for index, fact in enumerate(facts):
+        found = difference(facts[0], fact)
+        if found:
+            raise UserError(
+                f"env {index} and env 0 disagree: {found}; all environments "
+                "of a batch need equal spaces"
+            )
+
+
+def difference(ours: dict, theirs: dict) -> str | None:
+    """The first difference between the spaces of two environments, as text."""
+    for kind in ("observation_space", "action_space"):
+        found = _difference(ours[kind], theirs[kind], kind)
+        if found:
+            return found
+    return None
+
+
+def _difference(ours: Any, theirs: Any, path: str) -> str | None:
+    """The first place where two JSON values differ, as text."""
+    if ours == theirs:
+        return None
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in {**ours, **theirs}:
+            if key not in ours or key not in theirs:
+                who = "env 0" if key in ours else "the other"
+                return f"{path} has {key!r} only in {who}"
+            found = _difference(ours[key], theirs[key], f"{path}.{key}")
+            if found:
+                return found
+    return f"{path} is {_short(theirs)}, not {_short(ours)}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,161 @@
+"""The rules for what an environment returns, but for its observations.
+
+Each raises a Defect where it is broken: workers and batches refuse the first one,
+``check_env`` collects all of them. ``observation_rules`` has those of observations.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from tfagents_batch.envs.shared.failures import Defect
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+_FULL_CHECKS = 100  # steps from the start in which all rules are applied
+_FULL_CHECK_EVERY = 1000  # steps, after those
+FIX_FINITE = "look for a division by 0, a logarithm of 0 or a number that only grows"
+
+
+def is_full_check(count: int) -> bool:
+    """Whether all rules are applied in step number ``count`` of an environment."""
+    return count < _FULL_CHECKS or count % _FULL_CHECK_EVERY == 0
+
+
+def environment(env: Any) -> None:
+    """Raise Defect unless ``env`` looks like one Gymnasium environment."""
+    missing = [
+        name
+        for name in ("reset", "step", "observation_space", "action_space")
+        if not hasattr(env, name)
+    ]
+    if missing:
+        fault = f", without {', '.join(missing)}; expected a gymnasium.Env"
+    elif is_tensor_env(env):
+        fault = (
+            ", which is written in TensorFlow; pass its class, an object or its name, "
+            "not a function that makes one"
+        )
+    elif isinstance(env, gymnasium.vector.VectorEnv):
+        fault = ", a batch of environments; expected a single gymnasium.Env"
+    else:
+        return
+    text = f"the constructor returned {type(env).__name__}{fault}"
+    raise Defect(text, "type", "constructor")
+
+
+def reset_result(result: Any) -> None:
+    """Raise Defect unless ``result`` is a pair that ends in a dict."""
+    if isinstance(result, tuple) and len(result) == 2:
+        return info(result[1])
+    text = (
+        f"reset() returned {kind_of(result)}; expected a tuple of observation, info "
+        "(the legacy gym API returned the observation alone: return observation, {})"
+    )
+    raise Defect(text, "type", "reset()")
+
+
+def step_result(result: Any) -> None:
+    """Raise Defect unless ``result`` is a 5-tuple."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return
+    if isinstance(result, tuple) and len(result) == 4:
+        text = (
+            "step() returned 4 values, the legacy gym API; expected observation, "
+            "reward, terminated, truncated, info: split done into terminated (the task "
+            "ended) and truncated (a time limit cut it off)"
+        )
+        raise Defect(text, "legacy", "step()")
+    text = (
+        f"step() returned {kind_of(result)}; expected a tuple of five: return "
+        "observation, reward, terminated, truncated, info"
+    )
+    raise Defect(text, "type", "step()")
+
+
+def reward(value: Any) -> float:
+    """The reward as a Python float.
+
+    Raises:
+      Defect: if it is not a number.
+    """
+    if isinstance(value, (float, int, np.floating, np.integer, np.bool_)):
+        return float(value)
+    got, fix = type(value).__name__, "float(reward)"
+    if isinstance(value, np.ndarray):
+        got = f"an array of shape {value.shape}"
+        fix = "reward.item()" if value.size == 1 else "one number, such as its sum"
+    text = f"reward is {got}; expected a number: return {fix}"
+    raise Defect(text, "type", "reward")
+
+
+def finite_reward(value: float, row: int | None = None) -> float:
+    """Refuse, by a Defect, a reward that float32 cannot hold."""
+    if -FLOAT_MAX <= value <= FLOAT_MAX:  # false for NaN
+        return value
+    text = f"reward is {value}; expected a finite float32: {FIX_FINITE}"
+    raise Defect(text, "finite", "reward", row)
+
+
+def flag(name: str, value: Any) -> bool:
+    """``terminated`` or ``truncated`` as a Python bool.
+
+    Raises:
+      Defect: if it is neither bool nor numpy.bool_.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    text = (
+        f"{name} is {value!r} of type {type(value).__name__}; expected a bool: "
+        f"return bool({name})"
+    )
+    raise Defect(text, "type", name)
+
+
+def info(value: Any) -> None:
+    """Raise Defect unless ``value`` is a dict."""
+    if not isinstance(value, dict):
+        text = (
+            f"info is {type(value).__name__}; expected a dict: return {{}} where there "
+            "is nothing to say"
+        )
+        raise Defect(text, "type", "info")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in a few words."""
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if isinstance(value, np.ndarray):
+        return f"an array, {value.dtype} {list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def is_tensor_env(thing: Any) -> bool:
+    """Whether a class or an object has the functions of a ``TensorEnv``, see
+    ``envs.tf.environment``.
+
+    Told from other environments, whose ``step`` takes an action only, by the arguments
+    of ``reset`` and ``step``: one and three.
+    """
+    return _takes(thing, "reset", 1) and _takes(thing, "step", 3)
+
+
+def _takes(thing: Any, method: str, count: int) -> bool:
+    """Whether a method needs as many arguments, ``self`` not among them."""
+    try:
+        function = inspect.getattr_static(thing, method)
+        parameters = inspect.signature(getattr(thing, method)).parameters.values()
+    except (AttributeError, TypeError, ValueError):
+        return False
+    needed = [
+        each
+        for each in parameters
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    unbound = isinstance(thing, type) and inspect.isfunction(function)
+    return len(needed) == count + unbound

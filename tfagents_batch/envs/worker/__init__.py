@@ -1,0 +1,1 @@
+"""The worker process, which steps environments; never TensorFlow."""

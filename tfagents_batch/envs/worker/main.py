@@ -1,0 +1,80 @@
+"""The worker process: ``python -m tfagents_batch.envs.worker.main SOCKET DUMP PARENT``.
+
+It ends when the learner says so, when the socket closes, or when the learner dies.
+Signals are the learner's from the first moment, so imports that take time come after
+that. TensorFlow is never imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import faulthandler
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_STOPS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def main(arguments: list[str]) -> None:
+    """Serve one learner.
+
+    Args:
+      arguments: descriptors of the control socket and of the file for stack dumps,
+        and the process id of the learner.
+    """
+    channel_fd, dump_fd, parent = (int(argument) for argument in arguments)
+    _protect(parent)
+    faulthandler.enable(dump_fd)
+    faulthandler.register(signal.SIGUSR1, dump_fd, all_threads=True)
+    channel = socket.socket(fileno=channel_fd)
+    os.set_inheritable(channel_fd, False)
+    os.set_inheritable(dump_fd, False)
+    from tfagents_batch.envs.shared import protocol
+    from tfagents_batch.envs.worker import serving
+
+    try:
+        serving.serve(channel)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the learner is gone, and nobody would read about it
+    except OSError as error:  # of ours: those of environments are failures
+        if error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            raise
+        sys.stderr.flush()
+        os._exit(protocol.EXIT_CUT_OFF)  # an environment closed the control socket
+
+
+def _protect(parent: int) -> None:
+    """Die with the learner, leave signals to it, and write no core files."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal to all processes is meant for the learner, which saves and ends its
+    # workers. Not ignored, as the programs that an environment starts would inherit it.
+    for number in _STOPS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave_to_learner)
+    os.register_at_fork(after_in_child=_forked)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above, or during the imports
+        os._exit(1)
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def _leave_to_learner(number: int, frame: Any) -> None:
+    """Do nothing about a signal."""
+
+
+def _forked() -> None:
+    """Let signals end a process that an environment has forked."""
+    for number in _STOPS:
+        if signal.getsignal(number) is _leave_to_learner:
+            signal.signal(number, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,212 @@
+"""The work of a worker process: construct environments, then step them on command.
+
+The constructors are in the one message that is unpickled. Commands and replies are
+frames on a socket or words of shared memory; numbers are in shared memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import itertools
+import mmap
+import os
+import pickle
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tfagents_batch.envs.shared import failures, futex, layout, protocol
+from tfagents_batch.envs.shared.layout import resident_bytes
+from tfagents_batch.envs.worker import stepper
+
+_LOOK_EVERY = 64  # commands, between looks at the memory in use
+
+
+def serve(channel: socket.socket) -> None:
+    """Obey the learner at the other end of ``channel`` until it is done."""
+    started = _construct(channel)
+    if started is None:
+        return
+    envs, facts, constructors, first_row = started
+    request = protocol.receive(channel, descriptor=True)
+    if request is None or request[0].command != protocol.ATTACH:
+        return _close_all(envs)
+    header, payload, descriptor = request
+    plan, worker = layout.Layout.from_json(payload["layout"]), payload["worker"]
+    memory = mmap.mmap(descriptor, plan.size)
+    os.close(descriptor)
+    rows = slice(first_row, first_row + len(envs))
+    arrays = layout.views(plan, memory, worker, rows)
+    words = layout.control(memory, worker)
+    words[layout.ROW] = layout.NO_ROW  # a predecessor's may stand there
+    spare = None
+    if payload["restarts"] is not None:
+        seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
+        spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
+    checks = payload["finite_check"], payload["strict"]
+    batch = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
+    limit = payload["max_bytes"]
+    full = memory_guard(limit)
+    if limit is not None and (size := resident_bytes()) > limit:
+        text = (
+            f"its worker uses {size / 2**20:.0f} MB once its environments are "
+            f"made, but max_worker_mb is {limit / 2**20:.0f}: allow more"
+        )
+        found = failures.of(failures.Defect(text), env=first_row, phase="construct")
+        channel.sendall(_frame(*header[:2], [found], batch.notes))
+        return _close_all(envs)
+    if payload["takes_over"]:
+        batch.take_over()
+    if "tensorflow" in sys.modules:
+        batch.notes.append(
+            f"worker {worker} imported TensorFlow, which takes seconds and "
+            "hundreds of megabytes: define its environment in a module without it"
+        )
+    if payload["cores"] is not None:
+        with contextlib.suppress(OSError):  # it may have been taken away since
+            os.sched_setaffinity(0, {payload["cores"][worker]})
+    gc.collect()
+    gc.freeze()  # what is there now stays: collections need not look at it again
+    bell = None
+    if payload["native"]:  # before the answer, after which there may be a command
+        bell = futex.Doorbell(memory, plan, worker, payload["poll_microseconds"])
+    channel.sendall(_frame(*header[:2], [], batch.notes))
+    if bell is not None:
+        _obey_hub(channel, batch, bell, full)
+    else:
+        _obey_frames(channel, batch, full)
+
+
+def memory_guard(limit: int | None) -> Callable[[], bool]:
+    """A function that says whether this process has grown above ``limit`` bytes.
+
+    It looks now and then, and remembers what it saw: the process may only leave at the
+    end of an episode, which hardly ever is when it looks.
+    """
+    if limit is None:
+        return lambda: False
+    calls, large = itertools.count(1), False
+
+    def is_full() -> bool:
+        nonlocal large
+        if not large and next(calls) % _LOOK_EVERY == 0:
+            large = resident_bytes() > limit
+        return large
+
+    return is_full
+
+
+def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
+    """The portable route: commands and replies are frames."""
+    while True:
+        request = protocol.receive(channel)
+        if request is None or request[0].command == protocol.CLOSE:
+            _end(batch, told=request is not None)
+        header, payload, _ = request
+        if header.command == protocol.STEP:
+            found = batch.step()
+        else:
+            found = batch.reset(payload["seed"])
+        channel.sendall(_frame(*header[:2], found, batch.notes))
+        if full() and batch.some_ended:
+            _leave_full(batch)
+
+
+def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
+    """The native route: commands and replies are words; only texts are frames."""
+    wait, answer, step, notes = bell.wait, bell.answer, batch.step, batch.notes
+    while True:
+        code, sequence = wait()
+        if code == protocol.STEP:
+            found = step()
+        elif code == protocol.RESET:
+            found = batch.reset(bell.seed())
+        else:
+            _end(batch, told=protocol.receive(channel) is not None)
+        # The hub goes on at once; whoever asks what happened reads the frame.
+        answer(sequence, protocol.FAILED if found else protocol.OK)
+        if found or notes:
+            channel.sendall(_frame(code, sequence, found, notes))
+        if full() and batch.some_ended:
+            _leave_full(batch)
+
+
+def _leave_full(batch: Any) -> None:
+    """Make room for another process."""
+    batch.close()
+    sys.stderr.flush()
+    os._exit(protocol.EXIT_FULL)
+
+
+def _end(batch: Any, told: bool) -> None:
+    """Close the environments and leave."""
+    found = batch.close()
+    for failure in found:
+        print(failures.to_exception(failure), file=sys.stderr)
+    sys.exit(1 if found and told else 0)
+
+
+def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
+    """Answer the first request.
+
+    Returns:
+      environments, what is known of each, their constructors, index of the first; None
+      if there is nothing to go on with.
+    """
+    request = protocol.receive(channel, descriptor=True)
+    if request is None or request[0].command != protocol.CONSTRUCT:
+        return None
+    header, payload, descriptor = request
+    first_row = header.first_row
+    sys.path[:] = payload["path"]
+    if payload["pythonpath"] is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = payload["pythonpath"]
+
+    def reply(status: int, answer: Any = None, row: int = 0) -> None:
+        request = header.command, header.sequence, answer
+        channel.sendall(protocol.pack(*request, status=status, first_row=row))
+
+    try:
+        with open(descriptor, "rb") as file:
+            file.seek(0)
+            load = pickle.Unpickler(file).load
+            constructors = [load() for _ in range(payload["count"])]
+    except BaseException as error:
+        failure = failures.of(error, env=first_row, phase="construct")
+        text = f"while it was unpickled in the worker: {failure.text}"
+        constructors, envs, facts = [], [], []
+        failure = failure._replace(text=text)
+    else:
+        envs, facts, failure = stepper.construct(
+            constructors, first_row, lambda row: reply(protocol.PROGRESS, row=row)
+        )
+    answer = {"facts": facts, "failures": [failure.to_json()] if failure else []}
+    reply(protocol.FAILED if failure else protocol.OK, answer)
+    if failure is not None:
+        _close_all(envs)
+        return None
+    return envs, facts, constructors, first_row
+
+
+def _frame(command: int, sequence: int, found: list, notes: list[str]) -> bytes:
+    """A reply with what is to tell; empties ``notes``."""
+    payload, status = None, protocol.OK
+    if found or notes:
+        status = protocol.FAILED if found else protocol.NOTES
+        reported = [failure.to_json() for failure in found]
+        payload = {"failures": reported, "notes": list(notes)}
+        notes.clear()
+    return protocol.pack(command, sequence, payload, status=status)
+
+
+def _close_all(envs: list[Any]) -> None:
+    for env in envs:
+        try:
+            env.close()
+        except BaseException as error:
+            print(f"{type(error).__name__} in close()", file=sys.stderr)

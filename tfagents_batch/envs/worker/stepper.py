@@ -1,0 +1,422 @@
+"""Steps a list of Gymnasium environments over rows of shared arrays.
+
+Worker processes and the in-process route both run this code, so both behave alike.
+An environment that finished restarts on its next step: that row ignores its action.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.adapters.adapt import made_by
+from tfagents_batch.envs.shared import (
+    actions,
+    failures,
+    layout,
+    observations,
+    same_spaces,
+    validation,
+)
+from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.wrappers import layers
+
+# What NaN and infinity in observations and rewards lead to (finite_check).
+RAISE, REPLACE, TRUNCATE, OFF = "raise", "replace", "truncate", "off"
+FINITE_CHECKS = (RAISE, REPLACE, TRUNCATE, OFF)
+_FLOAT_MAX = validation.FLOAT_MAX
+Catch = type[BaseException] | tuple[type[BaseException], ...]
+
+
+def env_seed(seed: int, index: int, restarts: int = 0) -> int:
+    """Seed of environment ``index``: an int in ``[0, 2**31)``, of these numbers only.
+
+    Args:
+      seed: of the batch.
+      index: in the batch.
+      restarts: how often the environment was replaced; a replacement must not play
+        the episodes again that its predecessor failed in.
+    """
+    key = (index, restarts) if restarts else (index,)
+    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
+    return int(words[0] >> 1)
+
+
+class Spare(NamedTuple):
+    """The means to replace environments that failed."""
+
+    constructors: Sequence[Callable[[], Any]]
+    facts: Sequence[dict]  # see ``inspect``; a replacement must be like it
+    restarts: Sequence[int]  # how often each was replaced before
+    seed: Callable[[], int]  # of the batch
+
+
+def construct(
+    constructors: Sequence[Callable[[], Any]],
+    first_row: int,
+    progress: Callable[[int], None] = lambda row: None,
+    catch: Catch = BaseException,
+) -> tuple[list[Any], list[dict], Failure | None]:
+    """Make environments, until one fails by an exception that is to be caught.
+
+    Args:
+      constructors: functions without arguments.
+      first_row: index of the first one in the batch.
+      progress: told the row before each constructor runs.
+
+    Returns:
+      the environments, what is to know of each (see ``inspect``), and the failure.
+    """
+    envs, facts = [], []
+    for row, constructor in enumerate(constructors, first_row):
+        progress(row)
+        try:
+            env = made_by(constructor)
+            envs.append(env)
+            facts.append(inspect(env))
+        except catch as error:
+            return envs, facts, failures.of(error, env=row, phase="construct")
+    return envs, facts, None
+
+
+def inspect(env: Any) -> dict:
+    """Spaces as JSON and the time limit (None if unknown) of one environment."""
+    return {
+        "observation_space": spaces.to_json(env.observation_space),
+        "action_space": spaces.to_json(env.action_space),
+        "max_episode_steps": layers.time_limit(env),
+    }
+
+
+class Stepper:
+    """Environments and their rows.
+
+    A row whose environment fails is marked first and truncated at once, with reward
+    0; the others go on. Whoever reads the rows restores the observation. With spares
+    the environment is replaced in the next step.
+
+    Args:
+      envs: constructed environments with equal spaces.
+      arrays: views of their rows.
+      words: control words of this worker, uint32.
+      first_row: index of the first environment in the batch.
+      finite_check: what NaN and infinity are: "raise", a failure; "replace", numbers
+        to be replaced by those of the observation before, or 0; "truncate", the end
+        of an episode whose last step does not count; "off", passed on.
+      strict: whether observations outside the bounds of a Box are failures; else they
+        are counted in spot checks.
+      catch: exceptions of environments that become failures.
+      spare: to replace environments that fail; None leaves them.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        arrays: layout.Arrays,
+        words: Any,
+        first_row: int,
+        finite_check: str = RAISE,
+        strict: bool = False,
+        catch: Catch = BaseException,
+        spare: Spare | None = None,
+    ):
+        count = len(envs)
+        self._envs = list(envs)
+        self._steps = [env.step for env in envs]
+        self._arrays = arrays
+        self._words = words
+        self._first_row = first_row
+        self._finite = finite_check != OFF
+        self._finite_check = finite_check
+        self._strict = strict
+        self._catch = catch
+        self._spare = spare
+        self._restarts = list(spare.restarts) if spare else [0] * count
+        self._broken = [False] * count
+        self._unseeded = [False] * count  # to be seeded when it starts
+        space = envs[0].action_space
+        self._actions = actions.ActionReader(space, arrays.action)
+        space = envs[0].observation_space
+        self._observations = observations.ObservationWriter(space, arrays.observation)
+        self._observe = self._observations.write
+        # Through memoryviews, because single items are cheaper there.
+        columns = arrays.reward, arrays.terminated, arrays.truncated
+        self._step_columns = [memoryview(column) for column in columns]
+        statistics = (arrays.info[name] for name in layout.STATISTICS)
+        self._statistics = [memoryview(column) for column in statistics]
+        self._columns = {
+            name: column
+            for name, column in arrays.info.items()
+            if name not in layout.STATISTICS
+        }
+        self._seeds: list[int | None] = [None] * count
+        self._episodes = [-1] * count
+        self._lengths = [0] * count
+        self._returns = [0.0] * count  # float64, of raw rewards
+        self._over = [False] * count
+        self._noted: set[tuple[int, int]] = set()  # rows and words that were told
+        self._cut: list[int] = []  # rows of this step that end as not finite
+        # Observations before this step, where numbers may have to be taken from them.
+        keeps = finite_check in (REPLACE, TRUNCATE)
+        self._good = [(array.copy(), array) for array in arrays.observation if keeps]
+        self._timing = memoryview(arrays.timing)
+        self._checks = 0
+        self._full = True
+        self._phase = "reset"
+        self.notes: list[str] = []  # for the log; whoever reads them empties the list
+
+    def reset(self, seed: int) -> list[Failure]:
+        """Seed and start every environment; pending restarts are forgotten."""
+        self._begin()
+        found = []
+        for row in range(len(self._envs)):
+            self._episodes[row] = -1
+            try:
+                self._start(row, env_seed(seed, self._first_row + row))
+            except self._catch as error:
+                found.append(self._fail(row, error))
+        return self._finish(found)
+
+    def take_over(self) -> None:
+        """Go on in the place of environments that were lost with their process."""
+        count = len(self._envs)
+        self._over, self._unseeded = [True] * count, [True] * count
+        self._episodes = self._arrays.episode.tolist()
+
+    def step(self) -> list[Failure]:
+        """Step every row with the actions in the arrays."""
+        started = time.perf_counter_ns()
+        self._begin()
+        arrays, words = self._arrays, self._words
+        arrays.first[:] = False
+        found: list[Failure] = []
+        # All that the loop touches is local: it is the limit of cheap environments.
+        over, steps, observe = self._over, self._steps, self._observe
+        lengths, returns = self._lengths, self._returns
+        rewards, terminations, truncations = self._step_columns
+        return_column, length_column = self._statistics
+        index, largest, finite = self._first_row, _FLOAT_MAX, self._finite
+        full, columns = self._full, bool(self._columns)
+        row_word, stop_word = layout.ROW, layout.STOP
+        for row, action in enumerate(self._actions.read()):
+            if words[stop_word]:
+                break
+            words[row_word] = index + row
+            try:
+                if over[row]:
+                    self._start(row, None)
+                    continue
+                self._phase = "step"
+                result = steps[row](action)
+                if type(result) is not tuple or len(result) != 5:
+                    validation.step_result(result)
+                observation, reward, terminated, truncated, info = result
+                if type(reward) is not float:
+                    reward = validation.reward(reward)
+                if not -largest <= reward <= largest and finite:
+                    reward = self._not_finite_reward(row, reward)
+                if terminated is not True and terminated is not False:
+                    terminated = validation.flag("terminated", terminated)
+                if truncated is not True and truncated is not False:
+                    truncated = validation.flag("truncated", truncated)
+                if type(info) is not dict:
+                    validation.info(info)
+                observe(row, observation)
+                if full:
+                    self._inspect(row, observation)
+                if columns:
+                    self._copy_info(row, info)
+                lengths[row] = length_column[row] = lengths[row] + 1
+                returns[row] = return_ = returns[row] + reward
+                rewards[row] = reward
+                terminations[row] = terminated
+                truncations[row] = truncated
+                over[row] = terminated or truncated
+                return_column[row] = return_
+            except self._catch as error:
+                found.append(self._fail(row, error))
+        found = self._finish(found)
+        took = (time.perf_counter_ns() - started) // 1000
+        self._timing[self._checks % layout.TIMINGS] = min(took, layout.LONGEST) + 1
+        return found
+
+    @property
+    def some_ended(self) -> bool:
+        """Whether an episode has ended in the last step."""
+        return any(self._over)
+
+    def close(self) -> list[Failure]:
+        """Close every environment, whatever the others do."""
+        found = []
+        for row, env in enumerate(self._envs):
+            self._words[layout.ROW] = self._first_row + row
+            try:
+                env.close()
+            except self._catch as error:
+                found.append(
+                    failures.of(error, env=self._first_row + row, phase="close")
+                )
+        self._envs, self._steps = [], []
+        return found
+
+    def _begin(self) -> None:
+        count = self._checks
+        self._full = self._strict or validation.is_full_check(count)
+        self._checks = count + 1
+
+    def _start(self, row: int, seed: int | None) -> None:
+        """Reset one environment into its row."""
+        arrays = self._arrays
+        self._words[layout.ROW] = self._first_row + row
+        if self._broken[row]:
+            self._replace(row)
+        self._phase = "reset"
+        if seed is None and self._unseeded[row]:
+            index, restarts = self._first_row + row, self._restarts[row]
+            seed = env_seed(self._spare.seed(), index, restarts)
+        if seed is not None:
+            self._seeds[row] = arrays.seed[row] = seed
+            self._envs[row].action_space.seed(seed)
+        self._episodes[row] += 1
+        self._lengths[row] = 0
+        self._returns[row] = 0.0
+        arrays.episode[row] = self._episodes[row]
+        env = self._envs[row]
+        result = env.reset() if seed is None else env.reset(seed=seed)
+        self._unseeded[row] = False
+        validation.reset_result(result)
+        self._observe(row, result[0])
+        if self._full:
+            self._inspect(row, result[0])
+        arrays.reward[row] = 0.0
+        arrays.first[row] = True
+        arrays.terminated[row] = arrays.truncated[row] = self._over[row] = False
+        return_column, length_column = self._statistics
+        return_column[row] = length_column[row] = 0
+        if self._columns:
+            self._copy_info(row, result[1])
+
+    def _replace(self, row: int) -> None:
+        """A new environment in the place of one that failed."""
+        self._phase = "construct"
+        self._restarts[row] += 1
+        with contextlib.suppress(self._catch):
+            self._envs[row].close()
+        env = made_by(self._spare.constructors[row])
+        found = same_spaces.difference(self._spare.facts[row], inspect(env))
+        if found:
+            raise Defect(f"the replacement of a failed one has other spaces: {found}")
+        self._envs[row], self._steps[row] = env, env.step
+        self._broken[row], self._unseeded[row] = False, True
+
+    def _inspect(self, row: int, observation: Any) -> None:
+        outside = self._observations.inspect(observation)
+        if not outside:
+            return
+        if self._strict:
+            raise Defect(
+                f"{', '.join(outside)} lies outside the bounds of its space: correct "
+                "the environment or its observation_space"
+            )
+        text = f"{', '.join(outside)} lies outside the bounds of its space; counted in"
+        self._note(row, layout.OUT_OF_BOUNDS, f"{text} env/observation_out_of_bounds")
+
+    def _copy_info(self, row: int, info: dict) -> None:
+        for name, column in self._columns.items():
+            value = info.get(name)
+            if value is None:
+                column[row] = np.nan if column.dtype.kind == "f" else 0
+                continue
+            number = isinstance(value, (bool, int, float, np.number, np.bool_))
+            if not number or not np.can_cast(
+                np.result_type(value), column.dtype, "same_kind"
+            ):
+                raise Defect(
+                    f"info[{name!r}] is {value!r}; expected a number that "
+                    f"{column.dtype} can hold, as declared in info_keys"
+                )
+            column[row] = value
+
+    def _fail(self, row: int, error: BaseException) -> Failure:
+        """Mark a row as failed and say why."""
+        self._mark(row)
+        if self._spare is not None:
+            self._broken[row] = self._over[row] = True
+        stepping = self._phase == "step"
+        return failures.of(
+            error,
+            env=self._first_row + row,
+            seed=self._seeds[row],
+            episode=self._episodes[row],
+            step=self._lengths[row] if stepping else 0,
+            action=self._actions.text(row) if stepping else None,
+            phase=self._phase,
+        )
+
+    def _not_finite_reward(self, row: int, reward: float) -> float:
+        """What to make of a reward that float32 cannot hold."""
+        if self._finite_check == RAISE:
+            return validation.finite_reward(reward)
+        self._note_not_finite(row, "reward")
+        if self._finite_check == TRUNCATE:
+            self._cut.append(row)
+        return 0.0
+
+    def _finish(self, found: list[Failure]) -> list[Failure]:
+        """Look for NaN in all rows at once, which is cheaper than row by row."""
+        bad = self._observations.not_finite() if self._finite else {}
+        if bad:
+            failed = {failure.env - self._first_row for failure in found}
+            for row, name in bad.items():
+                if row not in failed:
+                    found += self._not_finite(row, name)
+        for row in self._cut:
+            self._mark(row)
+            self._over[row] = True
+        cut, self._cut = self._cut, []
+        for good, array in self._good:
+            array[cut] = good[cut]
+            good[...] = array
+        self._words[layout.ROW] = layout.NO_ROW
+        return found
+
+    def _not_finite(self, row: int, name: str) -> list[Failure]:
+        """Do with an observation what ``finite_check`` says."""
+        if self._finite_check == RAISE:
+            started = bool(self._arrays.first[row])
+            self._phase = "reset" if started else "step"
+            self._lengths[row] -= not started  # the step it happened in
+            where = self._observations.where_not_finite(row)
+            error = Defect(f"{name} has NaN or infinite values{where}")
+            return [self._fail(row, error)]
+        self._note_not_finite(row, name)
+        first = bool(self._arrays.first[row])
+        for good, array in self._good:
+            if array.dtype.kind == "f":
+                last = np.zeros_like(good[row]) if first else good[row]
+                array[row] = np.where(np.isfinite(array[row]), array[row], last)
+        if self._finite_check == TRUNCATE:
+            self._cut.append(row)
+        return []
+
+    def _note_not_finite(self, row: int, name: str) -> None:
+        check = f"(finite_check={self._finite_check!r}); counted in env/not_finite"
+        self._note(row, layout.NOT_FINITE, f"{name} has NaN or infinite values {check}")
+
+    def _note(self, row: int, word: int, text: str) -> None:
+        """Count what is no failure, and tell it once for every environment."""
+        self._words[word] += 1
+        if (row, word) not in self._noted:
+            self._noted.add((row, word))
+            once = "and not said again for this environment"
+            self.notes.append(f"env {self._first_row + row}: {text} {once}")
+
+    def _mark(self, row: int) -> None:
+        arrays = self._arrays
+        arrays.reward[row], arrays.terminated[row] = 0.0, False
+        arrays.first[row] = arrays.truncated[row] = True

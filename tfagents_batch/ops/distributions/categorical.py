@@ -1,0 +1,242 @@
+"""Distributions over finite sets: Categorical, MultiCategorical, Bernoulli."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.ops import masked
+from tfagents_batch.ops.distributions import event
+
+
+def gumbel_noise(shape: Sequence[int], seed) -> tf.Tensor:
+    """f32 ``shape``: -log(-log u). Added to logits, its argmax is a sample of them.
+
+    (Gumbel-max; drawn once for a whole rollout it leaves an addition and an argmax
+    to each step, cheaper than softmax, cumsum and search of the inverse CDF.)
+    """
+    return -tf.math.log(-tf.math.log(_open_uniform(shape, seed)))
+
+
+def logistic_noise(shape: Sequence[int], seed) -> tf.Tensor:
+    """f32 ``shape``: log(u / (1 - u)). Added to a logit, its sign is a sample."""
+    u = _open_uniform(shape, seed)
+    return tf.math.log(u) - tf.math.log1p(-u)
+
+
+class Categorical:
+    """One of ``n`` actions ``start .. start + n - 1``.
+
+    Attributes:
+      logits: f32 ``[..., n]``, invalid actions at a probability of exactly 0.
+    """
+
+    def __init__(
+        self, logits: tf.Tensor, start: int = 0, mask: tf.Tensor | None = None
+    ):
+        """
+        Args:
+          logits: f32 ``[..., n]``, unnormalised log-probabilities.
+          start: the first action.
+          mask: bool ``[..., n]`` of valid actions; a row without any counts as all
+            valid.
+        """
+        self.logits = logits if mask is None else masked.logits(logits, mask)
+        self._start = start
+
+    @property
+    def params(self) -> dict[str, tf.Tensor]:
+        return {"logits": self.logits}
+
+    def with_params(self, params: dict[str, tf.Tensor]) -> Categorical:
+        return Categorical(params["logits"], self._start)
+
+    def sample(self, noise: tf.Tensor) -> tf.Tensor:
+        """int32 ``[...]``."""
+        return _argmax(self.logits + noise) + self._start
+
+    def mode(self) -> tf.Tensor:
+        """int32 ``[...]``, the most probable action (the first of equals)."""
+        return _argmax(self.logits) + self._start
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """f32 ``[...]``."""
+        return _chosen(tf.nn.log_softmax(self.logits), action - self._start)
+
+    def entropy(self) -> tf.Tensor:
+        """f32 ``[...]``, of the valid actions, in nats."""
+        return _entropy(self.logits)
+
+    def kl(self, other: Categorical) -> tf.Tensor:
+        """f32 ``[...]``, KL(self || other) in nats."""
+        return _kl(self.logits, other.logits)
+
+
+class MultiCategorical:
+    """Independent categoricals, one for each entry of ``nvec`` (MultiDiscrete).
+
+    Attributes:
+      logits: f32 ``[..., sum(nvec)]``, those of one entry after those of another.
+    """
+
+    def __init__(
+        self,
+        logits: tf.Tensor,
+        nvec: np.ndarray | Sequence[int],
+        start: np.ndarray | Sequence[int] | int = 0,
+        mask: tf.Tensor | None = None,
+    ):
+        """
+        Args:
+          logits: f32 ``[..., sum(nvec)]``.
+          nvec: number of choices of each entry, any shape ``[k, ...]``: an action's.
+          start: the first choice of each entry.
+          mask: bool ``[..., sum(nvec)]`` of valid choices; an entry without any
+            counts as all valid.
+        """
+        self._nvec = np.asarray(nvec)
+        self._sizes = [int(n) for n in self._nvec.ravel()]
+        self._k = len(self._sizes)
+        self._start = np.broadcast_to(start, self._nvec.shape).astype(np.int32)
+        if mask is not None:
+            pairs = zip(self._split(logits), self._split(mask), strict=True)
+            logits = tf.concat([masked.logits(*pair) for pair in pairs], -1)
+        self.logits = logits
+
+    @property
+    def params(self) -> dict[str, tf.Tensor]:
+        return {"logits": self.logits}
+
+    def with_params(self, params: dict[str, tf.Tensor]) -> MultiCategorical:
+        return MultiCategorical(params["logits"], self._nvec, self._start)
+
+    def sample(self, noise: tf.Tensor) -> tf.Tensor:
+        """int32 ``[..., *nvec.shape]``."""
+        return self._action(self.logits + noise)
+
+    def mode(self) -> tf.Tensor:
+        """int32 ``[..., *nvec.shape]``, the most probable choice of each entry."""
+        return self._action(self.logits)
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """f32 ``[...]``, summed over entries."""
+        choice = event.reshape(action - self._start, self._nvec.ndim, [self._k])
+        log_prob = _chosen(tf.nn.log_softmax(self._rows(self.logits)), choice)
+        return tf.reduce_sum(log_prob, -1)
+
+    def entropy(self) -> tf.Tensor:
+        """f32 ``[...]``, in nats, summed over entries."""
+        return tf.reduce_sum(_entropy(self._rows(self.logits)), -1)
+
+    def kl(self, other: MultiCategorical) -> tf.Tensor:
+        """f32 ``[...]``, KL(self || other) in nats, summed over entries."""
+        rows = self._rows(self.logits), self._rows(other.logits)
+        return tf.reduce_sum(_kl(*rows), -1)
+
+    def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
+        return tf.split(flat, self._sizes, axis=-1)
+
+    def _rows(self, flat: tf.Tensor) -> tf.Tensor:
+        """``[..., sum(nvec)]`` to ``[..., k, max(nvec)]``, filled up with invalid."""
+        widest = max(self._sizes)
+        if min(self._sizes) == widest:
+            return event.reshape(flat, 1, [self._k, widest])
+        pad = partial(tf.pad, constant_values=masked.INVALID_LOGIT)
+        lead = [[0, 0]] * (flat.shape.rank - 1)
+        parts = zip(self._split(flat), self._sizes, strict=True)
+        return tf.stack(
+            [pad(part, [*lead, [0, widest - size]]) for part, size in parts], axis=-2
+        )
+
+    def _action(self, scores: tf.Tensor) -> tf.Tensor:
+        choice = _argmax(self._rows(scores))
+        return event.reshape(choice, 1, self._nvec.shape) + self._start
+
+
+class Bernoulli:
+    """Independent bits (MultiBinary).
+
+    Attributes:
+      logits: f32 ``[..., *event]``, log-odds of a 1.
+    """
+
+    def __init__(self, logits: tf.Tensor, event_ndims: int = 1):
+        """
+        Args:
+          logits: f32 ``[..., *event]``.
+          event_ndims: how many trailing axes are one action.
+        """
+        self.logits = logits
+        self._event_ndims = event_ndims
+
+    @property
+    def params(self) -> dict[str, tf.Tensor]:
+        return {"logits": self.logits}
+
+    def with_params(self, params: dict[str, tf.Tensor]) -> Bernoulli:
+        return Bernoulli(params["logits"], self._event_ndims)
+
+    def sample(self, noise: tf.Tensor) -> tf.Tensor:
+        """int32 ``[..., *event]``."""
+        return tf.cast(self.logits + noise > 0, tf.int32)
+
+    def mode(self) -> tf.Tensor:
+        """int32 ``[..., *event]``; 0 at even odds."""
+        return tf.cast(self.logits > 0, tf.int32)
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """f32 ``[...]``, summed over the event."""
+        sign = 1 - 2 * tf.cast(action, self.logits.dtype)
+        return -self._sum(tf.math.softplus(sign * self.logits))
+
+    def entropy(self) -> tf.Tensor:
+        """f32 ``[...]``, in nats, summed over the event."""
+        return self._sum(
+            tf.sigmoid(self.logits) * tf.math.softplus(-self.logits)
+            + tf.sigmoid(-self.logits) * tf.math.softplus(self.logits)
+        )
+
+    def kl(self, other: Bernoulli) -> tf.Tensor:
+        """f32 ``[...]``, KL(self || other) in nats, summed over the event."""
+        p, q = self.logits, other.logits
+        one = tf.sigmoid(p) * (tf.math.softplus(-q) - tf.math.softplus(-p))
+        zero = tf.sigmoid(-p) * (tf.math.softplus(q) - tf.math.softplus(p))
+        return self._sum(one + zero)
+
+    def _sum(self, x: tf.Tensor) -> tf.Tensor:
+        return event.sum(x, self._event_ndims)
+
+
+def _open_uniform(shape: Sequence[int], seed) -> tf.Tensor:
+    """f32 in (0, 1), both ends excluded: draws lie on multiples of 2^-23."""
+    return seeds.uniform(shape, seeds.key(seed, "action")) + 2.0**-24
+
+
+def _argmax(scores: tf.Tensor) -> tf.Tensor:
+    """int32 index of the greatest score.
+
+    NaN counts as a valid 0: what a kernel makes of NaN differs, and a broken
+    network must not choose an action that the environment forbids.
+    """
+    scores = tf.where(tf.math.is_nan(scores), 0.0, scores)
+    return tf.argmax(scores, axis=-1, output_type=tf.int32)
+
+
+def _chosen(log_probs: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
+    """Entry ``choice`` of the last axis; without gather, whose gradient scatters."""
+    one_hot = tf.one_hot(choice, log_probs.shape[-1], dtype=log_probs.dtype)
+    return tf.reduce_sum(one_hot * log_probs, -1)
+
+
+def _entropy(logits: tf.Tensor) -> tf.Tensor:
+    log_probs = tf.nn.log_softmax(logits)
+    return -tf.reduce_sum(tf.exp(log_probs) * log_probs, -1)
+
+
+def _kl(logits: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    log_probs, other = tf.nn.log_softmax(logits), tf.nn.log_softmax(other)
+    return tf.reduce_sum(tf.exp(log_probs) * (log_probs - other), -1)

@@ -1,0 +1,173 @@
+"""Which distribution an action space asks for, and what a network must feed it.
+
+All classes satisfy ``interfaces.Distribution``. Actions are values of the action
+space: int32, or float32 for a Box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Distribution
+from tfagents_batch.ops.distributions import event
+from tfagents_batch.ops.distributions.categorical import (
+    Bernoulli,
+    Categorical,
+    MultiCategorical,
+    gumbel_noise,
+    logistic_noise,
+)
+from tfagents_batch.ops.distributions.gaussian import (
+    DiagNormal,
+    TanhNormal,
+    normal_noise,
+)
+
+SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, or a Box of floats"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The distributions over one action space; see ``for_space``.
+
+    Attributes:
+      name: of the distribution's class.
+      size: network outputs that ``make`` needs; also the width of its mask.
+      shape: of one action.
+      dtype: of actions, tf.int32 or tf.float32.
+      needs_std: whether ``make`` needs a standard deviation.
+      takes_mask: whether actions can be masked.
+      squashed: whether actions are kept inside their bounds.
+    """
+
+    name: str
+    size: int
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    _build: Callable[..., Distribution]
+    _noise: Callable[..., tf.Tensor]
+    _noise_shape: tuple[int, ...]
+    needs_std: bool = False
+    takes_mask: bool = False
+    squashed: bool = False
+
+    def make(
+        self,
+        outputs: tf.Tensor,
+        std: tf.Tensor | None = None,
+        mask: tf.Tensor | None = None,
+    ) -> Distribution:
+        """Build a batch of distributions.
+
+        Args:
+          outputs: f32 ``[..., size]``, logits or means.
+          std: f32 ``[..., size]`` or ``[size]``, greater than 0, where ``needs_std``.
+          mask: bool (or numbers, where not 0 is valid) ``[..., size]``.
+
+        Raises:
+          UserError: if an argument is missing, not understood or not ``size`` wide.
+        """
+        given = {"policy output": outputs, "std": std, "action_mask": mask}
+        for name, tensor in given.items():
+            if tensor is not None and tensor.shape[-1:] != (self.size,):
+                raise UserError(
+                    f"{name} has shape {tuple(tensor.shape)}, but {self.name} over "
+                    f"this action space needs [..., {self.size}]"
+                )
+        if self.needs_std != (std is not None):
+            need = "needs a std" if self.needs_std else "has no std"
+            raise UserError(f"{self.name} {need}; see Family.needs_std")
+        if mask is not None and not self.takes_mask:
+            raise UserError(
+                f"{self.name} cannot mask actions; only Discrete and MultiDiscrete "
+                'action spaces may come with observation["action_mask"]'
+            )
+        options = {"std": std} if self.needs_std else {}
+        options |= {"mask": mask} if self.takes_mask else {}
+        return self._build(outputs, **options)
+
+    def noise(self, shape, seed) -> tf.Tensor:
+        """What ``sample`` of any of them consumes, ``[*shape, ...]``, in one op.
+
+        Args:
+          shape: leading axes, such as ``(T, B)``.
+          seed: int or int32 scalar.
+        """
+        return self._noise([*shape, *self._noise_shape], seed)
+
+
+def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
+    """The family of distributions over an action space.
+
+    Args:
+      space: Discrete (Categorical), MultiDiscrete (MultiCategorical), MultiBinary
+        (Bernoulli) or float Box of any shape (DiagNormal, or TanhNormal).
+      squash: keep Box actions inside their bounds (TanhNormal).
+
+    Raises:
+      UserError: for any other space, and for a Box to squash without finite bounds.
+    """
+    shape = tuple(int(size) for size in space.shape or ())
+    if isinstance(space, gs.Discrete):
+        build = partial(Categorical, start=int(space.start))
+        return _categorical("Categorical", int(space.n), shape, build)
+    if isinstance(space, gs.MultiDiscrete):
+        build = partial(MultiCategorical, nvec=space.nvec, start=space.start)
+        return _categorical("MultiCategorical", int(space.nvec.sum()), shape, build)
+    if isinstance(space, gs.MultiBinary):
+        size, noise = math.prod(shape), (logistic_noise, shape)
+
+        def build(outputs):
+            return Bernoulli(event.reshape(outputs, 1, shape), len(shape))
+
+        return Family("Bernoulli", size, shape, tf.int32, build, *noise)
+    if isinstance(space, gs.Box) and np.issubdtype(space.dtype, np.floating):
+        return _box(space, shape, squash)
+    raise UserError(
+        f"action space {space} is not supported; use {SUPPORTED}, or a gymnasium "
+        "wrapper that converts it"
+    )
+
+
+def _categorical(name, size, shape, build) -> Family:
+    noise = gumbel_noise, (size,)
+    return Family(name, size, shape, tf.int32, build, *noise, takes_mask=True)
+
+
+def _box(space, shape, squash) -> Family:
+    distribution = DiagNormal
+    if squash:
+        with np.errstate(over="ignore"):  # what float32 cannot hold is unbounded
+            low, high = np.float32(space.low), np.float32(space.high)
+        if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+            raise UserError(
+                f"action space {space} cannot be squashed; TanhNormal needs finite "
+                "bounds with low < high: rescale it, or use an algorithm or setting "
+                "that does not squash"
+            )
+        distribution = partial(TanhNormal, low=low, high=high)
+
+    def build(outputs, std):
+        mean, std = (event.reshape(x, 1, shape) for x in (outputs, std))
+        return distribution(mean, std, event_ndims=len(shape))
+
+    return Family(
+        "TanhNormal" if squash else "DiagNormal",
+        math.prod(shape),
+        shape,
+        tf.float32,
+        build,
+        normal_noise,
+        shape,
+        needs_std=True,
+        squashed=squash,
+    )

@@ -1,0 +1,1 @@
+"""Learning curves of finished runs, and where the time of one goes."""

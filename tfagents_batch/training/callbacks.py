@@ -1,0 +1,232 @@
+"""Callbacks: plain functions that a training loop calls and that may end it.
+
+    def say(evaluated):
+        print(evaluated.step, evaluated.mean_return)
+
+    tfb.train("ppo", env="CartPole-v1", on_evaluation=[say, stop_at_return(475)])
+
+A callback gets one argument, an ``Iterated``, ``Evaluated`` or ``Saved``. Returning
+``False`` ends training: a checkpoint is written, and the run counts as finished. None,
+which a function without ``return`` returns, and ``True`` go on; anything else is an
+error, because it was meant to say something. An exception ends training too: a
+checkpoint is written, and it comes out as it was raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Every
+from tfagents_batch.training.evaluate import Evaluation
+
+
+class Iterated(NamedTuple):
+    """An iteration is over: a trajectory was collected and learned from.
+
+    Attributes:
+      step: env steps so far.
+      metrics: of this iteration, scalars by their log names; what had no episode has
+        no ``episode/return_mean``.
+      folder: of the run.
+    """
+
+    step: int
+    metrics: Mapping[str, float]
+    folder: Path
+
+
+class Evaluated(NamedTuple):
+    """An evaluation is over.
+
+    Attributes:
+      step: env steps so far.
+      returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
+      lengths: i64 ``[episodes]``, steps.
+      best: whether its mean return is the best so far.
+      folder: of the run.
+      sampled: with ``eval_actions=both``, the episodes whose actions were sampled;
+        returns and lengths are then those of the mode.
+      infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
+      failed_episodes: those without a result, because their environment failed.
+    """
+
+    step: int
+    returns: np.ndarray
+    lengths: np.ndarray
+    best: bool
+    folder: Path
+    sampled: Evaluation | None = None
+    infos: Mapping[str, np.ndarray] = MappingProxyType({})
+    failed_episodes: int = 0
+
+    @property
+    def mean_return(self) -> float:
+        return self._evaluation.mean_return
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """As they are logged, ``eval/...``."""
+        return self._evaluation.metrics()
+
+    @property
+    def _evaluation(self) -> Evaluation:
+        episodes = self.returns, self.lengths, self.sampled, self.infos
+        return Evaluation(*episodes, self.failed_episodes)
+
+
+class Saved(NamedTuple):
+    """A checkpoint was written.
+
+    Attributes:
+      step: env steps so far.
+      path: its folder, complete and verified.
+      best: whether it is of the best evaluation so far.
+      folder: of the run.
+    """
+
+    step: int
+    path: Path
+    best: bool
+    folder: Path
+
+
+OnIteration = Callable[[Iterated], bool | None]
+OnEvaluation = Callable[[Evaluated], bool | None]
+OnCheckpoint = Callable[[Saved], bool | None]
+
+
+class Callbacks:
+    """The callbacks of one run.
+
+    Args:
+      folder: of the run.
+      on_iteration, on_evaluation, on_checkpoint: a callback, several, or None. They
+        are called in order, all of them even if one of them ends training.
+
+    Attributes:
+      stopped_by: name of the callback that ended training; None as long as none did.
+      raised: what a callback raised; none is called after that.
+
+    Raises:
+      UserError: for what cannot be called.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        on_iteration: OnIteration | Sequence[OnIteration] | None = None,
+        on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
+        on_checkpoint: OnCheckpoint | Sequence[OnCheckpoint] | None = None,
+    ):
+        self.stopped_by: str | None = None
+        self.raised: BaseException | None = None
+        self._folder = Path(folder)
+        self._iteration = listed("on_iteration", on_iteration)
+        self._evaluation = listed("on_evaluation", on_evaluation)
+        self._checkpoint = listed("on_checkpoint", on_checkpoint)
+
+    def iteration(self, step: int, metrics: Callable[[], Mapping[str, Any]]) -> None:
+        """Tell of an iteration; ``metrics()``, without vectors, is called if needed."""
+        if self._iteration:
+            scalars = {k: float(v) for k, v in metrics().items() if np.ndim(v) == 0}
+            self._call(self._iteration, Iterated(step, scalars, self._folder))
+
+    def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
+        """Tell of an evaluation."""
+        returns, lengths, *rest = result
+        told = Evaluated(step, returns, lengths, best, self._folder, *rest)
+        self._call(self._evaluation, told)
+
+    def checkpoint(self, step: int, path: Path, best: bool) -> None:
+        """Tell of a checkpoint."""
+        self._call(self._checkpoint, Saved(step, Path(path), best, self._folder))
+
+    def _call(self, callbacks: Sequence[Callable], told: Any) -> None:
+        if self.raised is not None:
+            return
+        try:
+            for callback in callbacks:
+                if not _goes_on(callback, callback(told)):
+                    self.stopped_by = self.stopped_by or name(callback)
+        except BaseException as error:
+            self.raised = error
+            raise
+
+
+def listed(argument: str, given: Any) -> tuple[Callable, ...]:
+    """Callbacks as a tuple.
+
+    Raises:
+      UserError: naming the argument, for what cannot be called.
+    """
+    callbacks = given if isinstance(given, (list, tuple)) else [given]
+    callbacks = tuple(each for each in callbacks if each is not None)
+    for each in callbacks:
+        if not callable(each):
+            raise UserError(
+                f"{argument} is {each!r}; expected a function of one argument, or a "
+                "list of them"
+            )
+    return callbacks
+
+
+def name(callback: Callable) -> str:
+    """What to call a callback in a log."""
+    return getattr(callback, "__qualname__", None) or type(callback).__qualname__
+
+
+def stop_at_return(threshold: float) -> OnEvaluation:
+    """End training when an evaluation's mean return reaches a threshold."""
+
+    def stop(evaluated: Evaluated) -> bool:
+        return not evaluated.mean_return >= threshold
+
+    stop.__qualname__ = f"stop_at_return({threshold:g})"
+    return stop
+
+
+def stop_without_improvement(evaluations: int) -> OnEvaluation:
+    """End training after so many evaluations in a row of which none was the best."""
+    if evaluations < 1:
+        raise UserError(f"evaluations is {evaluations}; expected at least 1")
+    waited = 0
+
+    def stop(evaluated: Evaluated) -> bool:
+        nonlocal waited
+        waited = 0 if evaluated.best else waited + 1
+        return waited < evaluations
+
+    stop.__qualname__ = f"stop_without_improvement({evaluations})"
+    return stop
+
+
+def every(steps: int, callback: OnIteration) -> OnIteration:
+    """Call back once in so many env steps, at the end of an iteration.
+
+    In every run anew, where it is used for several.
+    """
+    runs: dict[Path, Every] = {}
+
+    def call(iterated: Iterated) -> bool | None:
+        due = runs.setdefault(iterated.folder, Every(steps))
+        return callback(iterated) if due(iterated.step) else None
+
+    call.__qualname__ = f"every({steps}, {name(callback)})"
+    return call
+
+
+def _goes_on(callback: Callable, returned: Any) -> bool:
+    if returned is None:
+        return True
+    if isinstance(returned, (bool, np.bool_)):
+        return bool(returned)
+    raise UserError(
+        f"callback {name(callback)} returned {returned!r}; expected False to end "
+        "training, True or None to go on"
+    )

@@ -1,0 +1,1 @@
+"""The log of a run: files, console, TensorBoard and trackers."""

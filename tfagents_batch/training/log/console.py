@@ -1,0 +1,186 @@
+"""What a person sees of a run: a progress bar, or plain lines where there is none.
+
+Everything goes to stderr; stdout is left to results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import rich.console
+from rich import progress, table
+
+REFRESH_SECONDS = 0.1  # of the bar, at most
+FIRST_LINE_SECONDS = 3.0
+LINE_SECONDS = 10.0
+_SPEED = "time/env_steps_per_second"
+_RETURN = "episode/return_mean"
+_EVAL = "eval/return_mean"
+
+
+class Console:
+    """Shows how far a run is: steps, steps per second, last return, time left.
+
+        with Console(total_steps) as console:
+            console.update(step, metrics)
+            console.message("saved")
+
+    On a terminal it is a bar that is drawn again by ``update`` (no thread), elsewhere
+    a line after 3 seconds and then every 10. A stream that breaks goes unused.
+
+    Args:
+      total_steps: env steps at which the run ends.
+      stream: where to; stderr if None.
+      start_step: env steps a resumed run begins with.
+      clock: seconds, monotonic.
+      terminal: the rich console to draw on, in place of ``stream``.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        stream: TextIO | None = None,
+        *,
+        start_step: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        terminal: rich.console.Console | None = None,
+    ):
+        self._total = total_steps
+        self._step = start_step
+        self._steady: tuple[float, int] | None = None
+        self._clock = clock
+        self._began = self._shown = clock()
+        self._interval = FIRST_LINE_SECONDS
+        self._latest: dict[str, float] = {}
+        self._broken = False
+        self._stream = stream or sys.stderr
+        self._bar: progress.Progress | None = None
+        terminal = terminal or _terminal(self._stream)
+        if terminal.is_terminal and not terminal.is_dumb_terminal:
+            self._bar = _make_bar(terminal)
+            self._task = self._bar.add_task(
+                "", total=total_steps, completed=start_step, numbers=""
+            )
+
+    def update(self, step: int, metrics: dict[str, float]) -> None:
+        """Show progress.
+
+        Args:
+          step: env steps so far.
+          metrics: by their log names; ``time/env_steps_per_second``,
+            ``episode/return_mean`` and ``eval/return_mean`` are shown, the last value
+            of each.
+        """
+        self._step = step
+        if self._steady is None:  # the first iteration is mostly compilation
+            self._steady = (self._clock(), step)
+        for name in (_SPEED, _RETURN, _EVAL):
+            if (value := metrics.get(name)) is not None and math.isfinite(value):
+                self._latest[name] = float(value)
+        now = self._clock()
+        if now - self._shown >= (REFRESH_SECONDS if self._bar else self._interval):
+            self._interval = LINE_SECONDS
+            self._show(now)
+
+    def message(self, text: str) -> None:
+        """Print a line, above the bar if there is one; from any thread."""
+        if self._bar:
+            options = {"markup": False, "highlight": False, "soft_wrap": True}
+            self._draw(self._bar.console.print, text, **options)
+        else:  # not through rich: it exits the process when a pipe breaks
+            self._draw(print, text, file=self._stream, flush=True)
+
+    def __enter__(self) -> Console:
+        if self._bar:
+            self._draw(self._bar.start)
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._show(self._clock())
+        if self._bar:
+            with contextlib.suppress(OSError, ValueError):
+                self._bar.stop()  # gives stderr back, broken or not
+
+    def _show(self, now: float) -> None:
+        self._shown = now
+        numbers = self._numbers(now)
+        if self._bar:
+            self._bar.update(self._task, completed=self._step, numbers=numbers)
+            self._draw(self._bar.refresh)
+        else:
+            done = self._step / max(self._total, 1)
+            self.message(f"{min(done, 1):4.0%}  {numbers}")
+
+    def _numbers(self, now: float) -> str:
+        """The most wanted first: a narrow terminal cuts off the end."""
+        elapsed = now - self._began
+        since, first = self._steady or (now, self._step)
+        mean_speed = (self._step - first) / (now - since) if now > since else 0.0
+        speed = self._latest.get(_SPEED, mean_speed)
+        parts = [f"{count(self._step)}/{count(self._total)} steps"]
+        if speed > 0:
+            parts.append(f"{count(speed)}/s")
+        if _RETURN in self._latest:
+            parts.append(f"return {self._latest[_RETURN]:.4g}")
+        if mean_speed > 0 and self._step < self._total:
+            parts.append(f"{_duration((self._total - self._step) / mean_speed)} left")
+        if _EVAL in self._latest:
+            parts.append(f"eval {self._latest[_EVAL]:.4g}")
+        parts.append(f"{_duration(elapsed)} elapsed")
+        return "  ".join(parts)
+
+    def _draw(self, draw: Callable[..., None], *args: Any, **options: Any) -> None:
+        """A closed pipe or terminal is no reason to stop training."""
+        if not self._broken:
+            try:
+                draw(*args, **options)
+            except (OSError, ValueError):
+                self._broken = True
+
+
+def count(number: float) -> str:
+    """A count in at most five characters: 950, 12.3k, 1.25M."""
+    if number < 1000:
+        return f"{number:.0f}"
+    for unit in "kMGT":
+        number /= 1000
+        if number < 999.5 or unit == "T":
+            break
+    digits = 2 if number < 9.995 else 1 if number < 99.95 else 0
+    text = f"{number:.{digits}f}"
+    return (text.rstrip("0").rstrip(".") if digits else text) + unit
+
+
+def _duration(seconds: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=round(seconds))
+
+
+def _terminal(stream: TextIO) -> rich.console.Console:
+    try:
+        is_terminal = stream.isatty()
+    except ValueError:  # closed
+        is_terminal = False
+    # Said outright: rich takes FORCE_COLOR, which many build servers set, for one.
+    return rich.console.Console(
+        file=stream, force_terminal=is_terminal, force_jupyter=False
+    )
+
+
+def _make_bar(terminal: rich.console.Console) -> progress.Progress:
+    one_line = table.Column(no_wrap=True, overflow="ellipsis")
+    return progress.Progress(
+        progress.TaskProgressColumn(),
+        progress.BarColumn(bar_width=20),
+        progress.TextColumn(
+            "{task.fields[numbers]}", markup=False, table_column=one_line
+        ),
+        console=terminal,
+        auto_refresh=False,
+        redirect_stdout=False,
+    )

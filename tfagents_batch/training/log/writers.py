@@ -1,0 +1,179 @@
+"""The files of a run's log: appended to, and patient with a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorboard.compat.proto import event_pb2
+
+from tfagents_batch.training.run_folder import runs
+
+MOST_WAITING = 1 << 26  # bytes of a file's records that are kept in memory
+_EVENTS = "events.out.tfevents."
+_ERRORS = (OSError, tf.errors.OpError)
+
+
+class RetryingFile:
+    """Writes records to a file; what the disk does not take is kept and tried again.
+
+    Each ``write`` tries all that waits. Only when more than ``MOST_WAITING`` bytes do,
+    or when the file is closed, are records lost.
+
+    Args:
+      name: of the file, in warnings.
+      file: whose ``write`` appends a whole record or, with an OSError or OpError, none,
+        and opens again what ``close`` has closed.
+      warn: takes a line of text when writing fails, and when it works again.
+    """
+
+    def __init__(self, name: str, file: Lines | EventFile, warn: Callable[[str], None]):
+        self._name, self._file, self._warn = name, file, warn
+        self._waiting: deque[bytes] = deque()
+        self._size = 0  # bytes that wait
+        self._lost = 0  # records
+        self._failed = self._closed = False
+
+    def write(self, record: bytes) -> None:
+        """Append a record now, or later; does nothing once closed."""
+        if self._closed:
+            return
+        if self._failed and self._size + len(record) > MOST_WAITING:
+            self._lost += 1
+        else:
+            self._waiting.append(record)
+            self._size += len(record)
+        self._try()
+
+    def close(self) -> None:
+        """Try a last time, and close the file; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._try()
+        try:
+            self._file.close()
+        except _ERRORS as error:
+            self._warn(
+                f"warning: {self._name} cannot be closed ({_first_line(error)}); its "
+                "last lines may be lost"
+            )
+        if lost := self._lost + len(self._waiting):
+            self._warn(f"warning: {lost} lines of {self._name} are lost")
+
+    def _try(self) -> None:
+        try:
+            while self._waiting:
+                self._file.write(self._waiting[0])
+                self._size -= len(self._waiting.popleft())
+        except _ERRORS as error:
+            with contextlib.suppress(*_ERRORS):
+                self._file.close()
+            if not self._failed:
+                self._warn(
+                    f"warning: {self._name} cannot be written ({_first_line(error)}); "
+                    "its lines are kept and tried again, training goes on"
+                )
+            self._failed = True
+        else:
+            if self._failed:
+                self._warn(f"{self._name} is written again")
+            self._failed = False
+
+
+class Lines:
+    """A file of lines; each is one ``write``, so a kill loses no whole line."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file: int | None = None
+
+    def write(self, record: bytes) -> None:
+        if self._file is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            self._file = runs.open_regular(self._path, flags)
+            _cut_torn_line(self._file)
+        written = os.write(self._file, record)
+        if written != len(record):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+            raise OSError(f"only {written} of {len(record)} bytes fit")
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+class EventFile:
+    """A TensorBoard file; after a failure, which may leave half a record, another one.
+
+    Args:
+      folder: of the run.
+      resume_step: env steps of the checkpoint that is resumed; None for a new run.
+    """
+
+    def __init__(self, folder: Path, resume_step: int | None):
+        self._folder = folder
+        self._writer: tf.io.TFRecordWriter | None = None
+        # Readers forget steps from that of a session start on, except at the first.
+        log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        step = 0 if resume_step is None else resume_step + 1
+        self._start: tuple[bytes, ...] = (event(step=step, session_log=log),)
+
+    def write(self, record: bytes) -> None:
+        if self._writer is None:
+            self._path = self._folder / _name(self._folder)
+            self._writer = tf.io.TFRecordWriter(str(self._path))
+            self._head = (event(file_version="brain.Event:2"), *self._start)
+        for each in (*self._head, record):
+            self._writer.write(each)
+        self._writer.flush()
+        self._head = self._start = ()
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            writer.close()
+        finally:
+            if self._head:  # nothing was written
+                self._path.unlink(missing_ok=True)
+
+
+def event(**fields: Any) -> bytes:
+    """A record of TensorBoard's, of this moment."""
+    return event_pb2.Event(wall_time=time.time(), **fields).SerializeToString()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _name(folder: Path) -> str:
+    # TensorBoard reads a run's files in the order of their names, whatever the wall
+    # clock did between two of them.
+    older = [path.name.split(".")[3] for path in folder.glob(f"{_EVENTS}*")]
+    stamp = max([int(time.time()), *(int(x) + 1 for x in older if x.isdigit())])
+    return f"{_EVENTS}{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _cut_torn_line(descriptor: int) -> None:
+    """End a log at its last whole line: a process may have died within one."""
+    size = end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)

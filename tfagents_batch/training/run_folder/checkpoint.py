@@ -1,0 +1,415 @@
+"""Checkpoints: complete and verified, or not used.
+
+``<run>/checkpoints/step-000001000000/`` holds ``variables.*`` (TensorFlow's own
+format), ``state.json`` and ``manifest.json``, which is written last and carries the
+size and SHA-256 of the other files and of itself. A folder is written beside its final
+name and renamed when the disk has all of it, so a final name is never half a
+checkpoint. No pointer file says which is the newest: the folders are scanned. Nothing
+here is pickled, and reading executes nothing.
+
+Variables are stored by name in a flat list. Saving the model object instead would
+silently skip layers that a Keras model holds in a list or dict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.training.run_folder import runs
+
+SCHEMA = 1
+KEEP_NEWEST = 3
+# Names of what a run alone goes on with: evaluating or exporting needs it not.
+RUN_ONLY = "run/"
+# Of what training goes on with, but acting needs not: ``Algorithm.named_variables``.
+TRAINING_ONLY = ("optimizer/", "algorithm/")
+_STEP = re.compile(r"step-(\d{12,})")
+_UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-\d+")
+_MAX_MANIFEST = 1 << 24  # bytes
+_KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # of tf.train.Checkpoint, by index
+
+
+class Damaged(Exception):
+    """A checkpoint folder that is not what was written; the text says how."""
+
+
+def _warn(kind: str, step: int, reason: str) -> None:
+    text = f"checkpoint of step {step} is damaged and passed over: {reason}"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def save(
+    run_folder: str | os.PathLike,
+    step: int,
+    variables: Mapping[str, Any],
+    state: Mapping[str, Any],
+    *,
+    metadata: dict[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint, then remove those no longer needed.
+
+    Kept are the newest 3, the newest whose metadata says ``"best": True``, and those
+    whose metadata says ``"keep": True``. Checkpoints of later steps belong to a future
+    that was abandoned when an earlier one was resumed: they go once this one is
+    verified.
+
+    Args:
+      run_folder: of the run.
+      step: env steps so far, not negative. Saving a step again replaces it.
+      variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype.
+      state: JSON-able. NaN and infinities come back as they are.
+      metadata: JSON-able facts to be read without loading.
+
+    Returns:
+      The folder.
+
+    Raises:
+      SaveError: if the disk did not take it; see there.
+      TypeError: if ``state`` or ``metadata`` is no JSON; nothing is written then.
+    """
+    folder = Path(run_folder) / "checkpoints"
+    target = _path(folder, step)
+    temporary = folder / f"{target.name}.tmp-{os.getpid()}"
+    flat = _flat(variables)
+    manifest = {
+        "schema": SCHEMA,
+        "step": int(step),
+        "versions": runs.versions(),
+        "metadata": metadata or {},
+        "variables": {name: _describe(x) for name, x in flat.items()},
+    }
+    state_text = json.dumps(state, sort_keys=True)
+    try:
+        if not folder.is_dir():
+            folder.mkdir()
+            runs.sync(folder.parent)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        _write(temporary, list(flat.values()), state_text, manifest)
+        _verify(temporary, step)
+        _publish(temporary, target)
+    except (OSError, tf.errors.OpError, Damaged) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise SaveError(
+            f"checkpoint of step {step} could not be saved in {folder}: {error}"
+        ) from error
+    _prune(folder, step)
+    return target
+
+
+def load(
+    run_folder: str | os.PathLike,
+    variables: Mapping[str, Any],
+    which: str | int = "newest",
+    on_event: Callable[..., None] = _warn,
+    leave: tuple[str, ...] = (),
+) -> tuple[int, dict]:
+    """Verify a checkpoint and put its values into the variables: all, or none.
+
+    Args:
+      run_folder: of the run.
+      variables: ``{name: tf.Variable or keras.Variable}``; names, shapes and dtypes
+        must be exactly those saved but for the ``RUN_ONLY`` ones, see
+        ``load_run_only``.
+      which: ``"newest"``, ``"best"`` or a step. Where "newest" or "best" is damaged,
+        the next older one is taken; a step that is damaged is an error.
+      on_event: called ``("checkpoint_damaged", step=..., reason=...)`` for every
+        checkpoint passed over; by default they are Python warnings.
+      leave: variables whose names begin so keep their values, and need not match.
+
+    Returns:
+      The step and the saved state.
+
+    Raises:
+      UserError: if there is no such checkpoint, none is intact, a newer version of
+        this package wrote it, or the variables do not match.
+    """
+    folder = Path(run_folder) / "checkpoints"
+    leave = (RUN_ONLY, *leave)
+    flat = _without(leave, _flat(variables))
+    problems = []
+    for step in _candidates(folder, which):
+        path = _path(folder, step)
+        try:
+            manifest = _verify(path, step)
+            state = json.loads((path / "state.json").read_bytes())
+            _restore(path, manifest, _without(leave, manifest["variables"]), flat)
+        except UserError:
+            raise
+        except Exception as error:  # whatever reading trips over is damage
+            problems.append(f"step {step}: {error}")
+            on_event("checkpoint_damaged", step=step, reason=str(error))
+            continue
+        return step, state
+    hint = "train anew" if which == "newest" else "try another one"
+    raise UserError(
+        f"no intact checkpoint ({which}) in {folder}: {'; '.join(problems)}; {hint}"
+    )
+
+
+def load_run_only(
+    run_folder: str | os.PathLike, step: int, variables: Mapping[str, Any]
+) -> None:
+    """Put the values whose names begin with ``RUN_ONLY``, if any, into variables.
+
+    Args:
+      run_folder, step: of a checkpoint that ``load`` has verified.
+      variables: as saved.
+
+    Raises:
+      UserError: if the variables are others than those saved.
+    """
+    path = _path(Path(run_folder) / "checkpoints", step)
+    manifest = _manifest(path, step)
+    described = manifest["variables"].items()
+    stored = {name: each for name, each in described if name.startswith(RUN_ONLY)}
+    if stored:
+        _restore(path, manifest, stored, _flat(variables))
+
+
+def sweep(run_folder: str | os.PathLike) -> None:
+    """Clear away what a killed process left; call it with the run locked.
+
+    A process that died while it replaced a checkpoint has set the old one aside: that
+    gets its name back where the new one did not arrive.
+    """
+    folder = Path(run_folder) / "checkpoints"
+    for path in sorted(folder.glob("step-*")):
+        match = _UNFINISHED.fullmatch(path.name)
+        target = path.with_name(path.name.partition(".")[0])
+        if match and match[1] == "old" and not target.exists():
+            path.rename(target)
+        elif match:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(
+    folder: Path, variables: list[tf.Variable], state_text: str, manifest: dict
+) -> None:
+    tf.train.Checkpoint(variables=variables).write(str(folder / "variables"))
+    for path in sorted(folder.iterdir()):
+        runs.sync(path)
+    runs.write_durable(folder / "state.json", state_text.encode())
+    runs.sync(folder)
+    files = sorted(path.name for path in folder.iterdir())
+    manifest["files"] = {name: _fingerprint(folder / name) for name in files}
+    manifest["sha256"] = _self_hash(manifest)
+    text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    runs.write_durable(folder / "manifest.json", text.encode())
+    runs.sync(folder)
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    aside = target.with_name(f"{target.name}.old-{os.getpid()}")
+    replaced = os.path.lexists(target)
+    if replaced:
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(target, aside)
+    try:
+        os.rename(temporary, target)
+    except OSError:
+        if replaced:
+            os.rename(aside, target)
+        raise
+    runs.sync(target.parent)
+    if replaced:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _prune(folder: Path, current: int) -> None:
+    """Only ever called when ``current`` was just read back and verified."""
+    steps = _steps(folder)
+    older = [step for step in steps if step <= current]
+    best = [step for step in older if _marked(folder, step, "best")]
+    kept = [step for step in older if _marked(folder, step, "keep")]
+    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *kept}
+    for step in sorted({*steps} - keep):
+        # Renamed first: a removal that is cut short must not look like damage.
+        path = _path(folder, step)
+        doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            os.rename(path, doomed)
+            shutil.rmtree(doomed)
+
+
+def _verify(folder: Path, step: int) -> dict:
+    """The manifest, when the folder holds exactly the bytes that were written."""
+    manifest = _manifest(folder, step)
+    for name, expected in manifest["files"].items():
+        found = _fingerprint(folder / _inside(name))
+        if found != expected:
+            raise Damaged(f"{name} is not as written: {found} instead of {expected}")
+    for path in folder.glob("variables.*"):
+        if path.name not in manifest["files"]:
+            raise Damaged(f"{path.name} is not in the manifest")
+    return manifest
+
+
+def _manifest(folder: Path, step: int) -> dict:
+    path = folder / "manifest.json"
+    if folder.is_symlink():
+        raise Damaged(f"{folder.name} is a symbolic link")
+    try:
+        with _open(path) as file:
+            data = json.loads(file.read(_MAX_MANIFEST))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Damaged(f"manifest.json cannot be read: {error}") from error
+    if not isinstance(data, dict) or data.get("sha256") != _self_hash(data):
+        raise Damaged("manifest.json is not as written")
+    if data.get("step") != step:
+        raise Damaged(f"manifest.json is that of step {data.get('step')}")
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UserError(
+            f"checkpoint {folder} has format {schema}, this version reads up to "
+            f"{SCHEMA}; install the tfagents_batch that wrote it: "
+            f"{data.get('versions')}"
+        )
+    parts = [data.get(key) for key in ("metadata", "variables", "files")]
+    if schema != SCHEMA or not all(isinstance(part, dict) for part in parts):
+        raise Damaged("manifest.json is no manifest")
+    return data
+
+
+def _self_hash(manifest: dict) -> str:
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in named.items() if not name.startswith(leave)}
+
+
+def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
+    """Refuse variables that are not, one by one, those of the checkpoint."""
+    wanted = {name: _describe(x) for name, x in variables.items()}
+    differences = []
+    for name in sorted({*stored, *wanted}):
+        if name not in wanted:
+            differences.append(f"{name} is only in the checkpoint")
+        elif name not in stored:
+            differences.append(f"{name} is not in the checkpoint")
+        elif stored[name] != wanted[name]:
+            old, new = ("{dtype} {shape}".format(**x[name]) for x in (stored, wanted))
+            differences.append(f"{name} is {old} in the checkpoint, {new} here")
+    if differences:
+        more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise UserError(
+            f"checkpoint {path} does not fit: {'; '.join(differences[:3])}{more}; use "
+            "the environment, network and algorithm it was trained with"
+        )
+
+
+def _restore(
+    path: Path, manifest: dict, stored: dict, variables: dict[str, tf.Variable]
+) -> None:
+    """Assign what is stored of some variables of a checkpoint: all, or nothing."""
+    _match(stored, variables, path)
+    reader = tf.train.load_checkpoint(str(path / "variables"))
+    # They were saved in the order of their names, see ``_flat``.
+    places = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
+    values = [reader.get_tensor(_KEY.format(places[name])) for name in variables]
+    for variable, value in zip(variables.values(), values, strict=True):
+        variable.assign(value)
+
+
+def _candidates(folder: Path, which: str | int) -> list[int]:
+    """Steps to try in this order, damaged ones included."""
+    steps = _steps(folder)[::-1]
+    if not steps:
+        raise UserError(
+            f"{folder.parent} holds no checkpoint; train longer, or pass another run"
+        )
+    if which == "newest":
+        return steps
+    if which == "best":
+        best = [step for step in steps if _marked(folder, step, "best")]
+        if not best:
+            raise UserError(
+                f"no checkpoint in {folder.parent} is marked best, which evaluation "
+                "during training does; use newest"
+            )
+        return best
+    which = int(which) if isinstance(which, str) and which.isdecimal() else which
+    if which not in steps:
+        found = ", ".join(map(str, steps))
+        raise UserError(
+            f"no checkpoint {which} in {folder.parent}; use newest, best or a step of "
+            f"{found}"
+        )
+    return [which]
+
+
+def _steps(folder: Path) -> list[int]:
+    """Steps of all folders with a final name, ascending."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:012d}"
+
+
+def _marked(folder: Path, step: int, mark: str) -> bool:
+    try:
+        return _manifest(_path(folder, step), step)["metadata"].get(mark) is True
+    except (Damaged, UserError):  # or of a newer format, which loading will say
+        return False
+
+
+def _flat(variables: Mapping[str, Any]) -> dict[str, tf.Variable]:
+    """The tf.Variables by name, sorted; that of a keras.Variable is its value.
+
+    Raises:
+      ValueError: if two names mean one variable, which TensorFlow would store once.
+    """
+    flat: dict[str, tf.Variable] = {}
+    names: dict[int, str] = {}
+    for name, variable in sorted(variables.items()):
+        inner = variable if isinstance(variable, tf.Variable) else variable.value
+        other = names.setdefault(id(inner), name)
+        if other != name:
+            raise ValueError(f"{other} and {name} are one variable; pass it once")
+        flat[name] = inner
+    return flat
+
+
+def _describe(variable: tf.Variable) -> dict:
+    return {"shape": variable.shape.as_list(), "dtype": variable.dtype.name}
+
+
+def _fingerprint(path: Path) -> dict:
+    with _open(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"size": file.tell(), "sha256": digest}
+
+
+def _open(path: Path):
+    """Open a regular file for reading; a link or a pipe is damage."""
+    try:
+        return os.fdopen(runs.open_regular(path, os.O_RDONLY), "rb")
+    except (OSError, UserError) as error:
+        raise Damaged(f"{path.name} cannot be opened: {error}") from error
+
+
+def _inside(name: str) -> PurePosixPath:
+    """A file name of a manifest, when it cannot lead out of the folder."""
+    path = PurePosixPath(name)
+    if len(path.parts) != 1 or name in ("", ".", "..") or "\\" in name:
+        raise Damaged(f"the manifest names {name!r}, which is no file of the folder")
+    return path

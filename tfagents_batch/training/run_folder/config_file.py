@@ -1,0 +1,146 @@
+"""config.json of a run: its config, and what of the user's own code it needs again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from tfagents_batch import algorithms, config
+from tfagents_batch.envs.registry import (
+    SEED_ARGUMENT,
+    describe,
+    is_vetted,
+    needs_user_code,
+)
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.run_config import VARIABLES, Config, without_variables
+
+SCHEMA = 1
+
+
+def to_text(
+    resolved: Config,
+    env: Any,
+    network: Any,
+    user: dict[str, Any] | None = None,
+    eval_env: Any = None,
+) -> str:
+    """The text of a file.
+
+    Args:
+      resolved: of the run; of worker variables only the names are written.
+      env, network, eval_env: as the user gave them.
+      user: what an older text of the run said of the user's code; it stays.
+    """
+    user = user or {
+        "env": resolved.env if needs_user_code(env) else None,
+        "network": describe(network) if network is not None else None,
+        "eval_env": describe(eval_env) if eval_env is not None else None,
+    }
+    user = user | {VARIABLES: sorted(resolved.env_options.get(VARIABLES) or {})}
+    plain = config.to_dict(without_variables(resolved))
+    data = {"schema": SCHEMA, "config": plain, "user_code": user}
+    return json.dumps(data, indent=2) + "\n"
+
+
+def from_text(text: str) -> tuple[Config, dict[str, Any]]:
+    """A checked config, and what it needs again of the user.
+
+    Worker variables that an older version wrote are left out: a folder's own may run
+    any program.
+
+    Returns:
+      The config, and the names of the user's own ``env``, ``network`` and ``eval_env``
+      (None for what was not the user's) and of the ``worker_variables``.
+
+    Raises:
+      UserError: if it is not what ``to_text`` writes.
+    """
+    try:
+        data = json.loads(text)
+        schema, plain, user = data["schema"], dict(data["config"]), data["user_code"]
+        algorithm = plain["algorithm"]
+        user = {name: user.get(name) for name in ("env", "network", "eval_env")} | {
+            VARIABLES: [str(name) for name in user.get(VARIABLES, ())]
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
+            "expected what a train command writes"
+        ) from error
+    if schema != SCHEMA:
+        raise UserError(
+            f"config.json has schema {schema!r}; this version reads {SCHEMA}: upgrade "
+            "tfagents_batch"
+        )
+    if not isinstance(algorithm, str) or algorithm not in algorithms.REGISTRY:
+        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    try:
+        kind = algorithms.REGISTRY[algorithm][1]
+        settings = config.from_dict(kind, plain.pop("settings", {}))
+        saved = dataclasses.replace(config.from_dict(Config, plain), settings=settings)
+        saved.check()
+    except UserError as error:
+        raise UserError(f"config.json of the run: {error}") from error
+    user[VARIABLES] += saved.env_options.get(VARIABLES) or ()
+    if needs_user_code(saved.env):  # whatever the file says of it
+        user["env"] = saved.env
+    return without_variables(saved), user
+
+
+def need(user: dict[str, Any], env: Any, network: Any) -> None:
+    """Refuse to go on without code of the user's that a folder only names."""
+    if user["env"] and env is None:
+        raise UserError(
+            f"the run was trained on {user['env']!r}, which is your own code and is "
+            "only imported when you pass it again: pass env (flag --env)"
+        )
+    if user["network"] and network is None:
+        raise UserError(
+            f"the run was trained with the network {user['network']!r}; pass it again "
+            "as network="
+        )
+
+
+def need_arguments(saved: Config) -> None:
+    """Refuse text from a folder as arguments of an environment that may run it."""
+    texts = {k: v for k, v in saved.env_kwargs.items() if _has_text(k, v)}
+    if texts and not is_vetted(saved.env):
+        raise UserError(
+            f"the run's env_kwargs have {json.dumps(texts)}; what {saved.env!r} does "
+            "with text is not known, and it could name a program, which is not run "
+            "because a folder says so: pass all of it again, as env_kwargs= (flag "
+            f"--env_kwargs='{json.dumps(saved.env_kwargs)}')"
+        )
+
+
+def need_variables(user: dict[str, Any], saved: Config) -> None:
+    """Refuse to train on without the environment variables that workers had."""
+    if user[VARIABLES]:
+        again = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
+        raise UserError(
+            f"workers of the run had the variables {', '.join(user[VARIABLES])}, which "
+            f"are not saved; pass env_options={json.dumps(again)}, or go on without "
+            "them by passing env_options that does not have them"
+        )
+
+
+def need_evaluation(user: dict[str, Any], eval_env: Any) -> None:
+    """Refuse to evaluate a resumed run on something else than before."""
+    if user.get("eval_env") and eval_env is None:
+        raise UserError(
+            f"the run was evaluated on {user['eval_env']!r}; pass it again as "
+            "eval_env=, or pass eval_every=0"
+        )
+
+
+def _has_text(name: str, value: Any) -> bool:
+    """Whether an environment's argument holds text that it gives a meaning to."""
+    if name in ("render_mode", SEED_ARGUMENT):  # of which the meaning is known
+        return False
+    if isinstance(value, dict):
+        return any(_has_text("", each) for each in value.values())
+    if isinstance(value, list):
+        return any(_has_text("", each) for each in value)
+    return isinstance(value, str)

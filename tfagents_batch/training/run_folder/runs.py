@@ -1,0 +1,314 @@
+"""Run folders: made exclusively, opened with clear errors, locked while in use.
+
+A run is ``<logdir>/<time>-<name>-s<seed>[-k]``. It holds ``config.json`` (what was
+asked for), ``run.json`` (what it ran on, and from which code), ``run.lock``,
+``metrics.jsonl``, TensorBoard events and ``checkpoints/``. Paths inside a run are
+relative: a moved run still opens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import importlib
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import stat
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tfagents_batch.errors import SaveError, UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: runs are not locked there
+    fcntl = None
+
+# Key of ``run.json``, and event: the run that this one started from (``warm_start``).
+STARTED_FROM = "started_from"
+_REPLACE = "expected the file itself; put it there, or delete what is there"
+_MAX_NAME = 100  # characters; file systems allow 255 bytes a folder name
+
+
+class RunFolder(NamedTuple):
+    """An existing run.
+
+    Attributes:
+      folder: absolute path.
+      config_text: the JSON text of ``config.json``.
+    """
+
+    folder: Path
+    config_text: str
+
+
+def create(
+    logdir: str | os.PathLike,
+    name: str,
+    seed: int,
+    config_text: str,
+    now: datetime.datetime | None = None,
+    facts: dict | None = None,
+) -> Path:
+    """Make a new run folder with its ``config.json`` and ``run.json``.
+
+    Args:
+      logdir: root of the runs; made if missing, ``~`` is expanded.
+      name: of the preset, algorithm or environment; what a folder name should not
+        hold (the slash of ``ALE/Pong-v5``) becomes ``-``.
+      seed: of the run.
+      config_text: JSON text of the resolved config.
+      now: local time in the folder's name; the present if None.
+      facts: JSON-able, more to remember in ``run.json``.
+
+    Returns:
+      Absolute path of the folder, which did not exist before.
+
+    Raises:
+      UserError: if ``logdir`` cannot hold folders.
+      SaveError: if the files cannot be written; no folder is left then.
+    """
+    now = now or datetime.datetime.now().astimezone()
+    root = Path(logdir).expanduser().absolute()
+    clean = re.sub(r"[^\w.+-]+", "-", name)[:_MAX_NAME].strip("-.") or "run"
+    stem = f"{now:%Y%m%dT%H%M%S}-{clean}-s{seed}"
+    folder = _make_unique(root, stem)
+    known = {  # no paths, names or environment
+        "started": now.isoformat(timespec="seconds"),
+        "versions": versions(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        **(facts or {}),
+    }
+    try:
+        write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
+        write_atomic(folder / "config.json", config_text)
+        with _saving(folder):
+            sync(root)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def open_run(path: str | os.PathLike) -> RunFolder:
+    """Find a run on disk, wherever it was moved to.
+
+    Args:
+      path: of the run folder, absolute or relative; ``~`` is expanded.
+
+    Raises:
+      UserError: if this is no run folder, saying what it is and what to pass.
+    """
+    folder = Path(path).expanduser().absolute()
+    config = folder / "config.json"
+    if config.is_file():
+        return RunFolder(folder, _read_config(config))
+    for owner in folder.parents[:2]:  # a file of a run, or a checkpoint
+        if (owner / "config.json").is_file():
+            raise UserError(f"{path} lies inside a run; pass the run folder {owner}")
+    wrong = "is no run folder: it has no config.json"
+    if not folder.exists():
+        wrong = "does not exist"
+    elif not folder.is_dir():
+        wrong = "is a file"
+    runs = list_runs(folder) or list_runs(folder.parent)
+    newest = f", such as the newest one there, {runs[-1]}" if runs else ""
+    raise UserError(
+        f"{path} {wrong}; pass the run folder that training printed at its end{newest}"
+    )
+
+
+def facts(folder: str | os.PathLike) -> dict:
+    """What ``run.json`` of a run remembers; nothing if it was lost."""
+    try:
+        found = json.loads((Path(folder) / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def list_runs(logdir: Path) -> list[Path]:
+    """Run folders directly in ``logdir``, oldest first."""
+
+    def age(folder: Path) -> tuple[str, int]:
+        stamp = folder.name.partition("-")[0]  # runs of one second: by file time
+        return stamp, (folder / "config.json").stat().st_mtime_ns
+
+    try:
+        found = [p for p in logdir.iterdir() if (p / "config.json").is_file()]
+        return sorted(found, key=age)
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def lock(folder: str | os.PathLike) -> Iterator[None]:
+    """Hold a run folder for writing; nobody else can while the context is open.
+
+    The lock is the kernel's (``flock`` on ``run.lock``), so that of a process that
+    died is free. The file's content only says who holds it.
+
+    Raises:
+      UserError: if another process holds it, naming it, or if the folder is not
+        writable.
+    """
+    try:
+        descriptor = open_regular(Path(folder) / "run.lock", os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise UserError(
+            f"run folder {folder} cannot be locked for writing: {error.strerror}; "
+            "check that it exists and its permissions"
+        ) from error
+    try:
+        _flock(descriptor, folder)
+        started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
+        _sign(descriptor, json.dumps(holder))
+        try:
+            yield
+        finally:
+            _sign(descriptor, "")
+    finally:
+        os.close(descriptor)
+
+
+def versions() -> dict[str, str]:
+    """Return versions of this package, Python and what results depend on."""
+    names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
+    found = {name: importlib.import_module(name).__version__ for name in names}
+    return found | {"python": platform.python_version()}
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a file, but neither a link nor a pipe, which a foreign run folder may hold.
+
+    Returns:
+      A descriptor; ``flags`` are those of ``os.open``.
+
+    Raises:
+      UserError: if something else has the file's name; it is left alone.
+      OSError: if the file cannot be opened.
+    """
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags | safe, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path} is a symbolic link; {_REPLACE}") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path} is not a regular file; {_REPLACE}")
+    return descriptor
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write a small file so that it is there whole, or not at all.
+
+    Raises:
+      SaveError: if it cannot be written.
+    """
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    with _saving(path):
+        try:
+            write_durable(temporary, text.encode())
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+
+def write_durable(path: Path, data: bytes) -> None:
+    """Write a new file and wait until the disk has it."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or a folder's list of names."""
+    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _saving(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(
+            f"{path} cannot be written: {error.strerror}; make room on the disk, or "
+            "choose a folder on another one"
+        ) from error
+
+
+def _make_unique(root: Path, stem: str) -> Path:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for attempt in itertools.count(1):
+            folder = root / (stem if attempt == 1 else f"{stem}-{attempt}")
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                folder.mkdir()
+                return folder
+    except OSError as error:
+        raise UserError(
+            f"cannot make a run folder in {root}: {error.strerror}; pass a --logdir "
+            "that is a writable folder"
+        ) from error
+
+
+def _read_config(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+        good = isinstance(json.loads(text), dict)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if not good:
+        raise UserError(f"{path} is damaged: it should hold one JSON object")
+    return text
+
+
+def _flock(descriptor: int, folder: str | os.PathLike) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = "another process"
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # not signed yet
+            told = json.loads(os.read(descriptor, 4096))
+            holder = f"process {told['pid']} on {told['host']}, since {told['started']}"
+        raise UserError(
+            f"run folder {folder} is in use by {holder}; wait for it to end or stop "
+            "it, then try again"
+        ) from error
+    except OSError as error:  # some network file systems
+        warnings.warn(
+            f"{folder} is on a file system without locks ({error.strerror}): make "
+            "sure that one process at a time writes to it",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _sign(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)

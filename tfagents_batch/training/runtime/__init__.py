@@ -1,0 +1,1 @@
+"""What a process has once: signals, devices, threads, compiled programs."""

@@ -1,0 +1,306 @@
+"""Compiled programs kept on disk, so that the next start need not compile them.
+
+TensorFlow can keep what XLA compiled in a folder, but it believes what it finds there:
+a damaged file ends the program that reads it, and whoever can write to the folder can
+have code executed. So each process has a folder of its own, with links to the entries
+of the store whose content is what was stored: a file's name ends in the hash of its
+content. What the process compiles anew is moved to the store.
+
+The store lies in the user's cache folder, and is used only if nobody else may write to
+it. What else programs depend on is in the name of their folder, see ``key``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import pathlib
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+
+import tensorflow as tf
+
+import tfagents_batch
+from tfagents_batch import folders
+from tfagents_batch.envs import native
+from tfagents_batch.envs.shared import cpus
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_LOG = logging.getLogger("tfagents_batch")
+VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # "off" in the environment: no cache
+MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
+FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
+_FLAG = "--tf_xla_persistent_cache_directory"
+_LIVE = "live-"
+_DIGITS = 32  # of a hash
+_ENTRY = ".pb"
+_WRITTEN = ".entry"  # by ``write``: what TensorFlow does not know of
+
+
+class _Off(Exception):
+    """Why nothing is kept."""
+
+
+class Cache:
+    """The entries of one key, and this process's own folder of links to them.
+
+    Args:
+      root: of the store; made if missing.
+      key: what compiled programs depend on beside themselves.
+
+    Attributes:
+      folder: of the links, for TensorFlow.
+
+    Raises:
+      OSError: if it cannot be written to.
+    """
+
+    def __init__(self, root: pathlib.Path, key: str):
+        folders.make_private(root / key)
+        root = root.resolve()
+        try:
+            folders.check_private(root / key, root)
+        except folders.NotPrivate as error:
+            raise _Off(str(error)) from None
+        if any(character.isspace() or character in "'\"" for character in str(root)):
+            raise _Off(f"TensorFlow takes no such folder: {root}")
+        if shutil.disk_usage(root).free < FREE_BYTES:
+            raise _Off(f"the disk of {root} is nearly full")
+        self._root, self._store = root, root / key
+        # Nobody sweeps the new folder away before it is locked.
+        whole = _lock(root, wait=True)
+        try:
+            self._sweep()
+            self.folder = pathlib.Path(tempfile.mkdtemp(prefix=_LIVE, dir=root))
+            self._lock = _lock(self.folder)
+        finally:
+            os.close(whole)
+        self._process = os.getpid()  # a forked child must not remove the folder
+        self._linked: set[str] = set()
+        try:
+            self._fill()
+        except OSError:  # a file system without links
+            self.close()
+            raise
+
+    def publish(self) -> int:
+        """Move what was compiled since to the store; returns how many entries."""
+        count = 0
+        with contextlib.suppress(OSError):  # the store may be full, or gone
+            for path in sorted(self.folder.glob(f"*{_ENTRY}")):
+                if path.name not in self._linked:
+                    name = _hashed(path.stem, path.read_bytes(), _ENTRY)
+                    os.replace(path, self._store / name)
+                    count += 1
+            if count:
+                self._prune()
+        return count
+
+    def read(self, name: str) -> bytes | None:
+        """Return what was written under a name; None if it is gone, or damaged."""
+        for path, _ in _newest_first(self._store.glob(f"{name}.*{_WRITTEN}")):
+            with contextlib.suppress(OSError):
+                data = path.read_bytes()
+                if path.name == _hashed(name, data, _WRITTEN):
+                    return data
+                path.unlink(missing_ok=True)
+        return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep data under a file's name, in the place of the oldest entries."""
+        new = self.folder / name
+        with contextlib.suppress(OSError):
+            new.write_bytes(data)
+            os.replace(new, self._store / _hashed(name, data, _WRITTEN))
+            self._prune()
+
+    def close(self) -> None:
+        """Publish, and give up the folder; idempotent."""
+        if self._lock is not None and os.getpid() == self._process:
+            self.publish()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def _fill(self) -> None:
+        """Link every entry that is whole; one that is not is deleted."""
+        for path, _ in _newest_first(self._store.glob(f"*{_ENTRY}")):
+            name = path.stem.rpartition(".")[0]
+            link = self.folder / f"{name}{_ENTRY}"
+            if link.name in self._linked:
+                continue  # a newer one of that name
+            with contextlib.suppress(FileNotFoundError):  # somebody prunes
+                os.link(path, link)  # first: what is hashed is what will be read
+                if path.name == _hashed(name, link.read_bytes(), _ENTRY):
+                    self._linked.add(link.name)
+                else:
+                    link.unlink()
+                    path.unlink(missing_ok=True)
+
+    def _prune(self) -> None:
+        """Delete the oldest entries, of every key, beyond ``MAX_BYTES``."""
+        left = MAX_BYTES
+        kinds = (f"*/*{_ENTRY}", f"*/*{_WRITTEN}")
+        found = [path for kind in kinds for path in self._root.glob(kind)]
+        # Those that processes have links to go with the process.
+        stored = [path for path in found if not path.parent.name.startswith(_LIVE)]
+        for path, size in _newest_first(stored):
+            left -= size
+            if left < 0:
+                path.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove the folders of processes that were killed."""
+        for folder in self._root.glob(f"{_LIVE}*"):
+            with contextlib.suppress(OSError):
+                descriptor = _lock(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(descriptor)
+
+
+_cache: Cache | None = None
+
+
+def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
+    """Keep compiled programs from now on, if TensorFlow has not run an operation yet.
+
+    The first operation is run, by way of it.
+
+    Args:
+      threads: of TensorFlow, by which XLA splits loops when it compiles.
+      first: asks TensorFlow about its devices, if they are to be chosen. That makes it
+        read its settings, this one too, so it is called when they are as they should
+        be, in any case.
+
+    Returns:
+      Why nothing is kept; empty if all is well.
+    """
+    global _cache
+    if _cache is not None:
+        first()
+        return ""
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    try:
+        if os.environ.get(VARIABLE, "").lower() in ("off", "0", "false"):
+            raise _Off(f"{VARIABLE} is {os.environ[VARIABLE]}")
+        if _FLAG in flags or flags.strip()[:1] not in ("", "-"):
+            raise _Off("TF_XLA_FLAGS names a folder or a file of its own")
+        if fcntl is None:
+            raise _Off("the system has no file locks")
+        if _has_run():
+            raise _Off("TensorFlow had run before")
+        cache = Cache(root(), key(threads))
+    except (_Off, OSError) as error:
+        first()
+        if isinstance(error, OSError):  # nobody has chosen that
+            _LOG.warning("compiled programs are not kept: %s", error)
+        return str(error)
+    added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
+    os.environ["TF_XLA_FLAGS"] = f"{flags} {added}".strip()
+    try:  # TensorFlow reads them when it makes its devices
+        first()
+        tf.config.list_logical_devices()
+    finally:  # children need not see them
+        del os.environ["TF_XLA_FLAGS"]
+        if flags:
+            os.environ["TF_XLA_FLAGS"] = flags
+    atexit.register(cache.close)
+    _cache = cache
+    return ""
+
+
+def publish() -> int:
+    """Store what this process compiled; returns how many programs."""
+    return _cache.publish() if _cache is not None else 0
+
+
+def read(name: str) -> bytes | None:
+    """See ``Cache``; None, too, where nothing is kept."""
+    return _cache.read(name) if _cache is not None else None
+
+
+def write(name: str, data: bytes) -> None:
+    """See ``Cache``."""
+    if _cache is not None:
+        _cache.write(name, data)
+
+
+def root() -> pathlib.Path:
+    """Folder of the store."""
+    return folders.cache() / "xla"
+
+
+def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
+    """Name of the folder for programs that this process may use.
+
+    Of TensorFlow's build, this package's custom calls, the processor and every
+    setting in the environment that may change what XLA compiles.
+    """
+    settings = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("TF_", "XLA_")) and not name.startswith("TF_CPP_")
+    }
+    engine = pathlib.Path(native.__file__).with_name("hub.cc").read_bytes()
+    parts = [
+        tfagents_batch.__version__,
+        hashlib.sha256(engine).hexdigest(),
+        _processor(),
+        str(len(cpus.available())),
+        str(threads),
+        repr(sorted(settings.items())),
+        *(tf.version.GIT_VERSION, tf.version.COMPILER_VERSION),
+    ]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return f"{tf.version.VERSION}-{digest}"
+
+
+def _has_run() -> bool:
+    """Has TensorFlow made its devices? It has no public way to ask."""
+    from tensorflow.python.eager import context
+
+    return getattr(context.context(), "_context_handle", None) is not None
+
+
+def _processor() -> str:
+    """Model and instructions: code compiled for one may not run on another."""
+    told: set[str] = set()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        names = ("model name", "flags", "Features", "CPU part")
+        told = {line for line in file if line.startswith(names)}
+    return repr((platform.machine(), platform.processor(), sorted(told)))
+
+
+def _lock(folder: pathlib.Path, wait: bool = False) -> int:
+    """A descriptor that holds a folder; waits, or OSError, if it is in use."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hashed(name: str, data: bytes, kind: str) -> str:
+    """Name of the file that keeps data: it ends in their hash."""
+    return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{kind}"
+
+
+def _newest_first(paths: Iterable[pathlib.Path]) -> list[tuple[pathlib.Path, int]]:
+    """Files and their sizes; without those that are gone."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            found.append((status.st_mtime_ns, path, status.st_size))
+    return [(path, size) for _, path, size in sorted(found, reverse=True)]

@@ -1,0 +1,217 @@
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 while a compiled program runs.
+
+Python runs a signal handler only when the running ``tf.function`` returns, seconds
+later, and its default handler then raises in the middle of TensorFlow's error
+conversion. So the handlers here only record. What must happen at once is done by a
+thread that reads the wake-up descriptor, to which the interpreter's C handler writes
+the signal's number whatever the main thread is doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+GRACE_SECONDS = 10.0  # after Ctrl-C
+# After SIGTERM and SIGHUP: ``docker stop`` kills ten seconds later, and saving a
+# checkpoint and ending worker processes takes some of them.
+TERM_GRACE_SECONDS = 4.0
+_HOOK_SECONDS = 0.5  # for the hooks of a hard exit
+_CLOSE = 0  # a byte that no signal has
+
+
+class Interrupts:
+    """Turns signals into requests that a training loop reads between iterations.
+
+        with Interrupts(stop=pool.stop, kill=pool.kill) as interrupts:
+            while not interrupts.requested:
+                iterate()
+
+    The first of ``stop_signals`` sets ``requested`` and is acknowledged within moments.
+    If the context is still open after the grace time, ``stop`` is called, which should
+    end the running iteration. A SIGINT after that first signal ends the process with
+    status 130 within a second; in an interactive session it calls ``stop`` at once
+    instead. SIGUSR1 sets ``checkpoint_requested``.
+
+    Signals can be received in the main thread only; elsewhere it does nothing.
+
+    Args:
+      stop: makes the environments' steps return at once; called from another thread,
+        more than once perhaps.
+      kill: ends child processes without waiting, before a hard exit.
+      grace_seconds: from SIGINT to ``stop``.
+      term_grace_seconds: from SIGTERM or SIGHUP to ``stop``.
+      report: takes a line of text, in another thread; stderr if None.
+
+    Attributes:
+      signal: number of the first signal to stop; None if there was none.
+    """
+
+    def __init__(
+        self,
+        stop: Callable[[], None] | None = None,
+        *,
+        kill: Callable[[], None] | None = None,
+        grace_seconds: float = GRACE_SECONDS,
+        term_grace_seconds: float = TERM_GRACE_SECONDS,
+        report: Callable[[str], None] | None = None,
+    ):
+        self.signal: int | None = None
+        self._stop = stop or (lambda: None)
+        self._kill = kill or (lambda: None)
+        self._grace = grace_seconds
+        self._term_grace = term_grace_seconds
+        self._report = report or _report
+        self._checkpoint_requested = False
+        self._deadline: float | None = None
+        self._acknowledged = False
+        self._handlers: dict[int, object] = {}
+        self._previous_fd = -1
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop after this iteration."""
+        return self.signal is not None
+
+    @property
+    def checkpoint_requested(self) -> bool:
+        """Whether to save a checkpoint and go on; reading it clears it."""
+        requested, self._checkpoint_requested = self._checkpoint_requested, False
+        return requested
+
+    def __enter__(self) -> Interrupts:
+        reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)  # what the wake-up descriptor must be
+        self._watcher = threading.Thread(
+            target=self._watch, args=(reader,), name="interrupts", daemon=True
+        )
+        self._watcher.start()
+        if threading.current_thread() is threading.main_thread():
+            self._install()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        if self._handlers:
+            signal.set_wakeup_fd(self._previous_fd)
+        for number, handler in self._handlers.items():
+            # None: it was not Python that installed it, and Python cannot put it back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        with contextlib.suppress(BlockingIOError):  # full: the watcher is awake anyway
+            self._writer.send(bytes([_CLOSE]))
+        self._watcher.join(timeout=2.0)  # longer only if a hook hangs: it is a daemon
+        self._writer.close()
+
+    def _install(self) -> None:
+        numbers = dict.fromkeys(stop_signals(), self._note_stop)
+        if hasattr(signal, "SIGUSR1"):
+            numbers[signal.SIGUSR1] = self._note_checkpoint
+        self._previous_fd = signal.set_wakeup_fd(
+            self._writer.fileno(), warn_on_full_buffer=False
+        )
+        for number, handler in numbers.items():
+            self._handlers[number] = signal.signal(number, handler)
+
+    def _note_stop(self, number: int, frame) -> None:
+        self.signal = self.signal or number
+
+    def _note_checkpoint(self, number: int, frame) -> None:
+        self._checkpoint_requested = True
+
+    def _watch(self, reader: socket.socket) -> None:
+        with reader:
+            while True:
+                timeout = None
+                if self._deadline is not None:
+                    timeout = max(1e-3, self._deadline - time.monotonic())
+                reader.settimeout(timeout)
+                try:
+                    numbers = reader.recv(4096)
+                except TimeoutError:
+                    self._deadline = None
+                    self._say("the iteration did not end in time; it is cut short")
+                    _call(self._stop)
+                    continue
+                for number in numbers:
+                    if number == _CLOSE:
+                        return
+                    self._handle(number)
+                if not numbers:  # closed after a hook took too long
+                    return
+
+    def _handle(self, number: int) -> None:
+        if number in stop_signals():
+            self.signal = self.signal or number  # if Python's handler has not run yet
+            if not self._acknowledged:
+                self._acknowledged = True
+                gentle = number == signal.SIGINT
+                grace = self._grace if gentle else self._term_grace
+                self._deadline = time.monotonic() + grace
+                self._say(
+                    "stopping after this iteration; press Ctrl-C again to stop at once"
+                )
+            elif number == signal.SIGINT and hasattr(sys, "ps1"):
+                # In a shell or a notebook: the process holds the user's variables.
+                self._say("environments are told to stop; what is there is saved")
+                _call(self._stop)
+            elif number == signal.SIGINT:
+                self._exit_now()
+        elif hasattr(signal, "SIGUSR1") and number == signal.SIGUSR1:
+            self._say("saving a checkpoint after this iteration")
+        elif self._previous_fd >= 0:  # somebody else's signal: an event loop's
+            with contextlib.suppress(OSError):
+                os.write(self._previous_fd, bytes([number]))
+
+    def _exit_now(self) -> None:
+        def hooks() -> None:
+            _call(self._stop)
+            _call(self._kill)
+
+        thread = threading.Thread(target=hooks, daemon=True)
+        thread.start()
+        thread.join(_HOOK_SECONDS)
+        show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a bar hides it
+        _report(f"{show_cursor}stopped")
+        os._exit(exit_status(signal.SIGINT))
+
+    def _say(self, text: str) -> None:
+        _call(lambda: self._report(text))
+
+
+def stop_signals() -> list[int]:
+    """Signals that ask a process to stop.
+
+    SIGHUP, which says that the terminal was closed, is none where it is ignored, as
+    ``nohup`` has it.
+    """
+    found = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        found.append(hangup)
+    return found
+
+
+def exit_status(number: int | None) -> int:
+    """Return the exit status of a process that a signal has stopped."""
+    return 128 + (number or signal.SIGINT)
+
+
+def _call(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception as error:  # a hook's bug must not end the watcher
+        _report(f"while stopping: {type(error).__name__}: {error}")
+
+
+def _report(text: str) -> None:
+    """Write a line to stderr, unless that would block: nobody may read the pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.name == "nt" or select.select([], [2], [], 0)[1]:
+            below_bar = "\n" if os.isatty(2) else ""
+            os.write(2, f"{below_bar}{text}\n".encode())

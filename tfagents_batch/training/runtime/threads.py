@@ -1,0 +1,130 @@
+"""How many threads TensorFlow gets: chosen by cores and network, before its first op.
+
+A small layer is done before a second thread has woken up, and what threads cost is
+taken from the environments' workers: with 64 units and minibatches of 128, one thread
+needs two thirds of the processor time of two, and less time too. Large layers and
+convolutions want every core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.shared import cpus
+from tfagents_batch.nn.encoder import is_image
+from tfagents_batch.types import EnvSpec
+
+MOST = 1024  # threads: each takes memory
+LARGE = 1 << 24  # multiply-adds of a layer on a minibatch: below, one thread is best
+_HIDDEN = (64, 64)  # where the settings leave it to the network
+_MINIBATCH = 256  # where an algorithm has no such setting
+
+
+class Resources(NamedTuple):
+    """What a run uses of the machine.
+
+    Attributes:
+      threads: of TensorFlow, within an operation and across operations; 0 where it
+        was too late to choose and TensorFlow has its own default, every core.
+      cores: that this process may use.
+      num_workers: worker processes; None where the environments do not say.
+      envs_per_worker: at most; None without workers.
+      reason: of the threads.
+    """
+
+    threads: int
+    cores: int
+    num_workers: int | None
+    envs_per_worker: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        threads = _count(self.threads, "thread") if self.threads else "default threads"
+        text = f"{threads} of TensorFlow on {_count(self.cores, 'core')}: {self.reason}"
+        if self.envs_per_worker:
+            per = _count(self.envs_per_worker, "environment")
+            text += f"; {_count(self.num_workers, 'worker')} of up to {per}"
+        return text
+
+
+def settle(
+    config: Any,
+    spec: EnvSpec,
+    num_workers: int | None = None,
+    own_network: bool = False,
+) -> Resources:
+    """Choose threads and set them, if TensorFlow has not run an operation yet.
+
+    Args:
+      config: the experiment's: ``threads`` and ``settings`` are read.
+      spec: of the environments.
+      num_workers: that step them.
+      own_network: whether the network is the user's.
+    """
+    cores = len(cpus.available())
+    threads, reason = choose(config, spec, cores, own_network)
+    if not apply(threads, programs=2 if config.overlap else 1):
+        reason = f"TensorFlow had run before, too late for {threads} ({reason})"
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+    each = math.ceil(spec.num_envs / num_workers) if num_workers else None
+    return Resources(threads, cores, num_workers, each, reason)
+
+
+def choose(
+    config: Any, spec: EnvSpec, cores: int, own_network: bool = False
+) -> tuple[int, str]:
+    """Threads for an experiment's config, and why; see ``settle``."""
+    if config.threads is not None:
+        return config.threads, "asked for"
+    if own_network:
+        return cores, "the network is your own, of a size that is not known yet"
+    observations = spaces.leaves(spec.observation_space)
+    if any(is_image(leaf.space) for leaf in observations):
+        return cores, "observations are images"
+    largest = _multiply_adds(config, observations, spec.max_episode_steps)
+    text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
+    if largest < LARGE:
+        return 1, f"{text} are too few to share out"
+    return cores, f"{text} are worth sharing out"
+
+
+def apply(threads: int, programs: int = 1) -> bool:
+    """Set TensorFlow's threads; false where it is too late and they differ.
+
+    Args:
+      threads: within an operation.
+      programs: that run at the same time, each on a thread at least.
+    """
+    threading = tf.config.threading
+    try:
+        threading.set_intra_op_parallelism_threads(threads)
+        threading.set_inter_op_parallelism_threads(max(threads, programs))
+    except RuntimeError:  # it has made its threads
+        return False
+    return True
+
+
+def _multiply_adds(
+    config: Any, observations: list[spaces.Leaf], limit: int | None
+) -> int:
+    """Of the built-in network's largest layer, on one minibatch; ``limit``: steps of an
+    episode."""
+    settings = config.settings
+    hidden = getattr(getattr(settings, "network", None), "hidden", None) or _HIDDEN
+    inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)
+    widths = [inputs, *hidden]
+    collected = config.num_envs * config.rollout_length
+    if config.update_every is not None and limit is not None:
+        collected = config.update_every * limit
+    rows = getattr(settings, "minibatch_size", _MINIBATCH) or collected
+    rows = max(min(rows, collected), config.num_envs)
+    return rows * max(a * b for a, b in itertools.pairwise(widths))
+
+
+def _count(number: int | None, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

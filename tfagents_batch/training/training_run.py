@@ -1,0 +1,187 @@
+"""A training run in its folder: the loop, and everything that watches it."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import config
+from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.callbacks import Callbacks, stop_at_return
+from tfagents_batch.training.diagnostics import weights
+from tfagents_batch.training.diagnostics.alarms import Alarms
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.log import trackers
+from tfagents_batch.training.log.console import Console
+from tfagents_batch.training.log.logger import Logger, read_metrics
+from tfagents_batch.training.loop import Loop
+from tfagents_batch.training.output import Output
+from tfagents_batch.training.run_folder import checkpoint, git_state, runs
+from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.video.clips import filming
+from tfagents_batch.types import EnvSpec
+
+
+class Run(NamedTuple):
+    """What ``train`` returns.
+
+    Attributes:
+      logdir: the run's folder, as ``evaluate`` and ``resume`` take it.
+      step: environment steps trained.
+      metrics: the newest value of every scalar metric.
+      finished: false if a signal ended it early.
+      signal: number of that signal; None if there was none.
+    """
+
+    logdir: str
+    step: int
+    metrics: dict[str, float]
+    finished: bool
+    signal: int | None = None
+
+
+def run(
+    experiment: Experiment,
+    folder: pathlib.Path,
+    callbacks: dict[str, tuple],
+    state: dict | None = None,
+    events: Sequence[dict] = (),
+    profiled: bool = False,
+    started: Callable[[], None] = lambda: None,
+) -> Run:
+    """Train in a run folder whose lock is held.
+
+    Args:
+      experiment: of the run, what was learned before restored.
+      folder: of the run.
+      callbacks: of ``Callbacks``, by their names there.
+      state: of the checkpoint that is resumed; None for a new run.
+      events: what happened before, to be logged.
+      profiled: measure at the end where the time goes.
+      started: called when everything is there and training begins.
+    """
+    start, settings = state["step"] if state else 0, experiment.config
+    inherited = runs.STARTED_FROM in runs.facts(folder)
+    watch = Alarms(
+        experiment.algorithm.alarms,
+        settings.steps,
+        settings.num_envs,
+        experiment.env.spec.max_episode_steps,
+        inherited,
+    )
+    if settings.stop_at_return is not None:
+        stop = stop_at_return(settings.stop_at_return)
+        callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
+    called = Callbacks(folder, **callbacks)
+    with contextlib.ExitStack() as stack:
+        console = Console(settings.steps, start_step=start)
+        stack.enter_context(console)
+        if state:
+            console.message(f"going on from step {start:,} of {folder}")
+            try:
+                for line in read_metrics(folder):
+                    watch.check(line, line["step"])  # alarms of these were raised
+            except UserError as error:  # lines to look at are lost, no training
+                console.message(f"warning: {error}; alarms begin anew")
+        plain = config.to_dict(settings)
+        others = trackers.start(settings.track, folder, plain, console.message)
+        for other in others:
+            stack.callback(other.close, "failed")  # unless the logger did
+        logger = Logger(
+            folder,
+            start if state else None,
+            warn=console.message,
+            trackers=others,
+            settings=settings,
+        )
+        stack.enter_context(logger)
+        interrupts = stack.enter_context(
+            Interrupts(experiment.stop, kill=experiment.close, report=console.message)
+        )
+        console.message(str(experiment.resources))
+        if layers := weights.by_layer(experiment.algorithm):
+            console.message(weights.table(layers))
+        logger.event("resources", start, **experiment.report())
+        for event in events:
+            logger.event(**event)
+            damaged, of = event.get("damaged", {}), ""
+            if event["kind"] == "checkpoint_damaged":
+                damaged = {event["step"]: event["reason"]}
+            elif event["kind"] == runs.STARTED_FROM:
+                of = f" of {event['run']}"
+                console.message(
+                    f"starting from what {event['run']} had learned after "
+                    f"{event['checkpoint']:,} steps"
+                )
+            for step, reason in damaged.items():
+                console.message(
+                    f"warning: the checkpoint of step {step:,}{of} is damaged "
+                    f"({reason}); an older one is taken"
+                )
+
+        def variables() -> dict[str, Any]:
+            return experiment.named_variables() | experiment.run_variables()
+
+        film = filming(
+            experiment.clips,
+            logger,
+            settings.log_video_every,
+            settings.seed,
+            console.message,
+            stop=lambda: interrupts.requested,
+        )
+
+        output = Output(folder, logger, console, variables, watch, called, film)
+
+        def begun() -> None:
+            variables = experiment.run_variables()
+            if state and variables:
+                checkpoint.load_run_only(folder, start, variables)
+            started()
+
+        loop = Loop(experiment, interrupts, output, state)
+        try:
+            finished = loop.run(begun)
+        except Exception as error:  # a callback's may be any
+            kind = type(error).__name__
+            logger.event("failed", loop.step, error=kind, text=str(error))
+            raise
+        if called.stopped_by is not None:
+            console.message(f"{called.stopped_by} ends training")
+            logger.event("stopped_by_callback", loop.step, name=called.stopped_by)
+        logger.event("finished" if finished else "stopped", step=loop.step)
+        if profiled and finished:
+            _profile(experiment, folder, console, logger)
+    signal = None if finished else interrupts.signal
+    return Run(str(folder), loop.step, loop.latest, finished, signal)
+
+
+def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
+    """What is remembered of what trains, and of the code that it was started from."""
+    return {
+        "checkout": git_state.state(),
+        "weights": weights.facts(weights.by_layer(algorithm)),
+        "observation_space": str(spec.observation_space),
+        "action_space": str(spec.action_space),
+    }
+
+
+def _profile(
+    experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
+) -> None:
+    """Of a run that is done: whatever goes wrong here does not undo it."""
+    console.message("measuring where the time goes")
+    try:
+        found = profile.run(experiment, folder)
+    except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
+        console.message(f"warning: there is no profile: {error}")
+        logger.event("profile_failed", reason=str(error))
+        return
+    console.message(found.table())
+    logger.event("profile", **found.to_dict())

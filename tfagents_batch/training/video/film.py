@@ -1,0 +1,263 @@
+"""Play episodes and film them."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.envs import make, registry
+from tfagents_batch.envs.adapters.adapt import adapt
+from tfagents_batch.envs.wrappers import named
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.interfaces import Actor
+from tfagents_batch.training.evaluate import LONGEST
+from tfagents_batch.types import TimeStep
+
+FPS = 30  # where an environment does not say
+_MODE = "render_mode"
+_BLOCK = 2  # pixels: sizes that H.264 takes are even
+
+
+class Episode(NamedTuple):
+    """One that was filmed.
+
+    Attributes:
+      path: of the video.
+      return_: undiscounted sum of raw rewards.
+      length: steps.
+    """
+
+    path: Path
+    return_: float
+    length: int
+
+
+class Camera:
+    """One environment in this process, and pictures of it.
+
+    Args:
+      env: name or callable, as ``make_env`` takes it, or one written in TensorFlow.
+      env_kwargs: of the environment; it is asked for pictures by ``render_mode``
+        where it takes that.
+      wrappers: of the environment.
+      **options: of ``make_env``.
+
+    Attributes:
+      env: a batch of one.
+      fps: pictures a second as they are to be shown.
+
+    Raises:
+      UserError: if such an environment cannot be seen.
+      EnvError: if it cannot be made.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        env_kwargs: dict[str, Any],
+        wrappers: named.Wrappers = (),
+        **options: Any,
+    ):
+        if make.is_made(env):
+            raise UserError(
+                f"env is one {type(env).__name__}, made already, of which no other one "
+                "can be made to be filmed; pass a name or a function that makes an "
+                "environment, or leave out --log_video_every"
+            )
+        if isinstance(env, (list, tuple)):
+            env = env[0]
+        self._inner: gymnasium.Env | None = None
+        if make.tensor_env(env, env_kwargs) is not None:
+            options |= {"env_kwargs": env_kwargs, "wrappers": wrappers}
+            self.env = make.make_env(env, 1, **options)
+            shown = self.env.env
+            if not hasattr(shown, "render"):
+                raise UserError(
+                    f"{type(shown).__name__} has no render(state), which would return "
+                    "a picture"
+                )
+            self.fps = getattr(shown, "render_fps", FPS)
+            return
+        if _takes_mode(env):
+            env_kwargs = {_MODE: "rgb_array"} | env_kwargs
+        constructor = named.wrapped(registry.constructor(env, env_kwargs), wrappers)
+
+        def construct() -> gymnasium.Env:
+            self._inner = adapt(constructor())
+            return self._inner
+
+        self.env = make.make_env(construct, 1, 0, **options)
+        self.fps = (self._inner.metadata or {}).get("render_fps") or FPS
+
+    def picture(self, state: Any) -> np.ndarray:
+        """uint8 ``[height, width, 3]`` of a state of the environment."""
+        if self._inner is not None:
+            found = self._inner.render()
+        else:
+            row = nest.map(lambda x: x[0].numpy(), state.inner)
+            found = self.env.env.render(row)
+        if found is None:
+            raise UserError(
+                "the environment shows nothing; make it with "
+                'render_mode="rgb_array", for example by env_kwargs'
+            )
+        found = np.asarray(found)
+        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+            raise UserError(
+                f"render returned {found.dtype} {list(found.shape)}; expected a "
+                "picture, uint8 [height, width, 3]"
+            )
+        return found
+
+
+def player(
+    camera: Camera, actor: Actor
+) -> Callable[[int], Iterator[tuple[np.ndarray, TimeStep]]]:
+    """Return what plays greedily, episode after episode, from a seed.
+
+    It yields each picture with the time step that it shows.
+    """
+    env = camera.env
+
+    @tf.function(autograph=False)
+    def act(timestep, state):
+        noise = nest.map(lambda x: x[0], actor.noise((1, 1), 0))
+        action, _, state = actor.act(timestep, state, noise, False)
+        return action, state
+
+    def play(seed: int) -> Iterator[tuple[np.ndarray, TimeStep]]:
+        state, step = env.init(seed)
+        acting = actor.initial_state(1)
+        while True:
+            yield camera.picture(state), step
+            # After a last step the action is ignored: an episode opens.
+            action, acting = act(step, acting)
+            state, step = env.step(state, action)
+
+    return play
+
+
+def film(
+    camera: Camera, actor: Actor, outdir: str | os.PathLike, episodes: int, seed: int
+) -> list[Episode]:
+    """Play exactly ``episodes`` episodes, greedily, each into a video of its own.
+
+    Args:
+      camera: shows the environment.
+      actor: plays its mode.
+      outdir: folder of the videos, ``episode-000-return-<return>.mp4`` and so on; made
+        if missing.
+      episodes: to play.
+      seed: of the environment.
+
+    Raises:
+      UserError: if there is nothing to see, an episode does not end, or the extra
+        ``video`` is missing.
+      SaveError: if a video cannot be written.
+    """
+    folder = Path(outdir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot make the folder {folder}: {error.strerror}; pass an --outdir that "
+            "is a writable folder"
+        ) from error
+    limit = camera.env.spec.max_episode_steps or LONGEST
+    found: list[Episode] = []
+    seen = player(camera, actor)(seed)
+    while len(found) < episodes:
+        name = f"episode-{len(found):03d}"
+        with video(folder / f"{name}.part.mp4", camera.fps) as add:
+            for picture, step in seen:
+                add(picture)
+                length = int(step.info["episode_length"][0])
+                if step.last[0]:
+                    break
+                if length > limit:
+                    raise UserError(
+                        f"an episode did not end within {limit} steps; give the "
+                        "environment a time limit (gymnasium.wrappers.TimeLimit)"
+                    )
+        return_ = float(step.info["episode_return"][0])
+        path = folder / f"{name}-return-{return_:g}.mp4"
+        try:
+            (folder / f"{name}.part.mp4").replace(path)
+        except OSError as error:
+            raise SaveError(f"film {path} cannot be saved: {error}") from error
+        found.append(Episode(path, return_, length))
+    return found
+
+
+@contextlib.contextmanager
+def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
+    """Write an MP4 file, which is removed if the context is left by an exception.
+
+    Args:
+      path: of the file.
+      fps: pictures a second.
+
+    Yields:
+      A function that appends a picture, uint8 ``[height, width, 3]``.
+
+    Raises:
+      UserError: without the extra ``video``, and for pictures of several sizes.
+      SaveError: if the file cannot be written.
+    """
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise UserError(
+            'videos need imageio_ffmpeg: pip install "tfagents_batch[video]"'
+        ) from None
+    writer, shape = None, None
+
+    def add(picture: np.ndarray) -> None:
+        nonlocal writer, shape
+        odd = [(0, size % _BLOCK) for size in picture.shape[:2]]
+        even = np.pad(picture, [*odd, (0, 0)], mode="edge")
+        if writer is None:
+            shape, (height, width) = picture.shape, even.shape[:2]
+            writer = imageio_ffmpeg.write_frames(
+                str(path), (width, height), fps=fps, macro_block_size=_BLOCK
+            )
+            writer.send(None)
+        if picture.shape != shape:
+            raise UserError(
+                f"render returned {list(picture.shape)} after {list(shape)}; pictures "
+                "of a video are of one size"
+            )
+        try:
+            writer.send(np.ascontiguousarray(even))
+        except OSError as error:
+            raise SaveError(f"video {path} cannot be written: {error}") from error
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(path.unlink, missing_ok=True)
+        try:
+            yield add
+        finally:
+            if writer is not None:
+                writer.close()
+        stack.pop_all()
+
+
+def _takes_mode(env: Any) -> bool:
+    """Ids do; of the user's own code only what has such an argument."""
+    if isinstance(env, str):
+        env = registry.attribute(env)
+        if env is None:
+            return True
+    try:
+        return _MODE in inspect.signature(env).parameters
+    except (TypeError, ValueError):
+        return False

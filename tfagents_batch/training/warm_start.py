@@ -1,0 +1,83 @@
+"""A new run that begins with the agent of another one."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_folder import checkpoint, config_file, runs
+
+
+def begin(
+    experiment: Experiment, logdir: str | os.PathLike, which: str | int
+) -> dict[str, Any]:
+    """Give an experiment the weights and statistics of another run's agent.
+
+    What only training needs begins anew, see ``Algorithm.named_variables``.
+
+    Args:
+      experiment: of the new run, before it starts.
+      logdir: folder of the other run.
+      which: checkpoint: "newest", "best" or a step.
+
+    Returns:
+      For the run's log: ``run``, name of the other run's folder; ``checkpoint``, its
+      step; ``damaged``, steps of newer checkpoints that were passed over, and why.
+
+    Raises:
+      UserError: if there is no such agent, or if it would not be the same one here.
+    """
+    run = runs.open_run(logdir)
+    _check_settings(run, experiment)
+    _check_actions(run, experiment)
+    damaged = {}
+
+    def note(kind: str, step: int, reason: str) -> None:
+        damaged[step] = reason
+
+    try:
+        step, _ = checkpoint.load(
+            run.folder,
+            experiment.named_variables(),
+            which,
+            on_event=note,
+            leave=checkpoint.TRAINING_ONLY,
+        )
+    except UserError as error:
+        raise UserError(f"init_from: {error}") from error
+    return {"run": run.folder.name, "checkpoint": step, "damaged": damaged}
+
+
+def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
+    """Refuse settings with which the same weights are another agent."""
+    saved, _ = config_file.from_text(run.config_text)
+    name, mine = run.folder.name, experiment.config
+    if saved.algorithm != mine.algorithm:
+        raise UserError(
+            f"init_from: {name} was trained by {saved.algorithm!r}, this run is to be "
+            f"by {mine.algorithm!r}; use the same algorithm"
+        )
+    for setting in getattr(type(mine.settings), "OF_AGENT", ()):
+        old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
+        if old != new:
+            raise UserError(
+                f"init_from: the agent of {name} has {setting}={old}, without which "
+                f"its weights mean something else; this run has {setting}={new}: set "
+                f"it alike (flag --algorithm.{setting}), or name the same --config"
+            )
+
+
+def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
+    """Refuse another space of actions, where the run's folder tells it."""
+    told = runs.facts(run.folder).get("action_space")
+    if told is None:
+        return  # an older version wrote it: shapes alone are compared
+    found = str(experiment.env.spec.action_space)
+    if told != found:
+        raise UserError(
+            f"init_from: the agent of {run.folder.name} acts in {told}, but the "
+            f"environment takes {found}"
+        )
