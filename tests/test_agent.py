@@ -156,7 +156,7 @@ def test_nested_observations_and_every_kind_of_action(tmp_path, linear):
         agent = tfb.load(run.logdir, env=make)
         chosen, _ = agent.predict(agent.observation_space.sample())
         assert agent.action_space.contains(chosen)
-        with pytest.raises(UserError, match="is not nested as"):
+        with pytest.raises(UserError, match="does not have the structure of"):
             agent.predict({"image": np.zeros((10, 10, 1), np.uint8)})
         seen = agent.observation_space.sample()
         with pytest.raises(UserError, match="image is float64 with values that uint8"):

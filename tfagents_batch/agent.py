@@ -1,4 +1,4 @@
-"""A trained agent that acts in loops of one's own, outside of any graph."""
+"""Trained agent for use in your own loops, outside of any graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class Agent:
-    """Acts as a checkpoint of a run does; ``tfagents_batch.load`` makes it.
+    """Trained agent of a checkpoint; ``tfagents_batch.load`` creates it.
 
         agent = tfb.load("logs/<run>")
         env = agent.make_env(render_mode="human")
@@ -32,16 +32,16 @@ class Agent:
             over = terminated or truncated
 
     Args:
-      algorithm: trained.
-      spec: of the environments, as the run's wrappers leave them.
-      env: that ``make_env`` makes: a name or what makes one environment.
-      config: of the run, or of where it is to be played.
-      step: of the checkpoint.
+      algorithm: the trained algorithm.
+      spec: spec of the environments inside the run's wrappers.
+      env: name or constructor of the environment that ``make_env`` returns.
+      config: config of the run, or of the environment to play instead.
+      step: step of the checkpoint.
 
     Attributes:
-      observation_space, action_space: of one environment in the run's wrappers.
+      observation_space, action_space: spaces of one environment in the run's wrappers.
       config: as above.
-      step: environment steps that it was trained for.
+      step: environment steps of training.
     """
 
     def __init__(
@@ -63,25 +63,26 @@ class Agent:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, Nest]:
-        """Choose an action, or one for each observation of a batch.
+        """Select an action for one observation, or one for each of a batch.
 
-        Observations are normalised as in training. Arguments and results are those of
-        ``predict`` of Stable-Baselines3, but that the mode is the default.
+        Observations are normalized as in training. Arguments and results are those of
+        ``predict`` in Stable-Baselines3, except that ``deterministic`` is the default.
 
         Args:
-          observation: of ``observation_space``, or a batch: ``[N, ...]`` in every leaf.
-          state: what the call before returned; None where all episodes begin. Networks
-            without memory need none.
-          episode_start: bool, or ``[N]``: an episode begins there, so that what is
-            remembered of the one before is forgotten.
-          deterministic: the policy's mode, else a sample.
+          observation: value of ``observation_space``, or a batch with ``[N, ...]``
+            leaves.
+          state: state returned by the previous call; None at the start of all episodes.
+            Networks that are not recurrent need none.
+          episode_start: bool, or bool ``[N]``: true where a new episode starts, which
+            resets the recurrent state.
+          deterministic: True for the policy's mode, False for a sample.
 
         Returns:
-          The action, of ``action_space`` (a Box's within its bounds), or ``[N, ...]``
-          of them, and the state for the next call.
+          The action (inside the bounds of a Box), or ``[N, ...]`` actions, and the
+          state for the next call.
 
         Raises:
-          UserError: if the observation does not fit, naming the part.
+          UserError: if the observation does not fit the space; it names the part.
         """
         flat, size = self._rows(observation)
         batch = 1 if size is None else size
@@ -101,31 +102,30 @@ class Agent:
         return (action[0] if size is None else action), state
 
     def make_env(self, **env_kwargs: Any) -> gymnasium.Env:
-        """One environment like those of the run, in its wrappers, in this process.
+        """Return one environment like those of the run, in its wrappers.
 
         Args:
-          **env_kwargs: beside, or instead of, those of the run; ``render_mode`` above
-            all.
+          **env_kwargs: arguments that are added to those of the run or replace them,
+            for example ``render_mode``.
 
         Raises:
-          UserError: if it is written in TensorFlow, or was passed as an object.
+          UserError: if it is written in TensorFlow, or was passed as an instance.
         """
         kwargs = {**self.config.env_kwargs, **env_kwargs}
         if make.tensor_env(self._env, self.config.env_kwargs) is not None:
             raise UserError(
-                f"{registry.describe(self._env)} is written in TensorFlow, as a batch; "
-                "pass it to tfagents_batch.make_env, or play it by "
-                "tfagents_batch.evaluate"
+                f"{registry.describe(self._env)} is a batch written in TensorFlow; "
+                "pass it to tfagents_batch.make_env, or use tfagents_batch.evaluate"
             )
         if make.is_made(self._env):
             raise UserError(
-                f"env is one {type(self._env).__name__}, made already; play in that one"
+                f"env is an instance of {type(self._env).__name__}; use that instance"
             )
         constructor = registry.constructor(self._env, kwargs)
         return adapt(named.wrapped(constructor, self.config.wrappers)())
 
     def _choose(self, observation, start, state, seed, explore: bool):
-        """Action and next state of a batch."""
+        """Return actions and the next state of a batch."""
         algorithm, batch = self._algorithm, start.shape[0]
         still, reward = tf.zeros([batch], tf.bool), tf.zeros([batch])
         step = TimeStep(observation, reward, start, still, still, {})
@@ -135,12 +135,13 @@ class Agent:
         return action, state
 
     def _rows(self, observation: Any) -> tuple[list[np.ndarray], int | None]:
-        """Leaves with a batch axis, and its size; None of a single observation."""
+        """Return leaves with a batch axis, and its size (None if there was none)."""
         try:
             parts = spaces.flatten(self.observation_space, observation)
         except (KeyError, IndexError, TypeError) as error:
             raise UserError(
-                f"the observation is not nested as {self.observation_space} is: "
+                f"the observation does not have the structure of "
+                f"{self.observation_space}: "
                 f"{type(error).__name__}: {error}"
             ) from error
         rows, sizes = [], set()
@@ -157,26 +158,26 @@ class Agent:
             rows.append(_cast(array, leaf).reshape(-1, *leaf.shape))
         if len(sizes) != 1:
             raise UserError(
-                "parts of the observation are of different batches: "
+                "parts of the observation have different batch sizes: "
                 f"{sorted(map(str, sizes))}"
             )
         return rows, sizes.pop()
 
 
 def _cast(array: np.ndarray, leaf: spaces.Leaf) -> np.ndarray:
-    """To a leaf's dtype, if no number becomes another one."""
+    """Convert to a leaf's dtype; refuse values that it cannot represent."""
     wanted = np.dtype(leaf.dtype)
     found = array.astype(wanted)
     if wanted.kind in "iu" and not np.array_equal(found, array):
         raise UserError(
             f"observation {leaf.name} is {array.dtype} with values that {leaf.dtype} "
-            "does not have; pass it as the environment gives it"
+            "cannot represent; pass it as the environment returns it"
         )
     return found
 
 
 def lend(env: Any) -> Any:
-    """``env``, or what stands for one that is made already and does not close it."""
+    """Return ``env``; an instance is wrapped so that it is not closed."""
     if isinstance(env, gymnasium.vector.VectorEnv):
         return _LentBatch(env)
     return _Lent(adapt(env)) if is_environment(env) else env

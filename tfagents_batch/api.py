@@ -1,4 +1,4 @@
-"""``train`` and ``evaluate``: what most users call."""
+"""The functions that most users call: train, evaluate, load and visualize."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfagents_batch.training.training_run import Run
 from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
-# What may change when a run is resumed; the rest comes from its folder.
+# Settings that may change when a run is resumed; the others come from its folder.
 RESUMABLE = config.marked(Config, "resumable")
 
 
@@ -60,7 +60,7 @@ def train(
     on_checkpoint: OnCheckpoint | Sequence[OnCheckpoint] | None = None,
     **options: Any,
 ) -> Run:
-    """Train an agent; metrics, TensorBoard events and checkpoints go to a new folder.
+    """Train an agent and write metrics, TensorBoard events and checkpoints.
 
         run = train("ppo", env="CartPole-v1", steps=200_000)
         run = train(config="cartpole", seed=3, settings={"epochs": 4})
@@ -70,39 +70,39 @@ def train(
     Args:
       algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
         ``config`` is given.
-      env: environment name, a function that makes one ``gymnasium.Env``, a list of
-        such functions, or what is made already: one ``gymnasium.Env``, a
-        ``gymnasium.vector.VectorEnv`` or an ``Env`` (then pass ``eval_env`` too, or
-        ``eval_every=0``). The first two are closed at the end.
-      config: name of a preset, or an experiment's Config.
-      settings: of the algorithm; its Config, or a dict of what differs from the
-        preset or the defaults.
-      logdir: root folder of the runs; "logs" if None.
-      resume: a run's folder; its newest checkpoint goes on. Everything comes from
-        that folder but ``RESUMABLE`` options, which are written to it, and, where the
-        run used your own code, ``env`` and ``network``; ``eval_env`` where it had one.
-      init_from: folder of a run whose agent this one begins with: its weights and
-        statistics of observations and returns, where spaces and network are alike. All
-        else is new: environment, settings, schedules, steps, the optimizer's state.
-      init_checkpoint: which one of that run: "newest" (None), "best" or a step.
+      env: environment name, a function that returns one ``gymnasium.Env``, a list of
+        such functions, or an instance: one ``gymnasium.Env``, a
+        ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
+        ``eval_every=0``; the two Gymnasium kinds are closed at the end.
+      config: name of a preset, or a ``training.run_config.Config``.
+      settings: settings of the algorithm: its Config, or a dict of those that differ
+        from the preset or the defaults.
+      logdir: root folder of the runs; None means "logs".
+      resume: folder of a run to continue from its newest checkpoint. Only
+        ``RESUMABLE`` options may change; they are saved to that folder. A run that
+        used your own ``env``, ``network`` or ``eval_env`` needs them again.
+      init_from: folder of a run to take the initial agent from: its weights and its
+        statistics of observations and returns. Spaces and network have to match. The
+        environment, settings, schedules, steps and optimizer state are new.
+      init_checkpoint: checkpoint of that run: "newest" (None), "best" or a step.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.
-      eval_env: what evaluations are played on, like ``env``, in the run's wrappers if
-        it is not made already, and with its ``env_kwargs`` if it is named alike; None
-        for what is trained on. Of several that are given each plays as often:
-        ``eval_episodes`` is rounded up to a multiple.
-      profile: measure where the time of an iteration goes, when all steps are done:
+      eval_env: environment of evaluations, given like ``env``; None means the training
+        environment. It gets the run's wrappers unless it is an instance, and the run's
+        ``env_kwargs`` if it has the same name. In a list, each environment plays
+        equally often: ``eval_episodes`` is rounded up to a multiple.
+      profile: measure the parts of an iteration after the last step. The results are
         ``profile.json``, a table on stderr and TensorFlow's profile.
-      on_iteration, on_evaluation, on_checkpoint: a function, or several, that is
-        called and may end training by returning False, see ``training.callbacks``.
+      on_iteration, on_evaluation, on_checkpoint: a function, or several, that may end
+        training by returning False; see ``training.callbacks``.
       **options: any other field of ``training.run_config.Config``.
 
     Raises:
-      UserError: for anything that cannot be used, before there is a folder.
+      UserError: for an argument that cannot be used, before a folder is created.
       EnvError: if an environment failed; a checkpoint was written first.
-      TrainingError: if gradients are not finite any more.
+      TrainingError: if the gradients are no longer finite.
       SaveError: if the last checkpoint could not be written.
-      Exception: what a callback raised; a checkpoint was written first.
+      Exception: any exception of a callback; a checkpoint was written first.
     """
     callbacks = {
         "on_iteration": listed("on_iteration", on_iteration),
@@ -111,8 +111,8 @@ def train(
     }
     if init_checkpoint is not None and init_from is None:
         raise UserError(
-            f"init_checkpoint is {init_checkpoint!r}, but no run is named that has it; "
-            "pass its folder as init_from"
+            f"init_checkpoint is {init_checkpoint!r}, but init_from is not given; pass "
+            "the folder of the run that has this checkpoint as init_from"
         )
     if resume is not None:
         if algorithm or config or settings or logdir:
@@ -122,8 +122,8 @@ def train(
             )
         if init_from is not None:
             raise UserError(
-                "resume goes on with a run's own weights, init_from begins a new run "
-                "with those of another; leave one of them out"
+                "resume continues a run with its own weights, init_from starts a new "
+                "run with the weights of another; pass only one of them"
             )
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
     options = play_config.sized(env, options)
@@ -133,15 +133,15 @@ def train(
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
         text = config_file.to_text(resolved, given, network, eval_env=eval_env)
-        told = training_run.facts(experiment.algorithm, experiment.env.spec)
+        facts = training_run.facts(experiment.algorithm, experiment.env.spec)
         events = []
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
             origin = warm_start.begin(experiment, init_from, which)
             events.append({"kind": runs.STARTED_FROM, **origin})
-            told[runs.STARTED_FROM] = origin
+            facts[runs.STARTED_FROM] = origin
         root, seed = logdir or "logs", resolved.seed
-        folder = runs.create(root, name, seed, text, facts=told)
+        folder = runs.create(root, name, seed, text, facts=facts)
         with runs.lock(folder):
             return training_run.run(
                 experiment, folder, callbacks, None, events, profile
@@ -162,29 +162,35 @@ def train_seeds(
 
         runs = train_seeds(config="tf/cartpole", seeds=8)
 
-    For environments written in TensorFlow and our own networks. Every seed gives what
-    ``train`` gives with it, and has a run folder of its own.
+    It needs an environment written in TensorFlow and a built-in network. Each seed has
+    its own run folder and the same results as ``train`` with that seed.
 
     Args:
-      algorithm, env, config, settings, logdir, **options: as of ``train``, but for what
-        belongs to one run (overlap, stop_at_return, films, trackers, ...), which is
-        refused.
-      seeds: of the runs, or how many, counted up from ``seed``.
+      algorithm, env, config, settings, logdir, **options: as in ``train``. Options of a
+        single run (overlap, stop_at_return, videos, trackers, ...) are refused.
+      seeds: the seeds, or their number; then they count up from ``seed``.
 
     Returns:
-      A Run for each seed.
+      One Run per seed.
 
     Raises:
-      UserError: for anything that cannot be used, before there is a folder.
-      TrainingError: if gradients of a seed are not finite any more.
+      UserError: for an argument that cannot be used, before a folder is created.
+      TrainingError: if the gradients of a seed are no longer finite.
       SaveError: if a last checkpoint could not be written.
     """
-    alone = ("network", "eval_env", "resume", "profile", "init_from", "init_checkpoint")
-    for name in alone:
+    single = (
+        "network",
+        "eval_env",
+        "resume",
+        "profile",
+        "init_from",
+        "init_checkpoint",
+    )
+    for name in single:
         if name in options:
             raise UserError(
-                f"{name} is not for several seeds in one program; train one seed after "
-                "the other, by train"
+                f"{name} cannot be used with several seeds in one program; call train "
+                "once per seed instead"
             )
     resolved = resolve(algorithm, env, config, settings, options)
     if isinstance(seeds, (int, np.integer)):
@@ -212,22 +218,23 @@ def evaluate(
 
     Args:
       logdir: the run's folder.
-      episodes: to play; where several environments are given, a list or a batch, each
-        plays as many, so it is rounded up to a multiple.
+      episodes: number of episodes. A list or batch of environments plays equally
+        often in each, so the number is rounded up to a multiple.
       checkpoint: "newest", "best" or a step.
-      env: play here instead; needed if the run was trained on your own code. One that
-        is made already is not closed.
-      env_kwargs: of the environment; those of the run if that is what is played.
-      wrappers: of the environment; None for those of the run.
-      env_options: of ``make_env``, beside or instead of those of the run, such as the
-        ``worker_variables`` that no folder keeps.
-      network: needed again if the run had one.
-      seed: of the environments, and of sampled actions. Equal ones give equal episodes,
-        and none of those that training plays with that seed.
-      actions: the policy's mode, or samples as in training.
+      env: another environment to play; required if the run was trained on your own
+        code. An instance is not closed.
+      env_kwargs: arguments of the environment; None means those of the run if its
+        environment is played.
+      wrappers: wrappers of the environment; None means those of the run.
+      env_options: options of ``make_env`` that are added to those of the run or replace
+        them, for example ``worker_variables``, which are never saved.
+      network: your own network, if the run was trained with one.
+      seed: seed of the environments and of sampled actions. The same seed gives the
+        same episodes, and they differ from those played in training with that seed.
+      actions: "mode" for the policy's mode, "sample" for samples as in training.
 
     Raises:
-      UserError: for anything that cannot be used; a run without checkpoint too.
+      UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
@@ -238,8 +245,9 @@ def evaluate(
         saved = config.replace(saved, {"env_options": saved.env_options | env_options})
     elif variables:
         _LOG.warning(
-            "workers of the run had the variables %s, which are not saved and missing "
-            "here; pass env_options={'worker_variables': {...}} (flag --env_options)",
+            "the run's workers had the environment variables %s, which are not saved; "
+            "pass env_options={'worker_variables': {...}} (flag --env_options) to set "
+            "them again",
             ", ".join(variables),
         )
     played = saved.env if env is None else env
@@ -259,17 +267,18 @@ def load(
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
 ) -> Agent:
-    """A trained agent, to act in a loop of one's own.
+    """Load a trained agent to select actions in your own loop.
 
         agent = load(run.logdir)
         action, state = agent.predict(observation)
 
     Args:
-      logdir, checkpoint, env, env_kwargs, wrappers, network: as of ``evaluate``. One
-        environment is made for a moment, whose spaces say what the network is like.
+      logdir, checkpoint, env, env_kwargs, wrappers, network: as in ``evaluate``. One
+        environment is created and closed again, because the network depends on its
+        spaces.
 
     Raises:
-      UserError: for anything that cannot be used; a run without checkpoint too.
+      UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
@@ -292,20 +301,21 @@ def visualize(
     network: keras.Model | Callable | None = None,
     seed: int = 0,
 ) -> list[filming.Episode]:
-    """Play a trained agent greedily and film it (extra ``video``).
+    """Play a trained agent greedily and record videos (needs the extra ``video``).
 
     Args:
-      logdir: the run's folder, wherever it was moved to.
-      outdir: folder of the videos, one an episode with its return in the name.
-      num_episodes: exactly as many are played.
-      checkpoint, env, env_kwargs, wrappers, network, seed: as of ``evaluate``. The
-        environment is asked for pictures: ``render_mode="rgb_array"``.
+      logdir: the run's folder, which may have been moved.
+      outdir: folder of the videos; there is one per episode, named with its return.
+      num_episodes: number of episodes.
+      checkpoint, env, env_kwargs, wrappers, network, seed: as in ``evaluate``. The
+        environment is created with ``render_mode="rgb_array"``.
 
     Returns:
       Path, return and length of every episode.
 
     Raises:
-      UserError: for anything that cannot be used, or cannot be seen.
+      UserError: for an argument that cannot be used, or an environment that cannot
+        render.
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
@@ -318,10 +328,10 @@ def visualize(
         played, saved.env_kwargs, saved.wrappers, **saved.env_options
     )
     with contextlib.closing(shown.env):
-        alone = dataclasses.replace(
+        single = dataclasses.replace(
             saved, num_envs=1, num_workers=None, env_kwargs={}, wrappers=[]
         )
-        with _loaded(run, alone, shown.env, network, checkpoint) as (experiment, _):
+        with _loaded(run, single, shown.env, network, checkpoint) as (experiment, _):
             actor = experiment.algorithm
             return filming.film(shown, actor, outdir, num_episodes, _apart(seed))
 
@@ -330,9 +340,9 @@ def visualize(
 def _loaded(
     run: runs.RunFolder, played: Config, env: Any, network: Any, which: str | int
 ) -> Iterator[tuple[Experiment, int]]:
-    """An experiment with the agent of a run's checkpoint, and the checkpoint's step.
+    """Open an experiment with the agent of a checkpoint, and that checkpoint's step.
 
-    An environment that is made already is not closed.
+    An environment instance is not closed.
     """
     with Experiment(played, lend(_object(env)), network=network) as experiment:
         variables = experiment.named_variables()
@@ -341,8 +351,10 @@ def _loaded(
 
 
 def _apart(seed: int) -> int:
-    """A seed with which environments start as in no training and none of its
-    evaluations: levels that are drawn at a start are new to the agent."""
+    """Return a seed for playing that training and its evaluations never use.
+
+    So randomly generated levels are new to the agent.
+    """
     return seeds.iteration_seed(seed, 0, "play")
 
 
@@ -353,8 +365,7 @@ def _trained(
     wrappers: Wrappers | None,
     network: Any,
 ) -> tuple[runs.RunFolder, Config, list[str]]:
-    """A run, its config for playing, perhaps somewhere else, and the names of the
-    variables that its workers had."""
+    """Return a run, its config for playing, and its workers' variable names."""
     run = runs.open_run(logdir)
     saved, user = config_file.from_text(run.config_text)
     config_file.need(user, env, network)
@@ -371,10 +382,10 @@ def resolve(
     settings: Any,
     options: dict[str, Any],
 ) -> Config:
-    """The Config of a new run; arguments as in ``train``."""
+    """Return the Config of a new run; the arguments are those of ``train``."""
     if isinstance(preset, str):
         if preset in REFUSED:
-            raise UserError(f"there is no config {preset!r}: {REFUSED[preset]}")
+            raise UserError(f"config {preset!r} does not exist: {REFUSED[preset]}")
         if preset not in PRESETS:
             raise UserError(config.unknown("config", preset, PRESETS))
         base = PRESETS[preset]()
@@ -402,7 +413,7 @@ def resolve(
 def _resume(
     folder, env, network, eval_env, profile, callbacks: dict, options: dict[str, Any]
 ) -> Run:
-    again = options.pop("env_kwargs", None)
+    env_kwargs = options.pop("env_kwargs", None)
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -412,12 +423,12 @@ def _resume(
     run = runs.open_run(folder)
     saved, user = config_file.from_text(run.config_text)
     config_file.need(user, env, network)
-    if again is None:
+    if env_kwargs is None:
         config_file.need_arguments(saved)
-    elif again != saved.env_kwargs:
+    elif env_kwargs != saved.env_kwargs:
         raise UserError(
-            f"env_kwargs is {again}, but the run has {saved.env_kwargs}; start a new "
-            "run for another environment"
+            f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
+            "new run for another environment"
         )
     if "env_options" not in options:
         config_file.need_variables(user, saved)
@@ -446,8 +457,8 @@ def _resume(
         )
         if "steps" in options and resolved.steps <= step:
             raise UserError(
-                f"steps is {resolved.steps}, but the run has {step} already; ask for "
-                "more to go on"
+                f"steps is {resolved.steps}, but the run already has {step}; pass a "
+                "larger number to continue"
             )
         shown = experiment.config
         changed = {
@@ -464,7 +475,7 @@ def _resume(
             played["eval_env"] = describe(eval_env)
 
         def started() -> None:
-            if changed or played != user:  # for the next resume, once this one works
+            if changed or played != user:  # saved once resuming has worked
                 text = config_file.to_text(resolved, env, network, played)
                 runs.write_atomic(run.folder / "config.json", text)
 
@@ -473,15 +484,15 @@ def _resume(
 
 
 def _check_watching(resolved: Config, callbacks: dict[str, tuple]) -> None:
-    """Refuse callbacks that are never called, and trackers that are not there."""
+    """Refuse callbacks that are never called and trackers that are not installed."""
     if callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(
-            "on_evaluation would never be called, as eval_every is 0; leave one of "
-            "them out"
+            "on_evaluation would never be called because eval_every is 0; remove one "
+            "of them"
         )
     trackers.check(resolved.track)
 
 
 def _object(env: Any) -> Callable | Env | None:
-    """``env`` where a config cannot name it."""
+    """Return ``env`` if it is an object, None if it is a name."""
     return None if isinstance(env, str) else env

@@ -1,8 +1,8 @@
-"""Frozen dataclass <-> dotted absl flags <-> config.json.
+"""Configs as frozen dataclasses, dotted absl flags and JSON.
 
-A config is a frozen dataclass whose fields are made by ``option``. Everything else is
-generated from it: a flag for each field (``--algorithm.learning_rate``) and plain
-JSON. What is misspelled or of the wrong type is a ``UserError`` that names it.
+A config is a frozen dataclass with fields from ``option``. A flag for each field
+(``--algorithm.learning_rate``) and the JSON of a config are generated from it. A
+misspelled name or a wrong type raises a ``UserError``.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Config:
@@ -13,7 +13,7 @@ JSON. What is misspelled or of the wrong type is a ``UserError`` that names it.
     Traceback (most recent call last):
     tfagents_batch.errors.UserError: unknown setting 'epoch'; did you mean 'epochs'?
 
-A program parses in two passes where one flag decides which others there are::
+A program parses in two passes if one flag decides which others exist::
 
     kind = REGISTRY[peek(argv, "algorithm") or "ppo"]
     run, settings = parse(argv, [(Experiment, ""), (kind, "algorithm")])
@@ -24,7 +24,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import textwrap
+import logging
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ from tfagents_batch.suggest import closest, unknown
 Config = TypeVar("Config")
 
 HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
-_WIDTH, _INDENT = 88, " " * 6
+_LOG = logging.getLogger("tfagents_batch")
 
 
 def option(
@@ -48,19 +48,22 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
+    formerly: str | None = None,
     **marks: bool,
 ) -> Any:
-    """A field of a config.
+    """Return a field of a config.
 
     Args:
-      default: its value; dicts and lists are copied for every config.
-      help: one line: what it is, and its unit.
-      least, most, above: what ``check`` demands: at least, at most, more than. They
-        hold for every number of a tuple and every value of a schedule, not for None.
-      **marks: properties of the setting, by which ``marked`` finds it.
+      default: default value; dicts and lists are copied for every config.
+      help: description in one line of at most 82 characters, with the unit.
+      least, most, above: bounds that ``check`` tests: at least, at most, more than.
+        They hold for every number of a tuple and every value of a schedule; None
+        passes.
+      formerly: name of the setting in earlier releases, which is still accepted.
+      **marks: properties of the setting, see ``marked``.
     """
-    bounds = {"least": least, "most": most, "above": above}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    optional = {"least": least, "most": most, "above": above, "formerly": formerly}
+    given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
@@ -69,17 +72,17 @@ def option(
 
 
 def marked(config: type, mark: str) -> tuple[str, ...]:
-    """Names of the settings that were made with a mark, in the order of the fields."""
+    """Return the names of the settings with a mark, in the order of the fields."""
     return tuple(
         field.name for field in dataclasses.fields(config) if field.metadata.get(mark)
     )
 
 
 def replace(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """A config in which some settings differ.
+    """Return a copy of a config with some settings replaced.
 
     Args:
-      config: to start from.
+      config: config to copy.
       overrides: ``{name: value}``. Names may be dotted; the value of a nested config
         may be a dict of its settings.
 
@@ -90,12 +93,12 @@ def replace(config: Config, overrides: Mapping[str, Any]) -> Config:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The settings as JSON data, in the order of the fields."""
+    """Return the settings as JSON data, in the order of the fields."""
     return fields.to_plain(config)
 
 
 def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
-    """The config that ``to_dict`` described; what is missing has its default.
+    """Return the config that ``to_dict`` described; missing settings get defaults.
 
     Raises:
       UserError: for an unknown name or a value of the wrong type.
@@ -104,13 +107,13 @@ def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
 
 
 def check(config: Config, path: str = "") -> Config:
-    """The config, each value as its type keeps it (a number as a schedule, ...).
+    """Check a config and convert its values to their types (a number to a schedule).
 
-    A nested config is only checked for its class; it may have a ``check`` of its own.
+    Of a nested config only the class is checked; it may have its own ``check``.
 
     Args:
-      config: to check.
-      path: in front of the names in errors: "network.".
+      config: config to check.
+      path: prefix of the names in errors, such as "network.".
 
     Raises:
       UserError: for a value of the wrong type or out of its field's bounds.
@@ -133,7 +136,7 @@ def check(config: Config, path: str = "") -> Config:
 
 
 def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return what ``to_dict`` returned by dotted names, as flags have them."""
+    """Flatten a result of ``to_dict`` to dotted names, like those of flags."""
     found: dict[str, Any] = {}
     for name, value in plain.items():
         if isinstance(value, dict) and value:
@@ -144,18 +147,17 @@ def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -> None:
-    """Define an absl flag for every setting, which absl or ``parse`` reads.
+    """Define an absl flag for every setting; fields of type Any have none.
 
     Args:
-      flag_values: takes the flags: ``absl.flags.FLAGS``, or a fresh one.
-      config: a config, whose values are shown as defaults, or its class.
-      prefix: in front of each name, with a dot: "algorithm" for
-        ``--algorithm.epochs``. Fields of type Any have no flag.
+      flag_values: receives the flags: ``absl.flags.FLAGS``, or a new object.
+      config: a config or its class; its values become the defaults.
+      prefix: prefix of each name: "algorithm" gives ``--algorithm.epochs``.
     """
     for name, hint, help, default in _leaves(config, prefix):
         parser = _Parser(fields.kind(hint))
         flag = flags.Flag(
-            *(parser, None, name, None, help),  # the default, below: not to be parsed
+            *(parser, None, name, None, help),  # the default is set below, unparsed
             boolean=parser.kind.boolean,
             allow_using_method_names=True,
         )
@@ -166,7 +168,7 @@ def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -
 def overrides(
     flag_values: flags.FlagValues, config: Any, prefix: str = ""
 ) -> dict[str, Any]:
-    """Return the settings that were given as flags: dotted names without the prefix."""
+    """Return the settings given as flags, by dotted names without the prefix."""
     return {
         name.removeprefix(f"{prefix}."): flag_values[name].value
         for name, *_ in _leaves(config, prefix)
@@ -183,19 +185,19 @@ def parse(
     a bool. Unlike absl's own parser this refuses stray arguments and flags given twice.
 
     Args:
-      arguments: without the program's name.
-      parts: pairs of a config, or its class, and what its flags begin with, as
-        ``define_flags`` takes them.
+      arguments: command line without the program's name.
+      parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
 
     Returns:
       For each part the settings that were given, see ``overrides``.
 
     Raises:
-      UserError: naming the flag, what it got and what it takes.
+      UserError: for an unknown flag, or a value that its flag does not accept.
     """
-    known = flags.FlagValues()
+    known, former = flags.FlagValues(), {}
     for part in parts:
         define_flags(known, *part)
+        former |= _former_flags(*part)
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
@@ -208,12 +210,15 @@ def parse(
             positive = name.removeprefix("no")
             if positive != name and positive in known and known[positive].boolean:
                 name, equals, value = positive, "=", "false"
+        if name in former:
+            _LOG.warning("--%s is now called --%s", name, former[name])
+            name = former[name]
         if name not in known:
             close = closest(name, list(known))
             hint = f"did you mean --{close}?" if close else "--help lists all flags"
             raise UserError(f"unknown flag --{name}; {hint}")
         if known[name].present:
-            raise UserError(f"--{name} is given twice")
+            raise UserError(f"--{name} is given twice; pass it once")
         if not equals:
             value = "true" if known[name].boolean else _following(name, rest)
         try:
@@ -224,7 +229,7 @@ def parse(
 
 
 def peek(arguments: Sequence[str], name: str) -> str | None:
-    """The text of one flag, before the others are known; None if it is not given.
+    """Return the text of one flag before parsing the others; None if not given.
 
     Raises:
       UserError: if it is given without a value.
@@ -238,13 +243,11 @@ def peek(arguments: Sequence[str], name: str) -> str | None:
 
 
 def help_text(parts: Sequence[tuple[Any, str]]) -> str:
-    """All flags of ``parse``: default, help and accepted values, grouped by prefix."""
+    """Return the help of all flags of ``parse``: default, type and description."""
     groups: dict[str, list[str]] = {}
     for name, hint, help, default in (x for part in parts for x in _leaves(*part)):
-        text = f"{help} ({fields.kind(hint).expected})"
-        entry = f"  --{name}={fields.to_text(default)}\n"
-        entry += textwrap.indent(textwrap.fill(text, _WIDTH - len(_INDENT)), _INDENT)
-        groups.setdefault(name.rpartition(".")[0], []).append(entry)
+        entry = f"  --{name}={fields.to_text(default)}  ({fields.kind(hint).type})"
+        groups.setdefault(name.rpartition(".")[0], []).append(f"{entry}\n      {help}")
     return "\n\n".join(
         "\n".join([f"{group or 'general'} flags, with their defaults:", *groups[group]])
         for group in sorted(groups)
@@ -252,7 +255,7 @@ def help_text(parts: Sequence[tuple[Any, str]]) -> str:
 
 
 class _Parser(flags.ArgumentParser):
-    """An absl parser of a kind."""
+    """Parser of an absl flag."""
 
     def __init__(self, kind: fields.Kind):
         self.kind, self.syntactic_help = kind, kind.expected
@@ -264,11 +267,11 @@ class _Parser(flags.ArgumentParser):
             raise ValueError(self.kind.complaint(error)) from None
 
     def flag_type(self) -> str:
-        return self.kind.expected
+        return self.kind.type
 
 
 def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
-    """Dotted name, type, help and value of every setting, nested ones too."""
+    """Yield dotted name, type, help and value of every setting, also nested ones."""
     config = config() if isinstance(config, type) else config
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -280,15 +283,31 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
             yield name, hint, field.metadata["help"], value
 
 
+def _former_flags(config: Any, prefix: str) -> dict[str, str]:
+    """Return ``{former flag: flag}`` for the settings of a config."""
+    start = f"{prefix}." if prefix else ""
+    return {start + old: start + new for old, new in _former(config).items()}
+
+
+def _former(config: Any) -> dict[str, str]:
+    """Return ``{former name: name}`` of the settings that were renamed."""
+    renamed = (x for x in dataclasses.fields(config) if "formerly" in x.metadata)
+    return {field.metadata["formerly"]: field.name for field in renamed}
+
+
 def _replace(config: Any, overrides: Any, path: str) -> Any:
     if not isinstance(overrides, Mapping):
         what = path.rstrip(".") or "the config"
         raise UserError(f"{what} is {overrides!r}; expected an object of settings")
     hints = typing.get_type_hints(type(config))
     known = [field.name for field in dataclasses.fields(config)]
+    former = _former(config)
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         head, _, tail = str(name).partition(".")
+        if head in former:
+            _LOG.warning("setting %s is now called %s", path + head, former[head])
+            head = former[head]
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):

@@ -1,4 +1,4 @@
-"""Exceptions that users meet, each with what they need to act on it."""
+"""Exceptions that users see."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Input that cannot be used: a flag, a name, a space, a network, a folder.
+    """Invalid input: a flag, a name, a space, a network or a folder.
 
-    The message is one line that says what was wrong, what was expected and what
-    to do. Scripts print it without a traceback and exit with status 64.
+    The message is one line: what was wrong, what was expected and what to do. Scripts
+    print it without a traceback and exit with status 64.
     """
 
     ag_pass_through = True  # or AutoGraph would replace it by a StagingError
 
 
 def first_line(error: BaseException) -> str:
-    """Class and first line of an exception."""
+    """Return the class and the first line of an exception."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 class RemoteError(Exception):
-    """What an environment raised in its worker process; it crossed as text only.
+    """Exception of an environment in its worker process, transferred as text.
 
     Attributes:
       type_name: qualified name of the original exception class.
@@ -37,14 +37,14 @@ class RemoteError(Exception):
 
 
 class EnvError(RuntimeError):
-    """An environment failed; attributes are None where they are unknown.
+    """Failure of an environment; unknown attributes are None.
 
     Attributes:
       env: index of the environment in the batch.
       worker: index of its worker process; None for in-process environments.
-      seed: seed the environment was reset with.
-      episode, step: counts at the failure, both from 0.
-      action: the last action sent, as text.
+      seed: seed of the environment's reset.
+      episode, step: episode and step of the failure, both counted from 0.
+      action: last action that was sent, as text.
       phase: "construct", "reset", "step" or "close".
     """
 
@@ -62,27 +62,27 @@ class EnvError(RuntimeError):
 
 
 class WorkerCrashed(EnvError):
-    """A worker process ended without a word: killed, exited or out of memory."""
+    """End of a worker process without an error message: killed or exited."""
 
 
 class WorkerTimeout(EnvError):
-    """An environment did not answer before its deadline."""
+    """Environment that did not answer before its deadline."""
 
 
 class ProtocolError(EnvError):
-    """A worker sent what this version does not understand."""
+    """Message of a worker that this version does not understand."""
 
 
 class Stopped(Exception):
-    """Stepping ended because the process was asked to stop; not an error."""
+    """End of stepping because the process was asked to stop; not an error."""
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on, for example because no gradient is finite any more."""
+    """Training that cannot continue, for example because gradients are not finite."""
 
 
 class SaveError(OSError):
-    """A file of a run could not be written, for example because the disk is full.
+    """File of a run that could not be written, for example because the disk is full.
 
-    Nothing is left of it, earlier ones are whole, and saving may be tried again.
+    The partial file was removed, earlier files are intact, and saving can be retried.
     """

@@ -1,8 +1,7 @@
-"""What a setting of a config takes: on the command line, in Python and in JSON.
+"""Types of settings: how values are read from flags, Python and JSON.
 
-bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal (of texts, and of True
-and False beside them), dict (a JSON object), list (a JSON list) and
-``schedules.Schedule``.
+The types are bool, int, float, str, ``X | None``, ``tuple[X, ...]``, Literal (of str
+and bool), dict (a JSON object), list (a JSON list) and ``schedules.Schedule``.
 """
 
 from __future__ import annotations
@@ -24,23 +23,24 @@ from tfagents_batch.errors import UserError
 
 
 class Kind(NamedTuple):
-    """The values of a setting.
+    """Type of a setting.
 
     Attributes:
-      expected: what it takes, for help and errors.
-      read: command-line text to value.
-      check: Python or JSON value to the value that is kept. Both raise ValueError,
-        with a detail or without.
+      expected: description of the accepted values, for errors.
+      type: short name, for help texts.
+      read: converts command-line text. Raises ValueError, with or without a detail.
+      check: converts a value from Python or JSON. Raises ValueError likewise.
       boolean: whether a flag needs no value.
     """
 
     expected: str
+    type: str
     read: Callable[[str], Any]
     check: Callable[[Any], Any]
     boolean: bool = False
 
     def complaint(self, error: ValueError) -> str:
-        """What to say after name and value that were refused with ``error``."""
+        """Return the second half of an error message for a refused value."""
         detail = str(error)
         if self.expected in detail:
             return detail
@@ -48,7 +48,7 @@ class Kind(NamedTuple):
 
 
 def kind(hint: Any) -> Kind:
-    """The kind of a type annotation.
+    """Return the kind of a type annotation.
 
     Raises:
       TypeError: if a config cannot have such a field.
@@ -68,14 +68,14 @@ def kind(hint: Any) -> Kind:
 
 
 def to_plain(value: Any, levels: int = 50) -> Any:
-    """A value as JSON data: tuples as lists, schedules as number or text.
+    """Convert a value to JSON data: tuples to lists, schedules to numbers or text.
 
     Args:
-      value: to convert.
-      levels: of nesting at most.
+      value: value to convert.
+      levels: largest depth of nesting.
 
     Raises:
-      ValueError: naming what JSON cannot hold.
+      ValueError: for a value that JSON cannot represent.
     """
     if not levels:
         raise ValueError("it is nested too deep")
@@ -100,7 +100,7 @@ def to_plain(value: Any, levels: int = 50) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """A value as one would write it on a command line."""
+    """Return a value as text for a command line."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -113,10 +113,10 @@ def to_text(value: Any) -> str:
 
 
 def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
-    """What a checked value should have been, if it is not within bounds.
+    """Return the expected range of a checked value, or None if it is within bounds.
 
     Args:
-      value: None, a number, a tuple of them or a schedule; others have no bounds.
+      value: None, a number, a tuple of numbers or a schedule.
       bounds: any of "least", "most" and "above".
     """
     compare = {
@@ -134,7 +134,7 @@ def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
 
 
 def _numbers(value: Any) -> Sequence[float]:
-    """Every number a value stands for; a schedule is never outside of its own."""
+    """Return all numbers of a value; a schedule stays between its numbers."""
     if isinstance(value, schedules.Constant):
         return [value.value]
     if isinstance(value, schedules.Linear):
@@ -154,7 +154,7 @@ def _read_int(text: str) -> int:
 
 
 def _check_int(value: Any) -> int:
-    _check_float(value)  # refuses what is no number
+    _check_float(value)  # raises for anything but a number
     if value != int(value):
         raise ValueError
     if abs(value) >= 2**63:
@@ -166,7 +166,7 @@ def _read_float(text: str) -> float:
     try:
         return _check_float(float(text))
     except ValueError:
-        raise ValueError from None  # without Python's words
+        raise ValueError from None  # without Python's message
 
 
 def _check_float(value: Any) -> float:
@@ -180,7 +180,7 @@ def _read_bool(text: str) -> bool:
     try:
         return flags.BooleanParser().parse(text)
     except ValueError:
-        raise ValueError from None  # without absl's words
+        raise ValueError from None  # without absl's message
 
 
 def _instance(of: type | tuple[type, ...]) -> Callable[[Any], Any]:
@@ -208,17 +208,20 @@ def _json(expected: str, of: type | tuple[type, ...]) -> Kind:
     def check(value):
         return to_plain(_instance(of)(value))
 
-    return Kind(expected, lambda text: check(_read_json(text)), check)
+    name = expected.removeprefix("a ")
+    return Kind(expected, name, lambda text: check(_read_json(text)), check)
 
 
 _KINDS = {
-    bool: Kind("true or false", _read_bool, _instance(bool), boolean=True),
-    int: Kind("a whole number such as 8 or 1e6", _read_int, _check_int),
-    float: Kind("a number", _read_float, _check_float),
-    str: Kind("text", str, _instance(str)),
+    bool: Kind("true or false", "bool", _read_bool, _instance(bool), boolean=True),
+    int: Kind("a whole number such as 8 or 1e6", "int", _read_int, _check_int),
+    float: Kind("a number", "float", _read_float, _check_float),
+    str: Kind("text", "str", str, _instance(str)),
     dict: _json("a JSON object", dict),
     list: _json("a JSON list", (list, tuple)),
-    schedules.Schedule: Kind(schedules.EXPECTED, schedules.parse, schedules.parse),
+    schedules.Schedule: Kind(
+        schedules.EXPECTED, "schedule", schedules.parse, schedules.parse
+    ),
 }
 
 
@@ -233,7 +236,8 @@ def _choice(choices: tuple[Any, ...]) -> Kind:
 
     expected = " or ".join(by_name)
     boolean = any(choice is True for choice in choices)
-    return Kind(expected, lambda text: check(by_name.get(text)), check, boolean)
+    name = "|".join(by_name)
+    return Kind(expected, name, lambda text: check(by_name.get(text)), check, boolean)
 
 
 def _sequence(item: Kind) -> Kind:
@@ -245,7 +249,8 @@ def _sequence(item: Kind) -> Kind:
             raise ValueError
         return tuple(item.check(each) for each in value)
 
-    return Kind(f"a comma-separated list, each {item.expected}", read, check)
+    expected = f"a comma-separated list, each {item.expected}"
+    return Kind(expected, f"{item.type},...", read, check)
 
 
 def _optional(inner: Kind) -> Kind:
@@ -255,4 +260,4 @@ def _optional(inner: Kind) -> Kind:
     def check(value):
         return None if value is None else inner.check(value)
 
-    return Kind(f"{inner.expected}, or none", read, check)
+    return Kind(f"{inner.expected}, or none", inner.type, read, check)

@@ -1,4 +1,4 @@
-"""Folders of the user's own."""
+"""Folders that only the current user can change."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import stat
 
 
 class NotPrivate(Exception):
-    """Another user can change a file or folder, or put another one in its place."""
+    """File or folder that another user can change or replace."""
 
 
 def cache() -> pathlib.Path:
-    """This package's part of the user's cache.
+    """Return the path of this package's folder in the user's cache.
 
     Raises:
-      FileNotFoundError: if there is no place for it.
+      FileNotFoundError: if the user has no home folder.
     """
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return pathlib.Path(root).expanduser() / "tfagents_batch"
-    except RuntimeError:  # as in containers
+    except RuntimeError:  # happens in containers
         raise FileNotFoundError(
             "there is no home folder: HOME is not set, and the user has no entry in "
             "/etc/passwd"
@@ -28,10 +28,10 @@ def cache() -> pathlib.Path:
 
 
 def make_private(folder: pathlib.Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone.
+    """Create a folder and its missing parents with access for this user only.
 
-    (``Path.mkdir(parents=True, mode=...)`` gives its mode to the last one only; the
-    others would be writable for a group under a umask of 002.)
+    (``Path.mkdir(parents=True, mode=...)`` sets the mode of the last folder only; under
+    a umask of 002 the parents would be writable by the group.)
     """
     missing = [x for x in (folder, *folder.parents) if not x.exists()]
     for each in reversed(missing):
@@ -39,15 +39,15 @@ def make_private(folder: pathlib.Path) -> None:
 
 
 def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
-    """Check that nobody but this user (and root) can change a file or folder.
+    """Check that only this user (and root) can change a file or folder.
 
     Args:
-      path: the file or folder, without symbolic links in it (``Path.resolve``).
-      root: from here down nobody else may add a file. Above it, others may add files
-        where they cannot replace those of other users, as in ``/tmp``.
+      path: the file or folder, without symbolic links (``Path.resolve``).
+      root: folder in which other users may not add files. In its parents they may, if
+        they cannot replace files of other users there, as in ``/tmp``.
 
     Raises:
-      NotPrivate: naming the first file or folder that others can change.
+      NotPrivate: for the first file or folder that other users can change.
     """
     for each in (path, *path.parents):
         status = os.lstat(each)
@@ -61,6 +61,6 @@ def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
             )
         if shared:
             raise NotPrivate(
-                f"{each} can be written to by others; take that right away (chmod "
+                f"{each} can be written by other users; remove that permission (chmod "
                 "go-w), or set XDG_CACHE_HOME to a folder of your own"
             )

@@ -1,4 +1,4 @@
-"""How large packages are imported."""
+"""Faster imports of large packages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ STARTED = time.time()  # this is the first module of the package that is importe
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Python's collector of cycles rests.
+    """Disable Python's garbage collector of cycles.
 
-    Importing TensorFlow makes hundreds of thousands of objects that stay. Collecting
-    looks through all of them each time that their number has grown by a quarter.
+    Importing TensorFlow creates hundreds of thousands of permanent objects, and the
+    collector scans all of them each time their number has grown by a quarter.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -29,7 +29,7 @@ def uncollected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden(*packages: str) -> Iterator[None]:
-    """Have packages seem not to be installed, but for those imported before."""
+    """Make packages look as if not installed, unless already imported."""
     absent = [name for name in packages if name not in sys.modules]
     sys.modules.update(dict.fromkeys(absent))
     try:

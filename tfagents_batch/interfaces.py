@@ -1,7 +1,7 @@
-"""The protocols the parts meet through, with their contracts.
+"""Protocols between the parts of the package, with their contracts.
 
-``algorithm.update(source(seed), seed)`` is the framework. A ``seed`` is an int or an
-int32 scalar tensor; ``seeds.py`` derives the keys of stateless ops from it.
+Training is ``algorithm.update(source(seed), seed)`` in a loop. A ``seed`` is an int or
+an int32 scalar tensor; ``seeds.py`` derives the keys of stateless ops from it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
 
 @runtime_checkable
 class Env(Protocol):
-    """A batch of environments as ops, functional: state goes in and comes out.
+    """Batch of environments as functional ops: each call takes and returns the state.
 
-    A state is used once: process-backed environments keep theirs behind an int32
-    token that orders the calls, and a stale token is refused.
+    A state can be used only once: environments in processes return an int32 token as
+    their state, which orders the calls, and refuse an old token.
 
-    Optional are the attributes ``compilable`` (bool, false without it: may ``init`` and
-    ``step`` run under XLA?) and ``resumable`` (bool, false without it: is its state
-    tensors that say all, so that a checkpoint goes on where it stopped?), and the
-    members of ``ManagedEnv``, each on its own: without
-    ``check`` there is nothing to raise, without ``stop`` a program runs to its end,
-    without ``metrics`` there are no counters.
+    Optional attributes, both bool and false by default:
+      compilable: whether ``init`` and ``step`` can run under XLA.
+      resumable: whether the state is complete as tensors, so that a checkpoint can
+        continue from it.
+
+    Each member of ``ManagedEnv`` is optional too: without ``check`` nothing is raised,
+    without ``stop`` a program runs to its end, without ``metrics`` there are no
+    counters.
     """
 
     spec: EnvSpec
@@ -43,10 +45,10 @@ class Env(Protocol):
         """
 
     def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
-        """Step every row; a row that was last ignores its action and restarts.
+        """Step every row; a row that ended its episode ignores its action and restarts.
 
-        Never aborts a program: a failed row comes back first and truncated at once
-        (not ``valid``), with its last observation and reward 0.
+        It never aborts a program: a failed row is returned with both ``first`` and
+        ``truncated`` set (so not ``valid``), its last observation and reward 0.
 
         Args:
           state: from the previous ``init`` or ``step``.
@@ -54,44 +56,44 @@ class Env(Protocol):
         """
 
     def ok(self, state: State) -> tf.Tensor:
-        """bool ``[]``: false after a stop, or a fault that voids the iteration."""
+        """bool ``[]``: false after a stop or a failure that voids the iteration."""
 
 
 @runtime_checkable
 class ManagedEnv(Env, Protocol):
-    """An environment that holds more than tensors: processes, devices, connections."""
+    """Environment that owns more than tensors: processes, devices, connections."""
 
     def check(self) -> None:
-        """Called when a program has returned; not from within a graph.
+        """Raise the failure of a program that has returned; not for use in a graph.
 
         Raises:
-          EnvError: the fault that ``ok`` could only flag, if there was one.
+          EnvError: the failure, if ``ok`` was false because of one.
           Stopped: if ``stop`` ended the program.
         """
 
     def stop(self) -> None:
-        """Make every step return at once, ``ok`` false; from any thread, and often."""
+        """Make every step return at once with ``ok`` false; any thread may call it."""
 
     def close(self) -> None:
-        """Free everything; whoever made the environment calls it, maybe twice."""
+        """Free all resources. The creator of the environment calls it, maybe twice."""
 
     def events(self) -> list[dict]:
-        """What happened since the last call, dicts of ``event`` and what it says."""
+        """Return the events since the last call: dicts of ``event`` and its fields."""
 
     def metrics(self) -> dict[str, float]:
-        """Counters of the interval since the last call, ``{"group/name": number}``."""
+        """Return counters since the last call, ``{"group/name": number}``."""
 
 
 @runtime_checkable
 class Distribution(Protocol):
-    """A batch of distributions over actions; see ``ops/distributions/families.py``."""
+    """Batch of distributions over actions; see ``ops/distributions/families.py``."""
 
     @property
     def params(self) -> dict[str, tf.Tensor]:
-        """The tensors that define it, ``[..., n]`` each; what behavior records."""
+        """Parameter tensors, ``[..., n]`` each, as recorded in a trajectory."""
 
     def with_params(self, params: dict[str, tf.Tensor]) -> Distribution:
-        """The same family with other parameters."""
+        """Return a distribution of the same family with other parameters."""
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor: ...
 
@@ -106,7 +108,7 @@ class Distribution(Protocol):
 
 
 class ActorCriticHeads(NamedTuple):
-    """What an actor-critic network says of a batch of states.
+    """Outputs of an actor-critic network for a batch of states.
 
     Attributes:
       policy: Distribution over ``[...]`` rows.
@@ -118,44 +120,44 @@ class ActorCriticHeads(NamedTuple):
 
 
 class Network(Protocol):
-    """A keras.Model over observations that keeps recurrent state outside itself.
+    """A keras.Model of observations that takes and returns its recurrent state.
 
     Attributes:
-      convolves: whether a convolution is among its operations.
+      convolves: whether the network contains a convolution.
     """
 
     convolves: bool
 
     def initial_state(self, batch: int) -> Nest:
-        """State of ``batch`` rows before their first step; ``()`` if feed-forward."""
+        """Return the state of ``batch`` rows at the start; ``()`` if feed-forward."""
 
     def __call__(self, timestep: TimeStep, state: Nest) -> tuple[Any, Nest]:
-        """Heads of one step ``[B, ...]`` and the next state.
+        """Return the heads of one step ``[B, ...]`` and the next state.
 
-        The state is reset before where ``first``: acting hands on what it got.
+        The caller has already reset the state of rows with ``first``.
         """
 
     def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
-        """Heads of ``[T, B, ...]`` steps; the state is reset where ``first``."""
+        """Return the heads of ``[T, B, ...]`` steps; ``first`` resets the state."""
 
     def extra_loss(self) -> tf.Tensor:
-        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
+        """f32 ``[]``: losses added by layers in the latest call; may be read once."""
 
 
 @runtime_checkable
 class Actor(Protocol):
-    """What a rollout needs to act."""
+    """Methods that a rollout needs to select actions."""
 
     def initial_state(self, batch: int) -> Nest:
-        """Acting state of ``batch`` rows: recurrent state, running returns, ..."""
+        """Return the acting state of ``batch`` rows, such as recurrent state."""
 
     def noise(self, shape, seed) -> Nest:
-        """All exploration noise for leading axes ``shape``, drawn in one op."""
+        """Draw all exploration noise for leading axes ``shape`` in one op."""
 
     def act(
         self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool
     ) -> tuple[Nest, dict[str, Nest], Nest]:
-        """Choose actions for ``[B, ...]`` steps.
+        """Select actions for ``[B, ...]`` steps.
 
         Returns:
           action ``[B, ...]``, behavior ``{name: [B, ...]}``, next acting state.
@@ -163,20 +165,20 @@ class Actor(Protocol):
 
 
 class Limit(NamedTuple):
-    """A limit that a metric keeps in healthy runs; beyond it for long is an alarm.
+    """Limit of a metric; an alarm is raised when the metric stays beyond it.
 
     NaN is beyond every limit.
 
     Attributes:
       name: one word for the alarm.
-      metric: log name. A line of metrics without it says nothing.
-      text: what is seen, why it matters, what to try. Metrics of the line are filled in
-        by name, as in "a KL of {policy/approx_kl:.3g} nats".
-      above, below: the limits, which healthy values may reach.
-      lines: beyond the limit, in a row, before there is an alarm.
-      part: of the run that these lines have to span.
-      at_once: a value above it is an alarm without more lines.
-      when: whether a line of metrics that is beyond the limit counts.
+      metric: log name; lines of metrics without it are ignored.
+      text: the observation, why it matters and what to try. Metrics of the line are
+        filled in by name, as in "a KL of {policy/approx_kl:.3g} nats".
+      above, below: the limits; values equal to them are healthy.
+      lines: number of consecutive lines beyond the limit before the alarm.
+      part: fraction of the run that these lines have to span.
+      at_once: a value above it raises the alarm at its first line.
+      when: function of a line beyond the limit; False ignores that line.
     """
 
     name: str
@@ -194,21 +196,23 @@ class Limit(NamedTuple):
 class Algorithm(Actor, Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
 
-    It is made by ``(config, spec, network=None)``. Its frozen config has a method
-    ``check() -> Config``, which raises ``UserError`` and needs no environment.
+    Its constructor is called with ``(config, spec, network=None)``. Its frozen config
+    has a method ``check() -> Config``, which raises ``UserError`` and needs no
+    environment.
 
     Attributes:
-      config: its settings, checked.
-      step: int64 ``[]`` variable, transitions trained on; ``update`` advances it, and
-        it is what a run counts and schedules follow.
-      compilable: does XLA make ``update`` faster? False also where it cannot.
-      alarms: limits of its metrics, by which a run is watched.
+      config: checked settings.
+      step: int64 ``[]`` variable, number of transitions trained on. ``update`` advances
+        it; runs count it and schedules follow it.
+      compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
+      alarms: limits of its metrics that raise alarms.
 
-    Optional is ``compile_parts(on: bool)``, called before ``update`` is traced: whether
-    XLA is to compile those parts of it that it makes faster; and ``several_seeds``
-    (bool, false without it: may several seeds be trained as one program? Then ``act``
-    and ``update`` assign variables outside of loops and branches, or in those of
-    ``ops.carried``).
+    Optional members:
+      compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
+        the parts of ``update`` that it makes faster.
+      several_seeds: bool, false by default; whether several seeds can train as one
+        program. ``act`` and ``update`` may then assign variables only outside of
+        loops and branches, or inside those of ``ops.carried``.
     """
 
     config: Any
@@ -217,27 +221,27 @@ class Algorithm(Actor, Protocol):
     alarms: tuple[Limit, ...]
 
     def update(self, trajectory: Trajectory, seed) -> Metrics:
-        """Do all gradient work of one trajectory; means are over its mask."""
+        """Train on one trajectory; means are over its mask."""
 
     def named_variables(self) -> dict[str, Any]:
-        """All state, ``{name: variable}``, named alike in every process: what a
-        checkpoint holds.
+        """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
-        Names that begin with ``optimizer/`` or ``algorithm/`` are of what only training
-        needs: a run that starts from another one's weights begins it anew.
+        Names are the same in every process. Those that begin with ``optimizer/`` or
+        ``algorithm/`` are needed only for training: a run that starts from the weights
+        of another run initializes them again.
         """
 
 
 @runtime_checkable
 class Source(Protocol):
-    """A tf.Module that makes trajectories; its variables hold where it stands.
+    """A tf.Module that collects trajectories; its variables hold its position.
 
     Attributes:
-      env: that it steps.
-      compilable: may it run under XLA?
+      env: environment that it steps.
+      compilable: whether it can run under XLA.
 
-    Optional is ``metrics() -> Metrics``: what is to tell of the trajectory just made,
-    read as ``ok`` is.
+    Optional is ``metrics() -> Metrics``: metrics of the most recent trajectory, read
+    like ``ok``.
     """
 
     env: Env
@@ -246,7 +250,7 @@ class Source(Protocol):
     def __call__(self, seed) -> Trajectory: ...
 
     def ok(self) -> tf.Tensor:
-        """bool ``[]``: false if the trajectory just made is void and not learned from.
+        """bool ``[]``: false if the most recent trajectory is void and must be ignored.
 
-        Read in the same program, after the call.
+        It is read in the same program, after the call.
         """

@@ -15,12 +15,12 @@ map = tf.nest.map_structure
 
 
 def fold(nest: Nest) -> Nest:
-    """``[T, B, ...]`` leaves to ``[T * B, ...]``."""
+    """Reshape ``[T, B, ...]`` leaves to ``[T * B, ...]``."""
     return map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), nest)
 
 
 def unfold(nest: Nest, time: int, batch: int) -> Nest:
-    """``[T * B, ...]`` leaves to ``[T, B, ...]``."""
+    """Reshape ``[T * B, ...]`` leaves to ``[T, B, ...]``."""
     return map(lambda x: tf.reshape(x, [time, batch, *x.shape[1:]]), nest)
 
 
@@ -31,7 +31,7 @@ def batch_apply(function: Callable[..., Nest], *nests: Nest) -> Nest:
 
 
 def where(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
-    """Leaf by leaf ``x`` where the row's condition holds, else ``y``.
+    """Select rows of ``x`` where the condition is true, else of ``y``, in every leaf.
 
     Args:
       condition: bool, any prefix of the leaves' shape (so also a scalar).
@@ -46,16 +46,16 @@ def where(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
 
 
 def gather(nest: Nest, index: tf.Tensor) -> Nest:
-    """Rows ``index`` of every leaf's first axis."""
+    """Gather the rows ``index`` of the first axis of every leaf."""
     return map(lambda x: tf.gather(x, index), nest)
 
 
 def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
-    """Nest of ``tf.TensorSpec`` of a space's values as they are in the graph.
+    """Return the nest of ``tf.TensorSpec`` of a space's values in the graph.
 
     Args:
       space: any supported gymnasium space.
-      leading: axes in front, for example ``(B,)``.
+      leading: sizes of the leading axes, for example ``(B,)``.
     """
     leaves = [
         tf.TensorSpec([*leading, *leaf.shape], tf.as_dtype(leaf.dtype), name=leaf.name)

@@ -1,8 +1,8 @@
-"""Numbers that change over a run, and clocks that say when something is due.
+"""Schedules of numbers over a run, and clocks for periodic work.
 
 A schedule is a frozen object: ``schedule(step)`` is its value, ``str(schedule)`` its
-text, ``parse`` reads that text. A clock is called with the step and answers; its
-``state()`` is plain JSON, so that it lives in a checkpoint.
+text, and ``parse`` reads that text. A clock is called with the step and returns whether
+the work is due; its ``state()`` is plain JSON and is saved in checkpoints.
 
     >>> parse("linear(3e-4, 0, 200000)")
     Linear(start=0.0003, end=0.0, steps=200000)
@@ -34,10 +34,10 @@ EXPECTED = (
 
 
 class Schedule(Protocol):
-    """A number as a function of the step: Constant, Linear or Piecewise.
+    """Number as a function of the step: Constant, Linear or Piecewise.
 
-    A config's field annotated ``Schedule`` takes plain numbers and text too, which
-    ``config.check`` turns into one of these.
+    A config's field annotated ``Schedule`` also accepts plain numbers and text;
+    ``config.check`` converts them.
     """
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
@@ -46,7 +46,7 @@ class Schedule(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """The same value at every step."""
+    """Schedule with the same value at every step."""
 
     value: float
 
@@ -65,11 +65,11 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class Linear:
-    """From ``start`` at step 0 to ``end`` at ``steps``, and ``end`` from there on.
+    """Linear schedule from ``start`` at step 0 to ``end`` at ``steps``, then constant.
 
     Args:
       start, end: values.
-      steps: length of the ramp; None for the whole run, which ``resolve`` fills in.
+      steps: length of the ramp; None means the whole run, see ``resolve``.
     """
 
     start: float
@@ -87,7 +87,7 @@ class Linear:
 
         if self.steps is None:
             raise UserError(
-                f"{self} runs over the whole run, whose length it was not told; call "
+                f"{self} lasts for the whole run, but its length is not set; call "
                 "schedules.resolve(config, total_steps), or pass steps"
             )
         part = tf.cast(step, tf.float32) / tf.constant(self.steps, tf.float32)
@@ -101,10 +101,10 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True)
 class Piecewise:
-    """The value of the last point whose step is reached.
+    """Step function: the value of the last point that was reached.
 
     Args:
-      points: pairs ``(step, value)``; steps rise from 0.
+      points: pairs ``(step, value)``; steps increase from 0.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -117,7 +117,9 @@ class Piecewise:
         _set(self, points=points)
         steps = [step for step, _ in points]
         if not steps or steps[0] != 0 or steps != sorted(set(steps)):
-            raise UserError(f"steps of piecewise are {steps}; expected 0, then rising")
+            raise UserError(
+                f"steps of piecewise are {steps}; expected increasing steps from 0"
+            )
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """f32 scalar."""
@@ -134,15 +136,15 @@ class Piecewise:
 
 
 def is_schedule(value: Any) -> bool:
-    """Whether ``value`` is one of this module's schedules."""
+    """Return whether ``value`` is one of this module's schedules."""
     return isinstance(value, (Constant, Linear, Piecewise))
 
 
 def parse(value: str | float | Schedule) -> Schedule:
-    """The schedule that a text or a number stands for; schedules stay as they are.
+    """Convert a text or a number to a schedule; schedules are returned unchanged.
 
     Raises:
-      UserError: saying what was wrong and what can be written.
+      UserError: for anything else.
     """
     if is_schedule(value):
         return value
@@ -166,9 +168,9 @@ def parse(value: str | float | Schedule) -> Schedule:
 
 
 def resolve(config: Any, total_steps: int) -> Any:
-    """A frozen dataclass whose ``Linear`` schedules know the length of the run.
+    """Set the length of the ``Linear`` schedules of a frozen dataclass.
 
-    Those without steps get ``total_steps``, in nested dataclasses too.
+    Those without steps get ``total_steps``, also in nested dataclasses.
     """
     changes = {}
     for field in dataclasses.fields(config):
@@ -181,13 +183,13 @@ def resolve(config: Any, total_steps: int) -> Any:
 
 
 class Every:
-    """True when at least ``n`` steps have passed since it was last true.
+    """Clock that is true when ``n`` or more steps have passed since it was last true.
 
-    Batched steps jump over multiples of ``n``; this does not miss them.
+    It does not miss multiples of ``n`` that batched steps jump over.
 
     Args:
       n: steps; 0 means never.
-      first: be true at the first call already.
+      first: whether the first call returns true.
     """
 
     def __init__(self, n: int, first: bool = False):
@@ -201,12 +203,12 @@ class Every:
         return True
 
     def due(self, step: int) -> bool:
-        """What a call would return, without one."""
+        """Return what a call would return, without changing the clock."""
         return self.next is not None and step >= self.next
 
     @property
     def next(self) -> int | None:
-        """The first step at which it is due; None for never."""
+        """First step at which it is due; None means never."""
         if not self.n:
             return None
         return 0 if self._last is None else self._last + self.n
@@ -219,12 +221,12 @@ class Every:
 
 
 class EverySeconds:
-    """True when ``seconds`` have passed since it was last true or was made.
+    """Clock that is true when ``seconds`` have passed since it was true or created.
 
     Args:
       seconds: 0 means never.
-      clock: tells the time in seconds; only differences count.
-      first: be true at the first call already.
+      clock: returns the time in seconds; only differences are used.
+      first: whether the first call returns true.
     """
 
     def __init__(
@@ -249,14 +251,14 @@ class EverySeconds:
 
 def _set(schedule: Any, **values: Any) -> None:
     for name, value in values.items():
-        object.__setattr__(schedule, name, value)  # frozen, but still being made
+        object.__setattr__(schedule, name, value)  # the dataclass is frozen
 
 
 def finite(value: Any, name: str) -> float:
     """Return a finite number as a float.
 
     Raises:
-      UserError: for anything else, with its name.
+      UserError: for anything else; the message has ``name``.
     """
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):  # hundreds of digits
@@ -282,6 +284,6 @@ def _number(text: str) -> int | float:
 
 
 def _text(value: float) -> str:
-    """The shortest text that reads back as ``value``."""
+    """Return the shortest text that reads back as ``value``."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)

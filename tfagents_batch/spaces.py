@@ -1,6 +1,6 @@
-"""Gymnasium spaces as flat leaves and as canonical JSON; no TensorFlow here.
+"""Gymnasium spaces as flat leaves and as canonical JSON, without TensorFlow.
 
-Worker processes and graph-side code agree on shapes and dtypes through this file.
+Worker processes and graph code both take shapes and dtypes from this module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gymnasium import spaces as gs
 from tfagents_batch.errors import UserError
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
-# Wider types are declared narrower, once, here: XLA and networks work in 32 bits.
+# 64-bit types become 32-bit types, because XLA and networks use 32 bits.
 _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
 
 
@@ -24,9 +24,9 @@ class Leaf(NamedTuple):
 
     Attributes:
       path: keys from the root, () for a plain space.
-      shape: of one value, without batch axis.
-      dtype: numpy dtype name in shared memory and in the graph.
-      space: the gymnasium space of this leaf.
+      shape: shape of one value, without batch axis.
+      dtype: NumPy dtype name in shared memory and in the graph.
+      space: Gymnasium space of this leaf.
     """
 
     path: tuple[str | int, ...]
@@ -40,10 +40,10 @@ class Leaf(NamedTuple):
 
 
 def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Leaf]:
-    """The arrays of a space, depth first, Dict keys sorted.
+    """Return the leaves of a space, depth first, with Dict keys sorted.
 
     Raises:
-      UserError: for a space that is not supported, naming it.
+      UserError: for a space that is not supported; it names the space.
     """
     if isinstance(space, gs.Dict):
         children = [(key, space.spaces[key]) for key in sorted(space.spaces)]
@@ -67,7 +67,7 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
 
 
 def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
-    """Whether two spaces are equal, but perhaps for the bounds of their Boxes."""
+    """Return whether two spaces are equal except for the bounds of Boxes."""
 
     def forms(space):
         found = leaves(space)
@@ -77,10 +77,10 @@ def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
 
 
 def flatten(space: gymnasium.Space, value: Any) -> list[Any]:
-    """The leaves of one value, in the order of ``leaves``.
+    """Return the leaves of one value, in the order of ``leaves``.
 
     Raises:
-      KeyError, IndexError, TypeError: if the value is not nested as the space is.
+      KeyError, IndexError, TypeError: if the value lacks the space's structure.
     """
     if isinstance(space, gs.Dict):
         keys = sorted(space.spaces)
@@ -92,7 +92,7 @@ def flatten(space: gymnasium.Space, value: Any) -> list[Any]:
 
 
 def pack(space: gymnasium.Space, flat: Sequence[Any]) -> Any:
-    """Nest leaves, in the order of ``leaves``, as plain dicts and tuples."""
+    """Pack leaves, in the order of ``leaves``, into plain dicts and tuples."""
     queue = list(flat)
 
     def build(space):
@@ -106,12 +106,12 @@ def pack(space: gymnasium.Space, flat: Sequence[Any]) -> Any:
 
 
 def to_json(space: gymnasium.Space) -> dict:
-    """Canonical description: equal spaces give equal JSON.
+    """Describe a space as canonical JSON: equal spaces give equal JSON.
 
     Raises:
-      UserError: for a space that is not supported, naming it.
+      UserError: for a space that is not supported; it names the space.
     """
-    leaves(space)  # refuses what is not supported, with its path
+    leaves(space)  # raises for unsupported spaces, with their path
     if isinstance(space, gs.Dict):
         children = {key: to_json(space.spaces[key]) for key in sorted(space.spaces)}
         return {"type": "Dict", "spaces": children}
@@ -138,7 +138,7 @@ def to_json(space: gymnasium.Space) -> dict:
 
 
 def from_json(data: dict) -> gymnasium.Space:
-    """The space that ``to_json`` described."""
+    """Return the space that ``to_json`` described."""
     kind = data["type"]
     if kind == "Dict":
         return gs.Dict({key: from_json(child) for key, child in data["spaces"].items()})
@@ -157,7 +157,7 @@ def from_json(data: dict) -> gymnasium.Space:
 
 
 def _bounds_to_json(bound: np.ndarray) -> Any:
-    """One number where all are equal, else the nested list; infinities as text."""
+    """Return one number if all are equal, else a list; infinities become text."""
     first = bound.flat[0] if bound.size else 0
     if bound.size and bool(np.all(bound == first)):
         return _number_to_json(first)

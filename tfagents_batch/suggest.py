@@ -1,4 +1,4 @@
-"""Names that do not exist, with the closest that does."""
+"""Error texts for unknown names, with the closest known name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def unknown(what: str, got: Any, known: Collection[str]) -> str:
-    """One line for an error: ``unknown config 'cartpol'; did you mean 'cartpole'?``"""
+    """Return an error text: ``unknown config 'cartpol'; did you mean 'cartpole'?``"""
     message = f"unknown {what} {got!r}"
     close = closest(str(got), known)
     if close:
@@ -19,8 +19,10 @@ def unknown(what: str, got: Any, known: Collection[str]) -> str:
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
-    """The known name most like ``name``: equal but for a dotted prefix, or spelled
-    alike in any case; None if there is none."""
+    """Return the known name that is most similar to ``name``, or None.
+
+    A name that differs only in its dotted prefix comes first; case is ignored.
+    """
     last = name.rpartition(".")[2]
     for other in known:
         if other.rpartition(".")[2] == last:
@@ -31,7 +33,7 @@ def closest(name: str, known: Collection[str]) -> str | None:
 
 
 def similar_id(id: str, known: Collection[str]) -> str:
-    """A hint at the newest version of an id, or at an id like it; "" without any."""
+    """Return a hint with the newest version of an id or a similar id, or ""."""
     newest = newest_version(id, known)
     if newest is not None:
         return f"the newest version is {newest!r}"
@@ -50,7 +52,7 @@ def warn_of_age(name: str, id: str, known: Collection[str]) -> None:
 
 
 def newest_version(id: str, known: Collection[str]) -> str | None:
-    """The known ``Name-v<number>`` of the name of ``id`` with the highest number."""
+    """Return the newest known version ``Name-v<number>`` of an id, or None."""
     stem = re.sub(r"-v\d+$", "", id)
     versions = [
         other for other in known if re.fullmatch(rf"{re.escape(stem)}-v\d+", other)

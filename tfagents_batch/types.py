@@ -1,6 +1,6 @@
-"""The data that everything passes around: TimeStep, Trajectory, EnvSpec.
+"""Shared data types: TimeStep, Trajectory, EnvSpec.
 
-Axes: ``T`` actions of a trajectory, ``B`` streams (environments). Everything is
+Axes: ``T`` actions of a trajectory, ``B`` streams (environments). All data is
 time-major.
 """
 
@@ -15,7 +15,7 @@ Nest = Any
 
 
 class TimeStep(NamedTuple):
-    """What a batch of environments says; ``[B, ...]`` live, ``[T+1, B, ...]`` stored.
+    """Step of a batch of environments; ``[T+1, B, ...]`` in a trajectory.
 
     A row whose episode ended restarts on the next step: that step's action is
     ignored, its row has ``first`` set and reward 0 (dm_env's step after LAST,
@@ -23,13 +23,13 @@ class TimeStep(NamedTuple):
 
     Attributes:
       observation: nest of ``[B, ...]``, s_t.
-      reward: f32 ``[B]``, r_t earned by a_{t-1}; 0 where first.
-      first: bool ``[B]``, s_t opens an episode.
+      reward: f32 ``[B]``, r_t, the reward of a_{t-1}; 0 where first.
+      first: bool ``[B]``, s_t starts an episode.
       terminated: bool ``[B]``, s_t is terminal: its value is 0.
-      truncated: bool ``[B]``, s_t was cut off: bootstrap from its value.
+      truncated: bool ``[B]``, the episode was cut off: bootstrap from its value.
       info: ``{name: [B]}``, the columns declared in ``EnvSpec.info``; always
-        ``episode_return`` f32 and ``episode_length`` i32, of raw rewards, to be
-        read where ``last & valid``.
+        ``episode_return`` f32 (of raw rewards) and ``episode_length`` i32, which
+        are defined where ``last & valid``.
     """
 
     observation: Nest
@@ -46,7 +46,7 @@ class TimeStep(NamedTuple):
 
     @property
     def valid(self) -> tf.Tensor:
-        """bool ``[..., B]``: false for a failed row: first and last at once."""
+        """bool ``[..., B]``: false for a failed row, which is both first and last."""
         return ~(self.first & self.last)
 
 
@@ -56,7 +56,7 @@ class Trajectory(NamedTuple):
     Attributes:
       steps: TimeStep of ``[T+1, B, ...]``.
       action: nest of ``[T, B, ...]``; ``action[t]`` leads from step t to t+1.
-      behavior: ``{name: [T, B, ...]}``, what acting recorded.
+      behavior: ``{name: [T, B, ...]}``, values recorded by the acting policy.
       state: nest of ``[B, ...]``, acting state before s_0.
       weight: f32 ``[B]`` importance weights, or ``()``.
     """
@@ -69,7 +69,7 @@ class Trajectory(NamedTuple):
 
     @property
     def reward(self) -> tf.Tensor:
-        """f32 ``[T, B]``: r_{t+1}, earned by a_t."""
+        """f32 ``[T, B]``: r_{t+1}, the reward of a_t."""
         return self.steps.reward[1:]
 
     def discount(self, gamma: float | tf.Tensor) -> tf.Tensor:
@@ -89,8 +89,8 @@ class Trajectory(NamedTuple):
     def real(self) -> tf.Tensor:
         """bool ``[T+1, B]``: true where an environment was observed.
 
-        False for failed rows and for the padding behind an episode, which repeats its
-        last row: what statistics of observations are not to see.
+        False for failed rows and for the padding after an episode, which repeats its
+        last row. Statistics of observations must ignore both.
         """
         ended, first = self.steps.last[:-1], self.steps.first[1:]
         start = tf.ones_like(first[:1])
@@ -98,11 +98,11 @@ class Trajectory(NamedTuple):
 
 
 class EnvSpec(NamedTuple):
-    """What a batch of environments takes and gives.
+    """Spaces and sizes of a batch of environments.
 
     Attributes:
-      num_envs: B.
-      observation_space, action_space: of one environment.
+      num_envs: B, number of environments.
+      observation_space, action_space: spaces of one environment.
       info: ``{name: numpy dtype name}`` of the numeric info columns.
       max_episode_steps: the environments' own time limit, None if unknown.
     """

@@ -41,7 +41,7 @@ def test_debug_shows_the_traceback_of_a_finding(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no environment: pass --env"),
+        ([], "no environment is given; pass --env"),
         (["--env=CartPol-v1"], "did you mean 'CartPole-v1'"),
         (["--env=CartPole-v1", "--step=3"], "unknown flag --step; did you mean"),
         (["--env=CartPole-v1", "--env_kwargs=3"], "env_kwargs"),

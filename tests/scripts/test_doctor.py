@@ -118,7 +118,7 @@ def test_the_table_has_a_row_a_finding_and_says_what_to_do(monkeypatch, capsys):
     out = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in out[:2]] == [["ok", "one"], ["warning", "two"]]
     assert out[2].strip() == "do"
-    assert out[-1] == "all is well, but see two"
+    assert out[-1] == "everything works, but see two"
     found["one"] = CheckResult("one", FAILED, "broken", "repair it")
     assert doctor.main([]) == app.EXIT_DATA
     assert capsys.readouterr().out.endswith("training does not work here: see one\n")

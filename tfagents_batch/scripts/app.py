@@ -1,4 +1,4 @@
-"""What every script shares: exit codes, and errors of one line."""
+"""Shared code of the scripts: exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ Command = TypeVar("Command")
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """Flags of scripts that play a run's agent."""
+    """Flags of scripts that play the agent of a run."""
 
-    logdir: str | None = option(None, "the run's folder")
-    checkpoint: str = option("newest", "newest, best or a step")
-    env: str | None = option(None, "environment to play instead")
-    env_kwargs: dict | None = option(None, "JSON object of its arguments")
+    logdir: str | None = option(None, "run folder")
+    checkpoint: str = option("newest", "checkpoint to play: newest, best or a step")
+    env: str | None = option(None, "environment to play instead of the run's")
+    env_kwargs: dict | None = option(None, "arguments of the environment")
     wrappers: list | None = option(
-        None, "JSON list of what to wrap it in; default as of the run"
+        None, "wrappers of the environment, innermost first; none: those of the run"
     )
-    seed: int = option(0, "of environments (apart from training's) and samples")
-    debug: bool = option(False, "show tracebacks")
+    seed: int = option(0, "seed of environments and sampled actions")
+    debug: bool = option(False, "print tracebacks")
 
     def arguments(self) -> dict[str, Any]:
-        """The flags as arguments of ``tfb.evaluate`` and its likes."""
+        """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
         if self.logdir is None:
-            raise UserError("no run: pass --logdir=<run folder>")
+            raise UserError("no run folder is given; pass --logdir=<run folder>")
         names = {field.name for field in dataclasses.fields(Played)} - {"debug"}
         return {name: getattr(self, name) for name in names}
 
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
-EXIT_DATA = 65  # training cannot go on: no finite gradient
+EXIT_DATA = 65  # training cannot continue: gradients are not finite
 EXIT_ENVIRONMENT = 70
-EXIT_STORAGE = 74  # a run's folder or its last checkpoint could not be written
+EXIT_STORAGE = 74  # a run folder or its last checkpoint could not be written
 EXIT_INTERRUPTED = 130
 
 _EXITS = {
@@ -67,28 +67,28 @@ _EXITS = {
     KeyboardInterrupt: EXIT_INTERRUPTED,
 }
 
-# What TensorFlow and Keras import only where it is installed.
+# Optional imports of TensorFlow and Keras that no script needs.
 _NOT_NEEDED = ("matplotlib", "cv2", "pandas", "scipy", "jax")
 
 
 def run(
     main: Callable[[Sequence[str]], int], tensorflow: bool = True, trains: bool = False
 ) -> int:
-    """Run a script's main on the command line; returns the exit status.
+    """Run a script's main function on the command line and return the exit status.
 
-    What went wrong is one line on stderr, or an environment's report; ``--debug`` adds
-    the traceback.
+    An error is printed as one line on stderr, or as an environment's report;
+    ``--debug`` adds the traceback.
 
     Args:
-      main: gets the arguments, without the program's name.
-      tensorflow: import it first, in silence.
-      trains: its programs may be kept for the next start, see
+      main: function of the arguments without the program's name.
+      tensorflow: import TensorFlow first, without its log output.
+      trains: save its compiled programs for later starts, see
         ``training.compilation``.
     """
     argv = sys.argv[1:]
     _open_standard_streams()
     with contextlib.suppress(ValueError):  # not the main thread
-        for number in signals.stop_signals():  # while nothing is there to save
+        for number in signals.stop_signals():  # until there is something to save
             if number != signal.SIGINT:
                 signal.signal(number, _interrupt)
     try:
@@ -106,45 +106,53 @@ def run(
         _say("interrupted" if status > 128 else f"error: {text}")
         return status
     finally:
-        _discard_what_nobody_reads()
+        _discard_unread_output()
 
 
 def show(text: str) -> None:
-    """Print a line of results; a stdout that is gone gets a warning, and no error."""
+    """Print a line of results; warn instead of failing if stdout is closed."""
     try:
         print(text, flush=True)
     except (OSError, ValueError) as error:
-        _say(f"warning: stdout cannot be written ({error}); it would have said: {text}")
+        _say(f"warning: stdout cannot be written ({error}); the line was: {text}")
 
 
 def keeping() -> contextlib.AbstractContextManager[None]:
-    """Within: programs that are trained may be kept, as no user's code runs here."""
+    """Return a context that saves compiled programs; no user code may run in it."""
     from tfagents_batch.training import compilation
 
     return compilation.allowed()
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
-    """The flags of a script, as a config of its own; None if help was asked for.
+    """Parse the flags of a script; return None if help was requested.
 
     Args:
-      argv: without the program's name.
+      argv: command line without the program's name.
       command: frozen dataclass of the flags, see ``config``.
     """
     given = flags(argv, (command, ""))
     return None if given is None else config.replace(command(), given[0])
 
 
-def flags(argv: Sequence[str], *parts: tuple[Any, str]) -> list[dict] | None:
-    """What ``config.parse`` says of the flags; None after printing help for them."""
+def flags(
+    argv: Sequence[str], *parts: tuple[Any, str], epilog: str = ""
+) -> list[dict] | None:
+    """Parse flags by ``config.parse``; print help and return None if requested.
+
+    Args:
+      argv: command line without the program's name.
+      *parts: configs and prefixes, see ``config.parse``.
+      epilog: text after the help.
+    """
     if config.HELP.intersection(argv):
-        print(config.help_text(parts))
+        print(config.help_text(parts) + epilog)
         return None
     return config.parse(argv, parts)
 
 
 class _Interrupted(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, its number as the argument."""
+    """SIGTERM or SIGHUP; the argument is the signal number."""
 
 
 def _interrupt(number, frame) -> None:
@@ -152,7 +160,7 @@ def _interrupt(number, frame) -> None:
 
 
 def _status(error: BaseException) -> int | None:
-    """Exit status of an error that one line explains; None for any other."""
+    """Return the exit status of an expected error; None for any other."""
     if isinstance(error, _Interrupted):
         return signals.exit_status(error.args[0])
     for kind, status in _EXITS.items():
@@ -162,7 +170,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _lacks_descriptors(error: BaseException) -> bool:
-    """Whether it is EMFILE or ENFILE, which TensorFlow has in the text of its own."""
+    """Return whether it is EMFILE or ENFILE, also inside a TensorFlow error."""
     known = isinstance(error, tuple(_EXITS))
     return not known and os.strerror(errno.EMFILE) in str(error)
 
@@ -172,18 +180,18 @@ def _too_many_files() -> str:
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        f"too many open files: this process may have {limit}, and every worker process "
-        "takes some; raise the limit (ulimit -n) or lower --num_workers"
+        f"too many open files: the limit of this process is {limit}, and every worker "
+        "needs some; raise the limit (ulimit -n) or lower --num_workers"
     )
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a terminal that was closed
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         print(text, file=sys.stderr, flush=True)
 
 
-def _discard_what_nobody_reads() -> None:
-    """Let Python end with our status, though it cannot write what is buffered."""
+def _discard_unread_output() -> None:
+    """Discard output that cannot be written, so that Python exits with our status."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue
@@ -195,31 +203,31 @@ def _discard_what_nobody_reads() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Occupy the descriptors 0 to 2 that the caller has closed, or a file gets them."""
+    """Open descriptors 0 to 2 if they are closed, so that no other file gets them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
     if sys.stderr is None:
         sys.stderr = open(2, "w")  # noqa: SIM115
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow without what it writes about the machine.
+    """Import TensorFlow without its log output about the machine.
 
-    Its log level silences it later, but not while it is imported (measured with 2.21),
-    so stderr is put aside meanwhile; a failed import brings it back. Keras, which comes
-    with it, imports what it may draw and read tables with if it is there, TensorFlow
-    JAX, whose programs it converts: a third of the time, for nothing a script does.
+    TensorFlow's log level has no effect during the import (measured with 2.21), so
+    stderr is redirected meanwhile; a failed import prints it. Optional packages for
+    plots, tables and JAX programs are hidden: importing them takes a third of the time,
+    and no script needs them.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         aside = tempfile.TemporaryFile()  # noqa: SIM115
     except FileNotFoundError as error:
         raise SaveError(
-            "there is no folder that takes temporary files, which TensorFlow needs: "
-            "make room on the disk, or name one by TMPDIR"
+            "no folder for temporary files can be written, and TensorFlow needs one; "
+            "free disk space, or set TMPDIR to another folder"
         ) from error
     sys.stderr.flush()
     saved = os.dup(2)
@@ -228,7 +236,7 @@ def import_tensorflow() -> None:
         try:
             with hidden(*_NOT_NEEDED), uncollected():
                 importlib.import_module("tensorflow")
-            gc.freeze()  # what a script imports stays; never to be looked through
+            gc.freeze()  # imported objects are permanent; the collector skips them
         except BaseException:
             aside.seek(0)
             os.write(saved, aside.read())

@@ -10,10 +10,10 @@ from tfagents_batch.scripts import app
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, check, and print one line a finding; a summary goes to stderr.
+    """Parse flags, check, print one line per finding and a summary on stderr.
 
     Returns:
-      Exit status: 0 without defects, whatever else was found, else 65.
+      Exit status: 65 if a defect was found, else 0.
     """
     from tfagents_batch.config import option
     from tfagents_batch.envs.checking.check import check_env
@@ -21,19 +21,19 @@ def main(argv: Sequence[str]) -> int:
 
     @dataclasses.dataclass(frozen=True)
     class Command:
-        """Of this script."""
+        """Flags of this script."""
 
         env: str | None = option(None, "environment to check")
-        env_kwargs: dict | None = option(None, "JSON object of its arguments")
-        steps: int = option(1000, "steps of random play")
-        seed: int = option(0, "of the environment and of the actions")
-        debug: bool = option(False, "show tracebacks, those of findings too")
+        env_kwargs: dict | None = option(None, "arguments of the environment")
+        steps: int = option(1000, "number of steps with random actions")
+        seed: int = option(0, "seed of the environment and of the actions")
+        debug: bool = option(False, "print tracebacks, also those of findings")
 
     command = app.parse(argv, Command)
     if command is None:
         return 0
     if command.env is None:
-        raise UserError("no environment: pass --env=<name>")
+        raise UserError("no environment is given; pass --env=<name>")
     report = check_env(
         command.env,
         command.steps,

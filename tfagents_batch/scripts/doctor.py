@@ -1,7 +1,7 @@
-"""Does everything work here? ``python -m tfagents_batch.scripts.doctor``
+"""Check the installation: ``python -m tfagents_batch.scripts.doctor``.
 
-Each check runs in a process of its own, which may crash, hang or be without TensorFlow,
-and prints its findings as one JSON line. Imports stand where they are used for that.
+Each check runs in its own process, because it may crash, hang or lack TensorFlow, and
+prints its findings as one JSON line. So modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "failed"
-LITTLE_MEMORY = 2 << 30  # bytes, below which training may not fit
+LITTLE_MEMORY = 2 << 30  # bytes; training may need more
 
 
 class CheckResult(NamedTuple):
     """Result of a check.
 
     Attributes:
-      name: of what was checked.
-      state: "ok", "warning" (training works, with less) or "failed".
-      text: what is there.
-      advice: what to do; empty if all is well.
+      name: name of the checked part.
+      state: "ok", "warning" (training works with restrictions) or "failed".
+      text: what was found.
+      advice: what to do; empty if nothing.
     """
 
     name: str
@@ -48,7 +48,7 @@ class CheckResult(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, run every check, print a row for each finding as it comes.
+    """Parse flags, run every check and print a row for each finding.
 
     Returns:
       Exit status: 0 if training works, warnings or not, else 65.
@@ -61,10 +61,10 @@ def main(argv: Sequence[str]) -> int:
 
         json: bool = option(False, "print one JSON object instead of a table")
         seconds: float = option(
-            300.0, "that each check may take; the engine is built in one", above=0
+            300.0, "time limit of each check in seconds; one builds the engine", above=0
         )
-        check: str = option("", "run only this one, here, and print JSON")
-        debug: bool = option(False, "show tracebacks")
+        check: str = option("", "run only this check, in this process, and print JSON")
+        debug: bool = option(False, "print tracebacks")
 
     command = app.parse(argv, Command)
     if command is None:
@@ -94,16 +94,16 @@ def main(argv: Sequence[str]) -> int:
     elif failed:
         print(f"\ntraining does not work here: see {failed}")
     else:
-        print("\nall is well" + (f", but see {warned}" if warned else ""))
+        print("\neverything works" + (f", but see {warned}" if warned else ""))
     return app.EXIT_DATA if failed else 0
 
 
 def check(name: str, seconds: float) -> list[CheckResult]:
-    """Check one thing, in a process of its own.
+    """Run one check in its own process.
 
     Args:
       name: a key of ``CHECKS``.
-      seconds: after which the process and its children are ended.
+      seconds: time limit, after which the process and its children are killed.
     """
     command = ["-m", "tfagents_batch.scripts.doctor", f"--check={name}"]
     with subprocess.Popen(
@@ -122,26 +122,26 @@ def check(name: str, seconds: float) -> list[CheckResult]:
                 os.killpg(process.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            advice = "see what keeps it; --seconds gives it longer"
+            advice = "find out what blocks it, or raise the limit by --seconds"
             text = f"took longer than {seconds:g} s"
             return [CheckResult(name, FAILED, text, advice)]
     with contextlib.suppress(ValueError, TypeError, IndexError):
         found = [CheckResult(**each) for each in json.loads(printed.splitlines()[-1])]
-        if process.returncode == 0:  # else it crashed after it had printed
+        if process.returncode == 0:  # otherwise it crashed after printing
             return found
     lines = complaint.strip().splitlines() or [f"status {process.returncode}"]
-    advice = f"for all of it: python {shlex.join(command)} --debug"
+    advice = f"for the whole message: python {shlex.join(command)} --debug"
     return [CheckResult(name, FAILED, lines[-1], advice)]
 
 
 def packages() -> list[CheckResult]:
-    """Check Python and all packages against what the installation asks for."""
+    """Check the versions of Python and of all required packages."""
     from packaging.requirements import Requirement
 
     try:
         mine = metadata.metadata(PACKAGE)
     except metadata.PackageNotFoundError:
-        text, advice = "is not installed, only imported", "pip install it"
+        text, advice = "is imported but not installed", "install it by pip"
         return [CheckResult(PACKAGE, WARNING, text, advice)]
     wanted = f"python{mine['Requires-Python'] or ''}"
     found = [_supported(Requirement(wanted), platform.python_version())]
@@ -178,7 +178,7 @@ def operations() -> list[CheckResult]:
 
 
 def engine() -> list[CheckResult]:
-    """Check the native environment engine, which is built if need be."""
+    """Check the native environment engine; build it if necessary."""
     from tfagents_batch.envs.native import build
 
     try:
@@ -186,7 +186,7 @@ def engine() -> list[CheckResult]:
     except build.Unavailable as reason:
         advice = (
             "install a C++ compiler (Debian: apt install g++) or set CXX to one; until "
-            "then environments take the portable route, which is slower"
+            "then environments use the portable backend, which is slower"
         )
         return [CheckResult("engine", WARNING, str(reason), advice)]
     return [CheckResult("engine", OK, "the native engine is built and loads")]
@@ -196,7 +196,7 @@ def cache() -> list[CheckResult]:
     """Check the store of compiled programs."""
     from tfagents_batch.training.runtime import compile_cache
 
-    reason = compile_cache.enable(threads=1)  # as most runs have it
+    reason = compile_cache.enable(threads=1)  # like most runs
     if reason:
         advice = "every run recompiles until this is fixed"
         return [CheckResult("compile cache", WARNING, f"off: {reason}", advice)]
@@ -214,7 +214,7 @@ def workers() -> list[CheckResult]:
         for _ in range(10):
             state, _ = env.step(state, tf.zeros([4], tf.int32))
         env.check()
-        text = f"4 CartPoles in 2 processes step, by the {env.route} route"
+        text = f"2 processes step 4 CartPoles through the {env.route} backend"
     return [CheckResult("workers", OK, text)]
 
 
@@ -229,7 +229,7 @@ CHECKS: dict[str, Callable[[], list[CheckResult]]] = {
 
 
 def _requirements(package: str, extra: str) -> list[Requirement]:
-    """Return what a package needs, or what an extra of it brings."""
+    """Return the requirements of a package, or of one of its extras."""
     from packaging.requirements import Requirement
 
     needed = [Requirement(each) for each in metadata.requires(package) or ()]
@@ -241,13 +241,13 @@ def _requirements(package: str, extra: str) -> list[Requirement]:
 
 
 def _version(name: str) -> str | None:
-    """Return the installed version, None if there is none."""
+    """Return the installed version, or None."""
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(name)
 
 
 def _has_extra(package: str, extra: str) -> bool:
-    """Return whether everything is installed that an extra of a package brings."""
+    """Return whether all requirements of an extra are installed."""
     return all(
         _version(each.name)
         and all(_has_extra(each.name, inner) for inner in each.extras)
@@ -256,11 +256,11 @@ def _has_extra(package: str, extra: str) -> bool:
 
 
 def _supported(needed: Requirement, version: str | None) -> CheckResult:
-    """Compare an installed version with the range that is needed."""
+    """Compare an installed version with the supported range."""
     name, wanted = needed.name, needed.specifier
     advice = f'pip install "{name}{wanted}"'
     if name == "python":
-        advice = f"make a virtual environment with a Python {wanted}"
+        advice = f"create a virtual environment with Python {wanted}"
     if version is None:
         return CheckResult(name, FAILED, "is missing", advice)
     text = f"{version} (supported: {wanted or 'any'})"

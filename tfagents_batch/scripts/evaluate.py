@@ -16,12 +16,12 @@ from tfagents_batch.scripts import app
 class Command(app.Played):
     """Flags of this script."""
 
-    episodes: int = option(20, "episodes to play")
+    episodes: int = option(20, "number of episodes")
     env_options: dict | None = option(
-        None, "JSON object of further options of make_env, beside the run's"
+        None, "options of make_env, added to those of the run"
     )
     actions: Literal["mode", "sample"] = option(
-        "mode", "the policy's mode, or samples as in training"
+        "mode", "actions: the policy's mode, or samples as in training"
     )
 
 

@@ -1,7 +1,7 @@
 """Plot learning curves: ``python -m tfagents_batch.scripts.plot --logdir=logs``.
 
-Runs that differ by their seed only are one line, their mean, with a 95 % bootstrap
-interval of it and each run thinly. ``--compare`` puts different ones into one panel.
+Runs that differ only in their seed become one line: their mean with a 95 % bootstrap
+interval, and each run as a thin line. ``--compare`` puts different runs into one panel.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive",
 
 
 class Panel(NamedTuple):
-    """One panel.
+    """Panel of a figure.
 
     Attributes:
-      title, metric: to be written above it and beside it.
-      lines: pairs of a label for the legend and the ``curves`` of its runs.
+      title, metric: texts above the panel and at its y-axis.
+      lines: pairs of a legend label and the ``curves`` of its runs.
     """
 
     title: str
@@ -32,25 +32,25 @@ class Panel(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, write a PNG, print its path."""
+    """Parse flags, write a PNG file and print its path."""
     from tfagents_batch.config import option
     from tfagents_batch.errors import UserError
     from tfagents_batch.training.analysis import curves
 
     @dataclasses.dataclass(frozen=True)
     class Command:
-        """Of this script."""
+        """Flags of this script."""
 
         logdir: tuple[str, ...] = option(("logs",), "run folders, or folders of runs")
-        out: str = option("learning_curves.png", "picture to write")
+        out: str = option("learning_curves.png", "PNG file to write")
         metric: tuple[str, ...] = option(
-            (), f"what to plot; default {TRAIN}, and {EVAL} of runs that have it"
+            (), f"metrics to plot; empty: {TRAIN} and, if there, {EVAL}"
         )
-        compare: bool = option(False, "all runs on an environment in one panel")
+        compare: bool = option(False, "plot all runs on an environment in one panel")
         threshold: tuple[float, ...] = option(
-            (), "a dashed line: one for all panels, or one each"
+            (), "return of a dashed line: one for all panels, or one for each"
         )
-        debug: bool = option(False, "show tracebacks")
+        debug: bool = option(False, "print tracebacks")
 
     command = app.parse(argv, Command)
     if command is None:
@@ -62,8 +62,8 @@ def main(argv: Sequence[str]) -> int:
     if thresholds and len(thresholds) != len(found):
         titles = "; ".join(panel.title for panel in found)
         raise UserError(
-            f"{len(thresholds)} thresholds for {len(found)} panels ({titles}); "
-            "expected one each"
+            f"there are {len(thresholds)} thresholds for {len(found)} panels "
+            f"({titles}); pass one for all, or one for each panel"
         )
     draw(found, thresholds, command.out)
     print(command.out)
@@ -71,17 +71,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list[Panel]:
-    """What is to be seen; a run that is left out, because it has not got that far, is
-    a line on stderr.
+    """Return the panels to draw; report runs without the metric on stderr.
 
     Args:
-      groups: of ``curves.group``.
-      metrics: names; empty for returns, of evaluations too where there were any.
-      compare: a panel for each environment and metric, with a line a group; otherwise
-        one for each group, with a line a metric.
+      groups: result of ``curves.group``.
+      metrics: names; empty means returns of training and, if there, of evaluations.
+      compare: True for one panel per environment and metric with a line per group;
+        False for one panel per group with a line per metric.
 
     Raises:
-      UserError: if no run has what was asked for.
+      UserError: if no run has a requested metric.
     """
     from tfagents_batch.errors import UserError
     from tfagents_batch.training.analysis import curves
@@ -95,7 +94,7 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
                 try:
                     read.append(curves.read(folder, metric))
                 except UserError as error:
-                    if metrics or metric == TRAIN:  # else nobody expects it of all
+                    if metrics or metric == TRAIN:  # evaluations are optional
                         text = f"{folder} is left out: it has no {metric}"
                         print(text, file=sys.stderr)
                     problem = problem or error
@@ -116,12 +115,12 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
-    """Write the picture.
+    """Write the figure.
 
     Args:
-      found: at least one.
-      thresholds: one for each panel, or none.
-      out: path of the PNG.
+      found: panels, at least one.
+      thresholds: one for each panel, or empty.
+      out: path of the PNG file.
 
     Raises:
       UserError: if matplotlib is missing.
@@ -158,7 +157,7 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axis.set_ylabel(panel.metric)
     axis.grid(alpha=0.3)
-    # Below, as names of groups may be wider than a panel is empty.
+    # The legend is below the panel because names of groups can be long.
     axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17))
 
 

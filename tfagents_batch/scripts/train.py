@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from tfagents_batch.scripts import app
 from tfagents_batch.training.runtime.signals import exit_status
 
-# Flags that are not for several seeds.
-_ALONE = ("resume", "init_from", "init_checkpoint", "profile")
+# Flags that cannot be used with several seeds.
+_SINGLE = ("resume", "init_from", "init_checkpoint", "profile")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags and train; prints the run's folder as the last line.
+    """Parse flags, train, and print the run folder as the last line.
 
     Returns:
-      Exit status: 0 when all steps are done, 128 and a signal's number when it ended
-      the run early.
+      Exit status: 0 if all steps are done, 128 plus the signal number if a signal
+      ended the run early.
     """
-    # Here, because TensorFlow takes seconds and reads the environment when imported.
+    # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
@@ -30,31 +31,38 @@ def main(argv: Sequence[str]) -> int:
 
     @dataclasses.dataclass(frozen=True)
     class Command:
-        """Of this script."""
+        """Flags of this script."""
 
-        config: str | None = option(None, f"preset: {', '.join(PRESETS)}")
-        logdir: str | None = option(None, "folder that holds the runs; default logs")
-        resume: str | None = option(None, "run folder to go on with")
+        config: str | None = option(
+            None, "preset to start from; the list is at the end"
+        )
+        logdir: str | None = option(None, "root folder of the runs; none: logs")
+        resume: str | None = option(None, "folder of a run to continue")
         init_from: str | None = option(
-            None, "run folder whose agent a new run begins with"
+            None, "folder of a run to take the initial agent from"
         )
         init_checkpoint: str | None = option(
-            None, "which one of it: newest, best or a step; default newest"
+            None, "checkpoint of that run: newest, best or a step; none: newest"
         )
         seeds: int | None = option(
-            None, "train as many, counted up from --seed, at once (env tf/...)", least=1
+            None, "number of seeds to train at once, from --seed (env tf/...)", least=1
         )
-        profile: bool = option(False, "measure at the end where the time goes")
-        debug: bool = option(False, "show tracebacks")
+        profile: bool = option(
+            False, "measure the parts of an iteration after the last step"
+        )
+        debug: bool = option(False, "print tracebacks")
 
     parts = (Command, ""), (base, ""), (base.settings, "algorithm")
-    given = app.flags(argv, *parts)
+    presets = textwrap.fill(
+        f"presets: {', '.join(PRESETS)}", 88, subsequent_indent="  "
+    )
+    given = app.flags(argv, *parts, epilog=f"\n\n{presets}")
     if given is None:
         return 0
     command, options, changed = given
     command = replace(Command(), command)
-    alone = {name: getattr(command, name) for name in _ALONE}
-    options |= {name: value for name, value in alone.items() if value}
+    single = {name: getattr(command, name) for name in _SINGLE}
+    options |= {name: value for name, value in single.items() if value}
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if command.seeds is None:

@@ -15,11 +15,11 @@ class Command(app.Played):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
-    num_episodes: int = option(5, "episodes to play")
+    num_episodes: int = option(5, "number of episodes")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, film episodes, print a line for each."""
+    """Parse flags, record episodes and print a line for each."""
     from tfagents_batch import api
 
     command = app.parse(argv, Command)

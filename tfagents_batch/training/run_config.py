@@ -1,4 +1,4 @@
-"""The settings of a run, whatever its algorithm; written to config.json."""
+"""Settings of a run that every algorithm has; saved in config.json."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tfagents_batch.sources import episodes
 from tfagents_batch.training import evaluate, metrics
 from tfagents_batch.training.runtime import threads
 
-# Of ``make_env``, beside those that a run has settings for. Some are for environments
-# without workers, too.
+# Options of ``make_env`` without a setting of their own. IN_PROCESS lists those that
+# environments without workers have too.
 IN_PROCESS = ("finite_check", "strict_bounds")
-VARIABLES = "worker_variables"  # may hold secrets, and run code: never saved
+VARIABLES = "worker_variables"  # may contain secrets or run code: never saved
 ENV_OPTIONS = (
     *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
     *("max_restarts", "restart_period_seconds", "max_worker_mb"),
     *(VARIABLES, "pin_workers", "route"),
 )
-# How a run is watched, and what it runs on: neither says what is learned.
+# Logging and hardware options: neither changes what is learned.
 _watching = functools.partial(
     option, resumable=True, same_curve=True, same_program=True
 )
@@ -36,115 +36,118 @@ _running = functools.partial(option, resumable=True, same_curve=True)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that defines a run; written to config.json."""
+    """Settings of a run; saved in config.json."""
 
-    algorithm: str = option("ppo", "name of the algorithm")
-    env: str = option("", "environment name, see the README")
-    env_kwargs: dict = option({}, "JSON object of the environment's arguments")
-    wrappers: list = option(
-        [], "JSON list of what to wrap each environment in, the innermost first"
-    )
+    algorithm: str = option("ppo", "algorithm name")
+    env: str = option("", "environment name, such as CartPole-v1 or tf/cartpole")
+    env_kwargs: dict = option({}, "arguments of the environment")
+    wrappers: list = option([], "wrappers of each environment, innermost first")
     env_options: dict = option(
         {},
-        'JSON object of further options of make_env, such as {"step_seconds": 300}',
+        'further options of make_env, such as {"step_seconds": 300}',
         resumable=True,
         same_curve=True,
     )
     steps: int = option(
         1_000_000,
-        "environment steps to train for",
+        "length of the run in environment steps",
         least=1,
         resumable=True,
         same_program=True,
     )
     seed: int = option(
         0,
-        "of everything random",
+        "seed of the run: weights, environments, actions and minibatches",
         least=0,
         most=2**31 - 1,
         same_curve=True,
         same_program=True,
     )
     num_envs: int = option(
-        8, "environments stepped as one batch", least=1, most=arguments.MAX_ENVS
+        8, "number of environments in the batch", least=1, most=arguments.MAX_ENVS
     )
     num_workers: int | None = _running(
-        None, "worker processes; 0 steps in this process, default one a core", least=0
+        None,
+        "number of worker processes; 0: step in this process, none: one per core",
+        least=0,
     )
     envs_per_worker: int | None = _running(
-        None, "another way to say num_workers: environments in each process", least=1
+        None, "environments per worker process, instead of num_workers", least=1
     )
     threads: int | None = _running(
         None,
-        "of TensorFlow; default one for small networks, else one a core",
+        "TensorFlow threads; none: one for small networks, else one per core",
         least=1,
         most=threads.MOST,
     )
     rollout_length: int = option(
-        256, "steps of each environment an iteration", least=1, most=1_000_000
+        256, "steps per environment and iteration", least=1, most=1_000_000
     )
     update_every: int | None = option(
         None,
-        "whole episodes an iteration, instead of rollout_length; a multiple of "
-        "num_envs",
+        "whole episodes per iteration, instead of rollout_length; k times num_envs",
         least=1,
         most=1_000_000,
     )
     eval_every: int | None = _watching(
-        None, "steps between evaluations; 0 never, default a tenth of the run", least=0
+        None,
+        "steps between evaluations; 0: never, none: a tenth of the run",
+        least=0,
     )
-    eval_episodes: int = _watching(10, "episodes an evaluation", least=1)
+    eval_episodes: int = _watching(10, "episodes per evaluation", least=1)
     eval_actions: evaluate.Actions = option(
         "mode",
-        "evaluate the policy's mode, its samples, or both (eval_sample/...)",
+        "actions of evaluations: the policy's mode, its samples, or both",
         same_program=True,
     )
     log_every: int | None = _watching(
-        None, "steps between lines of metrics; default a 200th of the run", least=0
+        None, "steps between lines of metrics; none: a 200th of the run", least=0
     )
     checkpoint_every: float = _watching(60.0, "seconds between checkpoints", least=0)
     keep_every: int = _watching(
         0,
-        "steps between checkpoints that stay; 0: only the newest three and the best",
+        "steps between checkpoints that are never deleted; 0: keep three and the best",
         least=0,
     )
     log_info: list = option(
         [],
-        "JSON list of numbers of the environments' infos to log, as episodes end",
+        "keys of the environments' info to log at the end of episodes",
         same_curve=True,
     )
     compile: Literal["auto", "full", "update", "off"] = _running(
-        "auto", "what XLA compiles: the whole iteration, the update, or nothing"
+        "auto", "part that XLA compiles: the whole iteration, the update, or nothing"
     )
     overlap: bool = option(
-        False, "collect while updating, with weights that are one update older"
+        False, "collect during the update, with weights that are one update older"
     )
     precision: Literal["float32", "mixed_bfloat16"] = option(
-        "float32", "of convolution stacks; weights, losses, optimizer stay float32"
+        "float32", "precision of convolutions; weights and losses stay float32"
     )
-    compile_cache: bool = _watching(True, "keep compiled programs for later starts")
+    compile_cache: bool = _watching(True, "save compiled programs for later starts")
     device: Literal["cpu", "gpu"] = _running(
-        "cpu", "where updates run; gpu has not been tried yet"
+        "cpu", "device of the updates; gpu has not been tried yet"
     )
     on_fault: Literal["raise", "restart"] = _running(
-        "raise", "when an environment fails: end the run, or replace the environment"
+        "raise", "if an environment fails: end the run, or restart the environment"
     )
     stop_at_return: float | None = _watching(
-        None, "end when the mean return of an evaluation reaches it"
+        None, "mean return of an evaluation that ends the run"
     )
     log_video_every: int = _watching(
-        0, "steps between films of an episode in TensorBoard; 0 never", least=0
+        0, "steps between videos of an episode in TensorBoard; 0: never", least=0
     )
     track: Literal["none", "wandb", "mlflow"] = _watching(
-        "none", "where else the log goes: Weights & Biases or MLflow"
+        "none", "experiment tracker that also gets the log"
     )
-    settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
+    settings: Any = option(
+        ppo.Config(), "settings of the algorithm: --algorithm.<setting>"
+    )
 
     def check(self) -> Config:
-        """Return the config, each value as its type keeps it, if it makes sense.
+        """Check all settings and return the config with values of the right types.
 
         Raises:
-          UserError: naming the setting.
+          UserError: for a setting that is invalid or contradicts another one.
         """
         if self.algorithm not in algorithms.REGISTRY:
             raise UserError(
@@ -153,18 +156,20 @@ class Config:
         expected = algorithms.REGISTRY[self.algorithm][1]
         if not isinstance(self.settings, expected):
             raise UserError(
-                f"settings are of {type(self.settings).__module__}, but the algorithm "
-                f"is {self.algorithm!r}"
+                f"settings belong to {type(self.settings).__module__}, but the "
+                f"algorithm is {self.algorithm!r}; pass {expected.__module__}.Config"
             )
         if not self.env:
-            raise UserError("no environment: pass --env=<name> or a --config preset")
+            raise UserError(
+                "no environment is given; pass --env=<name> or a --config preset"
+            )
         named.check(self.wrappers)
         for name in self.env_options:
             if name not in ENV_OPTIONS:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
         arguments.variables(self.env_options.get(VARIABLES))
         metrics.check_info(self.log_info)
-        # Evaluations may pass these as objects that are no JSON.
+        # Evaluations may pass objects here that are not JSON.
         objects = {"env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
         checked = config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
         if self.update_every is not None:
@@ -172,24 +177,24 @@ class Config:
         if self.num_workers is not None and self.envs_per_worker is not None:
             raise UserError(
                 f"num_workers is {self.num_workers} and envs_per_worker is "
-                f"{self.envs_per_worker}, which both say how many processes there are; "
-                "leave one out"
+                f"{self.envs_per_worker}, and both set the number of processes; pass "
+                "only one of them"
             )
         if self.stop_at_return is not None and self.eval_every == 0:
             raise UserError(
                 f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
-                "nothing is evaluated; leave one of them out"
+                "there are no evaluations; remove one of them"
             )
         return dataclasses.replace(checked, settings=self.settings.check(), **objects)
 
 
 def without_variables(config: Config) -> Config:
-    """A config that may be written down: without its workers' environment variables."""
+    """Return the config without its workers' environment variables, to be saved."""
     options = {k: v for k, v in config.env_options.items() if k != VARIABLES}
     return dataclasses.replace(config, env_options=options)
 
 
-# Settings that say one thing in two ways, the newer of which replaces the older.
+# Pairs of settings for the same quantity; the one given last replaces the other.
 _REPLACES = {
     "num_workers": "envs_per_worker",
     "envs_per_worker": "num_workers",
@@ -198,13 +203,13 @@ _REPLACES = {
 
 
 def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete options so that they replace what a preset or a run says in other words.
+    """Unset settings of a preset or a run that the given options replace.
 
     Args:
-      options: settings of a Config that were asked for.
+      options: settings of a Config that the user gave.
 
     Raises:
-      UserError: if both ways to say how much is collected are asked for.
+      UserError: if both rollout_length and update_every are given.
     """
     options = dict(options)
     for name, other in _REPLACES.items():
@@ -213,8 +218,7 @@ def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
     if None not in (options.get("rollout_length"), options.get("update_every")):
         raise UserError(
             f"rollout_length is {options['rollout_length']} and update_every is "
-            f"{options['update_every']}, which both say how much is collected for an "
-            "update: steps of each environment, or whole episodes of all; leave one "
-            "out"
+            f"{options['update_every']}, and both set the data of an update: steps per "
+            "environment, or whole episodes; pass only one of them"
         )
     return options

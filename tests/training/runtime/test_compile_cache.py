@@ -165,7 +165,7 @@ def test_folders_of_killed_processes_are_removed(opened, tmp_path):
 def test_a_folder_that_others_may_write_to_is_not_used(opened, tmp_path, part, mode):
     opened()
     (tmp_path / part).chmod(mode)
-    with pytest.raises(compile_cache._Off, match="can be written to by others"):
+    with pytest.raises(compile_cache._Off, match="can be written by other users"):
         opened()
     (tmp_path / part).chmod(0o700)
 

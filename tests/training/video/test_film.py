@@ -94,7 +94,7 @@ def test_the_script_prints_a_line_for_every_video(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no run: pass --logdir"),
+        ([], "no run folder is given; pass --logdir"),
         (["--logdir=nowhere"], "nowhere does not exist"),
         (["--logdir=x", "--num_episodes=0"], "num_episodes"),
         (["--logdir=x", "--episodes=3"], "episodes.*num_episodes"),
