@@ -1,4 +1,4 @@
-"""Trackers: told what the log is told, never waited for, given up with one warning."""
+"""Trackers get the same as the log, never block, and fail with one warning."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ from tfagents_batch.training.log.trackers import Tracker
 WAIT = 30.0
 
 
-def test_calls_arrive_in_order_and_the_end_waits_for_all():
+def test_calls_arrive_in_order_and_close_waits_for_all():
     made = MagicMock()
     tracker = Tracker("Mine", lambda: made, pytest.fail, WAIT)
     for step in range(200):
@@ -40,7 +40,7 @@ def test_calls_arrive_in_order_and_the_end_waits_for_all():
 
 
 @pytest.mark.parametrize("fails_at", [0, 3, 10])
-def test_a_tracker_that_fails_is_given_up_with_one_warning(fails_at):
+def test_a_tracker_that_fails_is_closed_with_one_warning(fails_at):
     warnings, effects = [], [None] * 11
     effects[fails_at] = ConnectionError("server gone\nin many lines")
     made = MagicMock()
@@ -55,7 +55,7 @@ def test_a_tracker_that_fails_is_given_up_with_one_warning(fails_at):
 
 
 @pytest.mark.parametrize("error", [OSError("no route"), SystemExit(1)])
-def test_a_tracker_that_cannot_be_opened_is_given_up(error):
+def test_a_tracker_that_cannot_be_opened_is_closed(error):
     def make():
         raise error
 
@@ -69,7 +69,7 @@ def test_a_tracker_that_cannot_be_opened_is_given_up(error):
     ("lines", "reason"),
     [(trackers.BEHIND + 10, "1000 lines wait"), (0, "did not end within 0.05 s")],
 )
-def test_a_tracker_that_hangs_is_neither_waited_for_nor_fed_without_end(lines, reason):
+def test_a_tracker_that_hangs_blocks_nothing_and_its_queue_is_bounded(lines, reason):
     go_on, warnings, made = threading.Event(), [], MagicMock()
     made.write.side_effect = made.close.side_effect = lambda *_: go_on.wait(WAIT)
     tracker = Tracker("Mine", lambda: made, warnings.append, close_seconds=0.05)
@@ -115,7 +115,7 @@ def test_a_tracker_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Stand-ins of the packages, by name."""
+    """Return mocks of the packages, by name."""
     wandb, mlflow = (
         MagicMock(__spec__=ModuleSpec(name, None, origin="here"))
         for name in ("wandb", "mlflow")
@@ -139,18 +139,18 @@ def fake(monkeypatch):
 
 
 def track(kind, folder, ended="finished"):
-    """A short run's log; returns what the user was told."""
-    told = queue.Queue()
+    """Write a short run's log; return the lines printed for the user."""
+    messages = queue.Queue()
     folder.mkdir(exist_ok=True)
     config = {"steps": 10, "settings": {"epochs": 2}}
-    made = trackers.start(kind, folder, config, told.put)
+    made = trackers.start(kind, folder, config, messages.put)
     step = 5 if (folder / "metrics.jsonl").exists() else None
     with Logger(folder, step, warn=pytest.fail, trackers=made) as log:
         log.write({"a/b": 1.5}, 6)
         log.event("alarm", name="kl", text="The KL is far")
         log.video("video/x", np.zeros([2, 8, 8, 3], np.uint8), 7)
         log.event(ended, step=9)
-    return list(told.queue)
+    return list(messages.queue)
 
 
 def test_wandb_gets_settings_lines_alerts_videos_and_the_end(fake, tmp_path):

@@ -45,7 +45,8 @@ _WORKER = "time/worker_step_ms_p50"
 _ADVICE = {
     "environment": (
         "environments take most of the time: use more workers if cores are free, "
-        "faster environments, or fewer environment steps per gradient step (more epochs)"
+        "faster environments, or fewer environment steps per gradient step (more "
+        "epochs)"
     ),
     "inference": (
         "acting takes most of the time: use more environments, or a smaller network"

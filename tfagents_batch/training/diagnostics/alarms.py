@@ -71,8 +71,8 @@ RETURN_FLAT = Limit(
     "{progress/recent:.5g} now, {progress/best:.5g} at best, while single lines "
     "differ by {progress/noise:.3g}. What to try: another learning rate (ten times "
     "less, three times more); more --steps if the task is hard; more --num_envs; a "
-    "larger discount factor if rewards come late; more exploration; compare with a random "
-    "policy: perhaps no better return is possible",
+    "larger discount factor if rewards come late; more exploration; compare with "
+    "a random policy: perhaps no better return is possible",
 )
 
 
