@@ -119,7 +119,7 @@ class Console:
             self.message(f"{min(done, 1):4.0%}  {numbers}")
 
     def _numbers(self, now: float) -> str:
-        """Return the text; the most important comes first, in case the end is cut off."""
+        """Return the text, most important parts first: its end may be cut off."""
         elapsed = now - self._began
         since, first = self._steady or (now, self._step)
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
@@ -167,7 +167,7 @@ def _terminal(stream: TextIO) -> rich.console.Console:
         is_terminal = stream.isatty()
     except ValueError:  # closed
         is_terminal = False
-    # Set explicitly: with FORCE_COLOR, common on build servers, rich assumes a terminal.
+    # With FORCE_COLOR, which many build servers set, rich would assume a terminal.
     return rich.console.Console(
         file=stream, force_terminal=is_terminal, force_jupyter=False
     )

@@ -112,7 +112,7 @@ class Lines:
 
 
 class EventFile:
-    """A TensorBoard file; a failure may leave half a record, then a new file is started.
+    """A TensorBoard file; after a failure, which may leave half a record, a new one.
 
     Args:
       folder: folder of the run.
