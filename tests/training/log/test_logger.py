@@ -262,7 +262,7 @@ def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
     (run / "metrics.jsonl").symlink_to(target)
     with pytest.raises(UserError, match=r"metrics.jsonl (is a symbolic link|exists)"):
         Logger(run, resume_step)
-    with pytest.raises(UserError, match="is a symbolic link; expected the file itself"):
+    with pytest.raises(UserError, match="is a symbolic link; expected a regular file"):
         read_metrics(run)
     assert target.read_text() == "a line without an end"
 

@@ -1,9 +1,9 @@
 """Trackers: send a run's log to Weights & Biases or MLflow (extras of these names).
 
 ``Logger`` calls ``write``, ``event``, ``video`` and ``close`` of a tracker with the
-data that it writes to files. A separate thread imports the package and talks to the server, so
-training never waits for a network. If a tracker fails, or falls too far behind, it is
-closed with one warning. ``metrics.jsonl`` stays the primary log.
+data that it writes to files. A separate thread imports the package and talks to the
+server, so training never waits for a network. If a tracker fails, or falls too far
+behind, it is closed with one warning. ``metrics.jsonl`` stays the primary log.
 
 ``<kind>.json`` in the run folder stores the identifiers of the run in the tracker, so
 that a resumed run continues there.
