@@ -264,7 +264,11 @@ def fresh(tmp_path, monkeypatch):
     ("name", "value", "reason"),
     [
         (compile_cache.VARIABLE, "off", "is off"),
-        ("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=x", "of its own"),
+        (
+            "TF_XLA_FLAGS",
+            "--tf_xla_persistent_cache_directory=x",
+            "another folder or file",
+        ),
     ],
 )
 def test_it_can_be_switched_off(name, value, reason, fresh):
