@@ -60,7 +60,7 @@ def hub(text, number):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
+def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program(
     started, name
 ):
     _, first, variables = started(name, seed=7)

@@ -124,7 +124,7 @@ def test_a_terminal_gets_a_bar_with_the_same_numbers():
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # cursor restored
 
 
-def test_a_narrow_terminal_gets_one_line_with_what_matters():
+def test_a_narrow_terminal_gets_one_line_with_the_main_numbers():
     stream, clock, terminal = drawn_on(80)
     metrics = {
         "time/env_steps_per_second": 65432.1,

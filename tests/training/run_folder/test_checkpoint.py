@@ -76,7 +76,7 @@ def test_every_dtype_and_the_state_are_restored_exactly(tmp_path):
     assert as_values(fresh) == as_values(variables)
 
 
-def test_manifest_is_strict_json_and_says_what_was_stored(tmp_path):
+def test_manifest_is_strict_json_and_describes_the_variables(tmp_path):
     path = save(tmp_path, 5, metadata={"best": True})
 
     def refuse(constant):

@@ -190,7 +190,7 @@ def test_a_missing_store_causes_no_error(opened, tmp_path):
     assert cache.publish() == 0
 
 
-def test_the_key_depends_on_what_changes_compiled_code():
+def test_the_key_depends_on_everything_that_changes_compiled_code():
     base = compile_cache.key(1, {})
     assert compile_cache.key(1, {"HOME": "/x", "TF_CPP_MIN_LOG_LEVEL": "3"}) == base
     assert compile_cache.key(1, {"XLA_FLAGS": "--xla_cpu_enable_fast_math"}) != base

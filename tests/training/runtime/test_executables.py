@@ -71,7 +71,7 @@ def test_a_program_that_was_freed_is_compiled_again(freed):
     assert freed and square(tf.constant(5.0)) == 25.0
 
 
-def test_programs_stay_while_another_run_goes_on(freed):
+def test_programs_stay_while_another_run_is_open(freed):
     with executables.of_a_run():
         with executables.of_a_run():
             pass

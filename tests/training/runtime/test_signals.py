@@ -36,7 +36,7 @@ class Lines:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
+def test_a_signal_requests_a_stop_and_raises_nothing(number):
     lines = Lines()
     with Interrupts(report=lines) as interrupts:
         assert not interrupts.requested
@@ -95,7 +95,7 @@ def test_stop_is_called_once_when_the_grace_time_is_over(number, graces):
     assert stops[0] - began >= 0.05
 
 
-def test_terminating_twice_is_still_gentle():
+def test_a_second_sigterm_does_not_end_the_process():
     lines = Lines()
     with Interrupts(report=lines):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -156,7 +156,7 @@ def test_handlers_and_descriptor_are_restored(descriptor):
     assert os.read(descriptor, 10) == bytes([signal.SIGUSR1])
 
 
-def test_signals_of_others_reach_the_descriptor_that_waits_for_them(descriptor):
+def test_other_signals_reach_the_previous_wakeup_descriptor(descriptor):
     with Interrupts(report=Lines()):
         os.kill(os.getpid(), signal.SIGUSR2)
         assert select.select([descriptor], [], [], SECONDS)[0]

@@ -227,7 +227,7 @@ def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
     ]
 
 
-def test_evaluations_are_split_with_what_was_sampled():
+def test_evaluations_are_split_together_with_sampled_ones():
     sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
     whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
     first, second = population.split(whole, 2)

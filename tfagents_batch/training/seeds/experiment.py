@@ -69,13 +69,13 @@ class Several:
         self.report["seeds"] = self.run_seeds
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
-        made = []
+        trained = []
         for seed in self.run_seeds:
             with experiment.seeded(seed):
-                made.append(kind(settings, spec, None))
-        self.algorithm = made[0]
+                trained.append(kind(settings, spec, None))
+        self.algorithm = trained[0]
         self.population = Population(
-            made, train_env, self.run_seeds, config.rollout_length
+            trained, train_env, self.run_seeds, config.rollout_length
         )
         self._evaluator = None
         if config.eval_every != 0:

@@ -69,7 +69,7 @@ class Camera:
     ):
         if make.is_made(env):
             raise UserError(
-                f"cannot record videos: env is an instance of {type(env).__name__}, and "
+                f"cannot record videos: env is one {type(env).__name__} instance, and "
                 "a second instance cannot be created; pass a name or a function that "
                 "creates an environment, or leave out --log_video_every"
             )
