@@ -216,7 +216,7 @@ def _mean(records: Sequence[Record]) -> dict[str, float]:
 def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
     if not run_seeds or len(set(run_seeds)) != len(run_seeds):
         raise UserError(
-            f"seeds are {list(run_seeds)}; expected at least one, and all different"
+            f"seeds are {list(run_seeds)}; expected different seeds, at least one"
         )
     if max(run_seeds) >= 2**31 or min(run_seeds) < 0:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
