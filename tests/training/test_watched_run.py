@@ -159,7 +159,7 @@ def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
 
 def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
     env = tfb.make_env("CartPole-v1", 2, 0)
-    with env, pytest.raises(UserError, match="made already, of which no other one"):
+    with env, pytest.raises(UserError, match="a second instance cannot be created"):
         train(
             env=env,
             logdir=tmp_path,

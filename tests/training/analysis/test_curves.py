@@ -12,7 +12,7 @@ from tfagents_batch.training.run_folder import runs
 def make_run(
     logdir, seed, values, name="cartpole", env="CartPole-v1", evals=(), **other
 ):
-    """A run folder with a line for each value, and for each evaluation."""
+    """Create a run folder with a line for each value and each evaluation."""
     config = {"algorithm": "ppo", "env": env, "seed": seed, **other}
     folder = runs.create(logdir, name, seed, json.dumps({"config": config}))
     lines = [
@@ -44,7 +44,7 @@ def test_runs_of_several_seeds_are_one_group(tmp_path):
     }
 
 
-def test_runs_with_other_settings_are_apart_and_named_by_them(tmp_path):
+def test_runs_with_different_settings_are_groups_named_by_these_settings(tmp_path):
     for rate, epochs in ((0.1, 4), (0.1, 4), (0.2, 4), (0.2, 8)):
         settings = {"learning_rate": rate, "epochs": epochs, "gamma": 0.99}
         make_run(tmp_path, 1, [1, 2], settings=settings)
@@ -55,31 +55,31 @@ def test_runs_with_other_settings_are_apart_and_named_by_them(tmp_path):
     }
 
 
-def test_what_a_run_is_watched_with_and_runs_on_makes_no_difference(tmp_path):
+def test_evaluation_and_worker_settings_do_not_split_groups(tmp_path):
     make_run(tmp_path, 1, [1, 2], num_workers=1, eval_every=0)
     make_run(tmp_path, 2, [1, 2], num_workers=2, eval_every=10)
     assert named(curves.group([tmp_path])) == {"cartpole on CartPole-v1": 2}
 
 
-def test_a_setting_that_an_older_run_does_not_know_makes_no_difference(tmp_path):
+def test_a_setting_missing_in_an_older_run_does_not_split_groups(tmp_path):
     make_run(tmp_path, 1, [1, 2])
     make_run(tmp_path, 2, [1, 2], settings={"kl_stop": None})
     assert named(curves.group([tmp_path])) == {"cartpole on CartPole-v1": 2}
 
 
-def test_a_metric_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
+def test_the_error_about_a_missing_metric_lists_the_known_ones(tmp_path):
     folder = make_run(tmp_path, 1, [1, 2])
     assert curves.read(folder, "episode/return_mean").step.tolist() == [100, 200]
     with pytest.raises(UserError, match=r"'loss/x'; it has episode/return_mean"):
         curves.read(folder, "loss/x")
 
 
-def test_what_is_no_number_is_left_out(tmp_path):
+def test_values_that_are_not_numbers_are_left_out(tmp_path):
     folder = make_run(tmp_path, 1, [1, None, 3])
     assert curves.read(folder, "episode/return_mean").value.tolist() == [1, 3]
 
 
-def test_a_band_is_the_mean_within_its_interval():
+def test_the_mean_of_a_band_is_within_its_interval():
     step = np.array([0, 100, 200])
     lines = [Curve(step, np.array([0.0, 10.0, k])) for k in (10, 20, 30, 40)]
     band = curves.band(lines)
@@ -90,7 +90,7 @@ def test_a_band_is_the_mean_within_its_interval():
     np.testing.assert_allclose(band.low[:50], band.high[:50])  # where all agree
 
 
-def test_a_band_lies_where_all_curves_are():
+def test_a_band_spans_the_steps_that_all_curves_cover():
     long = Curve(np.array([0, 100]), np.array([0.0, 1.0]))
     short = Curve(np.array([20, 60]), np.array([1.0, 1.0]))
     band = curves.band([long, short])

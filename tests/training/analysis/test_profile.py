@@ -46,7 +46,7 @@ def test_workers_and_compiled_programs_are_profiled(library):
     assert found.parts_ms["environment"] >= 0
 
 
-def test_every_part_is_timed_and_a_run_is_as_before(experiment, tmp_path):
+def test_every_part_is_timed_and_variables_are_restored(experiment, tmp_path):
     before = named(experiment)
     found = profile.run(experiment, tmp_path, 2)
     after = named(experiment)
@@ -62,7 +62,7 @@ def test_every_part_is_timed_and_a_run_is_as_before(experiment, tmp_path):
     assert list(tmp_path.glob("trace/plugins/profile/*/*.xplane.pb"))
 
 
-def test_the_table_has_a_line_a_part_and_says_what_to_do():
+def test_the_table_has_a_line_for_each_part_and_the_advice():
     parts = dict(zip(PARTS, [1.0, 2.0, 5.0, 1.0, 1.0], strict=True))
     found = Profile(9.5, parts, "full", 3, "larger minibatches")
     lines = found.table().splitlines()

@@ -1,4 +1,4 @@
-"""Names of functions do not depend on what a process did before."""
+"""Function names do not depend on what a process did before."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def number():
     return int(name.decode().rsplit("_", 1)[1])
 
 
-def test_names_go_on_alike_whatever_was_done_before():
+def test_names_begin_at_the_given_number():
     start = number() + 10_000
     function_names.begin_at(start)
     found = number()
-    # As many as the function itself takes, however many there were before.
+    # The function itself takes fewer than 100 numbers.
     assert start <= found < start + 100
 
 
-def test_a_process_that_has_come_further_goes_on():
+def test_a_number_below_the_current_one_changes_nothing():
     before = number()
     function_names.begin_at(before - 10)
     assert before < number() < before + 100

@@ -1,4 +1,4 @@
-"""Which programs are kept, under which name, and what runs when one is no good."""
+"""The store of programs: conditions, names and unusable entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import marked
 from tfagents_batch.errors import EnvError
 from tfagents_batch.training.compilation import program_store, stablehlo
-from tfagents_batch.training.compilation.program_store import Kept
+from tfagents_batch.training.compilation.program_store import StoredProgram
 from tfagents_batch.training.compilation.stablehlo import Exported
 from tfagents_batch.training.run_config import Config
 from tfagents_batch.training.runtime import compile_cache
@@ -24,7 +24,7 @@ CONFIG = Config(env="CartPole-v1", steps=1000)
 
 
 class Batch:
-    """As much of an environment as a name depends on."""
+    """The parts of an environment that a name depends on."""
 
     hub = 1
 
@@ -36,7 +36,7 @@ class Batch:
 
 @pytest.fixture
 def store(monkeypatch):
-    """A store in memory, which programs may be kept in."""
+    """A store in memory, with storing allowed."""
     entries = {}
     monkeypatch.setattr(compile_cache, "read", entries.get)
     monkeypatch.setattr(compile_cache, "write", entries.__setitem__)
@@ -47,7 +47,7 @@ def store(monkeypatch):
 # ---- names
 
 
-def test_a_program_is_kept_only_where_that_is_allowed():
+def test_a_program_is_stored_only_while_that_is_allowed():
     assert program_store.name(CONFIG, Batch()) == ""
     with program_store.allowed():
         with program_store.allowed():
@@ -57,7 +57,7 @@ def test_a_program_is_kept_only_where_that_is_allowed():
 
 
 @pytest.mark.parametrize("env", ["mine:Env", "./mine.py:Env", "mine:Id-v1"])
-def test_a_program_is_not_kept_where_a_users_module_was_imported(store, env):
+def test_a_program_is_not_stored_if_a_users_module_was_imported(store, env):
     assert program_store.name(dataclasses.replace(CONFIG, env=env), Batch()) == ""
 
 
@@ -76,24 +76,24 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("field", OTHERS)
-def test_another_setting_is_another_program(store, field):
+def test_a_different_setting_changes_the_name(store, field):
     other = dataclasses.replace(CONFIG, **{field: OTHERS[field]})
     assert program_store.name(other, Batch()) != program_store.name(CONFIG, Batch())
 
 
-def test_every_setting_counts_that_is_not_marked_otherwise():
+def test_settings_that_change_the_name_are_not_marked_as_same_program():
     assert not {*marked(Config, "same_program")} & OTHERS.keys()
 
 
 @pytest.mark.parametrize(
     "changes", [{"seed": 5}, {"eval_every": 10}, {"steps": 5000}, {"log_every": 10}]
 )
-def test_what_a_program_does_not_see_is_no_part_of_its_name(store, changes):
+def test_settings_that_a_program_does_not_use_do_not_change_its_name(store, changes):
     other = dataclasses.replace(CONFIG, **changes)
     assert program_store.name(other, Batch()) == program_store.name(CONFIG, Batch())
 
 
-def test_a_schedule_over_the_whole_run_depends_on_its_steps(store):
+def test_steps_change_the_name_if_a_schedule_depends_on_them(store):
     settings = ppo.Config(learning_rate="linear(1e-3, 0)").check()
     falling = dataclasses.replace(CONFIG, settings=settings)
     longer = dataclasses.replace(falling, steps=2000)
@@ -109,11 +109,11 @@ def test_a_schedule_over_the_whole_run_depends_on_its_steps(store):
         Batch(action_space=gymnasium.spaces.Discrete(3)),
     ],
 )
-def test_other_environments_are_another_program(store, batch):
+def test_different_environments_change_the_name(store, batch):
     assert program_store.name(CONFIG, batch) != program_store.name(CONFIG, Batch())
 
 
-def test_bounds_of_large_spaces_count_to_the_last_number(store):
+def test_every_bound_of_a_large_space_changes_the_name(store):
     def image(last):
         high = np.ones([84, 84], np.float32)
         high[40, 40] = last
@@ -123,7 +123,7 @@ def test_bounds_of_large_spaces_count_to_the_last_number(store):
     assert one != other
 
 
-def test_other_source_or_versions_are_another_program(store, monkeypatch):
+def test_different_source_or_versions_change_the_name(store, monkeypatch):
     before = program_store.name(CONFIG, Batch())
     with monkeypatch.context() as patch:
         patch.setattr(program_store, "_source", lambda: "other")
@@ -134,24 +134,26 @@ def test_other_source_or_versions_are_another_program(store, monkeypatch):
 
 
 def source(folder, monkeypatch):
-    """The hash of a package of one file and what an editor leaves."""
+    """Return the hash of a package of one file and an editor's lock file."""
     (folder / "training").mkdir()
     (folder / ".#lock.py").symlink_to("nowhere")
     (folder / "module.py").write_text("")
-    mine = folder / "training/compilation/program_store.py"
-    monkeypatch.setattr(program_store, "__file__", str(mine))
+    path = folder / "training/compilation/program_store.py"
+    monkeypatch.setattr(program_store, "__file__", str(path))
     os.utime(folder / "module.py", (1000, 1000))
     return program_store._source.__wrapped__()
 
 
-def test_source_is_what_stands_in_the_files(tmp_path, monkeypatch):
+def test_the_source_hash_depends_on_the_content_of_files(tmp_path, monkeypatch):
     before = source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
     os.utime(tmp_path / "module.py", (1000, 1000))
     assert program_store._source.__wrapped__() != before
 
 
-def test_source_that_changes_while_it_is_imported_is_nobodys(tmp_path, monkeypatch):
+def test_a_program_is_not_stored_if_source_changed_after_the_start(
+    tmp_path, monkeypatch
+):
     source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
     monkeypatch.setattr(program_store, "_source", program_store._source.__wrapped__)
@@ -163,7 +165,7 @@ def test_source_that_changes_while_it_is_imported_is_nobodys(tmp_path, monkeypat
 
 
 class Counted:
-    """A program that adds its seed to a variable; it counts its runs, if traced."""
+    """A program that adds its seed to a variable."""
 
     def __init__(self):
         self.total = tf.Variable(0)
@@ -176,17 +178,17 @@ class Counted:
 
         self.traced = traced
 
-    def kept(self):
-        return Kept(self.traced, self.variables, [], "program")
+    def stored(self):
+        return StoredProgram(self.traced, self.variables, [], "program")
 
 
-def test_what_one_start_traced_the_next_does_not(store):
+def test_the_next_start_does_not_trace_a_stored_program(store):
     first = Counted()
-    program = first.kept()
+    program = first.stored()
     assert {k: int(v) for k, v in program(tf.constant(2)).items()} == {"b": 2, "a": 2}
     assert program.origin() == {"program": "traced"} and list(store) == ["program"]
     second = Counted()
-    program = second.kept()
+    program = second.stored()
     assert list(program(tf.constant(3))) == ["b", "a"]
     assert int(program(tf.constant(4))["b"]) == int(second.total) == 7
     assert program.origin() == {"program": "kept"}
@@ -210,12 +212,12 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_cannot_be_used_is_replaced(store, damage):
-    Counted().kept()(tf.constant(1))
+def test_an_unusable_entry_is_replaced(store, damage):
+    Counted().stored()(tf.constant(1))
     whole = store["program"]
     store["program"] = DAMAGES[damage](whole)
     mine = Counted()
-    program = mine.kept()
+    program = mine.stored()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
     assert program.origin() == {"program": "traced"}
     assert mine.traced.experimental_get_tracing_count() == 1
@@ -223,9 +225,9 @@ def test_what_cannot_be_used_is_replaced(store, damage):
     assert len(store["program"]) == len(whole)
 
 
-def test_what_is_not_suited_is_traced_and_not_kept(store):
+def test_an_unsuited_program_is_traced_and_not_stored(store):
     mine = Counted()
-    program = Kept(mine.traced, {}, [], "program")
+    program = StoredProgram(mine.traced, {}, [], "program")
     assert int(program(tf.constant(3))["b"]) == 3
     assert int(program(tf.constant(3))["b"]) == 6
     assert not store
@@ -235,7 +237,7 @@ def test_what_is_not_suited_is_traced_and_not_kept(store):
     }
 
 
-def test_what_xla_does_not_read_is_traced_and_not_kept(store, monkeypatch):
+def test_a_text_that_xla_cannot_read_is_traced_and_not_stored(store, monkeypatch):
     export = stablehlo.export
 
     def wrong(*arguments):
@@ -243,7 +245,7 @@ def test_what_xla_does_not_read_is_traced_and_not_kept(store, monkeypatch):
 
     monkeypatch.setattr(stablehlo, "export", wrong)
     mine = Counted()
-    program = mine.kept()
+    program = mine.stored()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
     assert program.origin()["not_kept"] == "XLA does not read its text"
     assert not store
@@ -260,9 +262,9 @@ class Faulty:
             raise self.faults.pop()
 
 
-def test_a_fault_in_the_first_iteration_is_raised_and_nothing_is_kept(store):
+def test_a_fault_in_the_first_iteration_is_raised_and_nothing_is_stored(store):
     mine = Counted()
-    program = Kept(mine.traced, mine.variables, [Faulty()], "program")
+    program = StoredProgram(mine.traced, mine.variables, [Faulty()], "program")
     with pytest.raises(EnvError):
         program(tf.constant(1))
     assert not store
@@ -276,5 +278,5 @@ def test_an_error_of_the_program_itself_is_not_hidden(store):
         return {"x": tf.strings.length(tf.strings.as_string(seed))}
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="AsString"):
-        Kept(refused, {}, [], "program")(tf.constant(1))
+        StoredProgram(refused, {}, [], "program")(tf.constant(1))
     assert not store

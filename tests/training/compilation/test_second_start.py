@@ -1,4 +1,4 @@
-"""A second start finds every program that the first has compiled."""
+"""A second start finds every program that the first one compiled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMAND = (
 
 
 def start(tmp_path, *arguments):
-    """Train; returns how many programs are kept, and the lines of the run."""
+    """Train; return the number of stored programs and the lines of the run."""
     store = tmp_path / "cache"
     environment = os.environ | {"XDG_CACHE_HOME": str(store)}
     environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
@@ -56,10 +56,10 @@ def origin(lines):
 
 
 def learned(lines):
-    """What does not depend on time or memory."""
-    own = ("time/", "system/", "perf/", "env/")
+    """Return the metrics that do not depend on time or memory."""
+    skipped = ("time/", "system/", "perf/", "env/")
     return [
-        {name: value for name, value in line.items() if not name.startswith(own)}
+        {name: value for name, value in line.items() if not name.startswith(skipped)}
         for line in lines
         if "loss/total" in line
     ]
@@ -70,12 +70,12 @@ def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
     first, lines = start(tmp_path, *arguments)
     second, _ = start(tmp_path, *arguments)
     assert 0 < first["pb"] == second["pb"]
-    # Code of the user's own runs in this process: it might have changed anything.
+    # User code in this process might have changed anything: nothing is stored.
     assert first["entry"] == 0 and origin(lines) == "traced"
 
 
 @pytest.mark.xla
-def test_the_second_start_of_the_command_traces_nothing_either(tmp_path, library):
+def test_the_second_start_of_the_command_also_traces_nothing(tmp_path, library):
     arguments = *COMMAND, f"--logdir={tmp_path / 'logs'}"
     first, lines = start(tmp_path, *arguments)
     assert first["pb"] > 0 and first["entry"] == 1 and origin(lines) == "traced"
@@ -130,9 +130,9 @@ def test_a_captured_constant_is_noticed():
 
 
 def _captured(graph: tf.compat.v1.GraphDef) -> list[str]:
-    """Names of constants, other than scalars, that go into a branch or a loop.
+    """Return names of constants, other than scalars, that a branch or loop captures.
 
-    What a loop changes is no constant there.
+    A value that a loop changes is not a constant there.
     """
     found = []
     functions = {f.signature.name: f for f in graph.library.function}
@@ -144,15 +144,15 @@ def _captured(graph: tf.compat.v1.GraphDef) -> list[str]:
         }
         for node in nodes:
             names = [x.split(":")[0] for x in node.input if not x.startswith("^")]
-            kept = range(len(names)) if node.op.endswith("If") else ()
+            constant = range(len(names)) if node.op.endswith("If") else ()
             if node.op.endswith("While"):
-                kept = _kept(functions[node.attr["body"].func.name])
-            found += [names[i] for i in kept if names[i] in constants]
+                constant = _unchanged(functions[node.attr["body"].func.name])
+            found += [names[i] for i in constant if names[i] in constants]
     return found
 
 
-def _kept(body) -> list[int]:
-    """Which of its arguments the body of a loop hands on as they came."""
+def _unchanged(body) -> list[int]:
+    """Return the indices of arguments that the body of a loop does not change."""
     sources = {node.name: node.input for node in body.node_def}
 
     def origin(name):

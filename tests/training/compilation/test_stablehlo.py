@@ -1,4 +1,4 @@
-"""A program as text does what the traced one does, and nothing else passes for one."""
+"""A program as text computes the same as the traced one; other data is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("linear")
 
 @pytest.fixture
 def started():
-    """Starts runs of a few steps, and ends them."""
+    """Return a function that starts short runs; they are closed after the test."""
     with contextlib.ExitStack() as stack:
 
         def start(name, seed=0):
@@ -55,12 +55,12 @@ def started():
 
 
 def hub(text, number):
-    """The text for another hub: a process that has two is not what is kept."""
+    """Return the text with another hub number, as in another process."""
     return re.sub(r"handle = \d+ : i64", f"handle = {number} : i64", text)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
+def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program(
     started, name
 ):
     _, first, variables = started(name, seed=7)
@@ -68,8 +68,8 @@ def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
     _, second, variables = started(name)
     texts.append(stablehlo.export(second, variables))
     if name != "processes":  # whose calls have comments; nothing of the machine
-        told = texts[0].module
-        assert "loc(" not in told and ".py" not in told and "/" not in told
+        text = texts[0].module
+        assert "loc(" not in text and ".py" not in text and "/" not in text
     unnamed = dict(list(variables.items())[1:])
     with pytest.raises(Unsuited, match="more than the variables"):
         stablehlo.export(second, unnamed)
@@ -93,7 +93,7 @@ def test_text_is_the_same_for_every_seed_and_does_what_the_traced_program_does(
     assert run.experimental_get_tracing_count() == 1
 
 
-def test_what_xla_refuses_is_not_exported():
+def test_a_program_that_xla_refuses_is_not_exported():
     @tf.function(jit_compile=True, autograph=False)
     def refused(seed):
         return {"x": tf.strings.length(tf.strings.as_string(seed))}
@@ -102,7 +102,7 @@ def test_what_xla_refuses_is_not_exported():
         stablehlo.export(refused, {})
 
 
-def test_a_text_that_says_something_unknown_is_not_exported(monkeypatch):
+def test_a_text_with_unknown_operations_is_not_exported(monkeypatch):
     @tf.function(jit_compile=True, autograph=False)
     def known(seed):
         return {"x": seed + 1}
@@ -116,6 +116,6 @@ def test_a_text_that_says_something_unknown_is_not_exported(monkeypatch):
 @pytest.mark.parametrize(
     "data", [b"", b"program", zlib.compress(b"{"), zlib.compress(b"[1]"), b"\xff" * 99]
 )
-def test_other_bytes_are_no_program(data):
+def test_other_bytes_are_refused(data):
     with pytest.raises(Unsuited, match="not a program"):
         Exported.from_bytes(data)

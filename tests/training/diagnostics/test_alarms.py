@@ -1,4 +1,4 @@
-"""Alarms: how long a limit has to be exceeded, and the rows about episodes."""
+"""Alarms: how long a limit must be exceeded, and the rows about episodes."""
 
 import math
 import re
@@ -18,7 +18,7 @@ NOISE = np.random.default_rng(0).normal(size=100)
 
 
 def raised(lines, rows=(), **known):
-    """``(number, name, text)`` of the alarms of lines that are spread over the run."""
+    """Return ``(number, name, text)`` of the alarms of lines spread over the run."""
     watch = Alarms(rows, **{"steps": STEPS, "num_envs": 8} | known)
     every = STEPS // len(lines)
     return [
@@ -33,7 +33,7 @@ def names(lines, rows=(), **known):
 
 
 def returns(values):
-    """Lines of training with these mean returns; None where no episode ended."""
+    """Return lines of training with these mean returns; None: no episode ended."""
     lines = [{"env/masked": 0.01, "episode/return_mean": value} for value in values]
     return [{k: v for k, v in line.items() if v is not None} for line in lines]
 
@@ -44,7 +44,7 @@ def test_an_alarm_is_raised_once_and_again_only_after_five_healthy_lines():
     assert found == [(4, "far", "x is 0.5"), (31, "far", "x is 0.5")]
 
 
-def test_healthy_lines_between_start_the_count_anew():
+def test_a_healthy_line_restarts_the_count():
     values = ([BAD] * 2 + [GOOD]) * 30
     assert names([{"x": x} for x in values], [ROW]) == []
 
@@ -54,25 +54,25 @@ def test_a_value_far_beyond_or_nan_needs_one_line(value):
     assert names([{"x": x} for x in (GOOD, value, GOOD)], [ROW]) == ["far"]
 
 
-def test_a_limit_can_be_a_lower_one_that_spans_a_part_of_the_run():
+def test_a_lower_limit_can_require_a_part_of_the_run():
     row = Limit("low", "x", "", below=0.0, lines=2, part=0.3)
     assert raised([{"x": -1.0}] * 100, [row]) == [(30, "low", "")]
     assert names([{"x": 0.0}] * 100, [row]) == []
 
 
-def test_lines_that_do_not_count_are_healthy_and_others_say_nothing():
+def test_lines_outside_when_are_healthy_and_lines_without_the_metric_are_ignored():
     row = ROW._replace(when=lambda line: line.get("y", 0) > 0)
     assert names([{"x": BAD}] * 5, [row]) == []
     assert raised([{"x": BAD, "y": 1}, {}] * 5, [row]) == [(4, "far", "x is 0.5")]
 
 
-def test_numbers_may_be_of_numpy_and_vectors_are_passed_over():
+def test_numpy_numbers_are_checked_and_vectors_are_ignored():
     line = {"x": np.float32(0.5), "policy/action": np.ones(3)}
     assert names([line] * 5, [ROW, ROW._replace(metric="policy/action")]) == ["far"]
 
 
 @pytest.mark.parametrize(("limit", "after"), [(500, 2 * 501 * 8), (None, 10_000 * 8)])
-def test_no_episode_is_reported_after_what_the_time_limit_allows(limit, after):
+def test_a_missing_episode_end_is_reported_after_the_time_limit(limit, after):
     watch = Alarms([], STEPS, num_envs=8, max_episode_steps=limit)
     (without,), (ended,) = returns([None]), returns([20.0])
     for step in range(1000, after + 1001, 1000):
@@ -83,7 +83,7 @@ def test_no_episode_is_reported_after_what_the_time_limit_allows(limit, after):
     assert watch.check(ended, after + 3000) == []
 
 
-def test_lines_of_evaluations_say_nothing_of_episodes():
+def test_lines_of_evaluations_do_not_count_as_training_without_episodes():
     assert names([{"eval/return_mean": 1.0}] * 100, max_episode_steps=10) == []
 
 
@@ -100,7 +100,7 @@ def test_returns_that_are_all_equal_are_reported(value):
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_returns_that_stand_still_are_reported_half_a_run_later(scale):
+def test_flat_returns_are_reported_after_half_a_run(scale):
     values = np.random.default_rng(0).normal(20, scale, size=1000)
     ((number, name, text),) = raised(returns(values))
     assert name == "return_flat"
@@ -110,7 +110,7 @@ def test_returns_that_stand_still_are_reported_half_a_run_later(scale):
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0])
-def test_an_agent_that_was_trained_before_need_not_get_better(scale):
+def test_flat_returns_of_a_pretrained_agent_are_healthy(scale):
     lines = returns(500 + scale * NOISE)
     assert len(raised(lines)) == 1
     assert raised(lines, inherited=True) == []
@@ -126,7 +126,7 @@ def test_returns_that_are_lost_again_are_reported(inherited):
     assert f"{values[:3].mean():.5g} at the start" in text
 
 
-def test_returns_that_are_not_finite_are_passed_over():
+def test_returns_that_are_not_finite_are_ignored():
     values = 20 + 2 * np.arange(100) + NOISE
     values[::7] = math.nan
     values[3] = math.inf
@@ -139,7 +139,7 @@ NUMBER = st.one_of(st.floats(), st.floats(-2, 2), st.just(0.0))
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(METRICS), NUMBER), max_size=40))
-def test_whatever_is_logged_no_line_is_an_error(lines):
+def test_no_line_of_metrics_causes_an_error(lines):
     watch = Alarms([ROW], STEPS, num_envs=2)
     for number, line in enumerate(lines):
         for alarm in watch.check(line, 1000 * number):

@@ -1,4 +1,4 @@
-"""Weights of a network, counted and shown."""
+"""The table of a network's weights."""
 
 import itertools
 import json
@@ -32,12 +32,12 @@ def test_weights_are_counted_layer_by_layer():
     assert len({len(line) for line in lines}) == 1
 
 
-def test_what_has_no_network_has_no_layers():
+def test_an_algorithm_without_a_network_has_no_layers():
     assert weights.by_layer(object()) == []
     assert weights.facts([]) == {"total": 0, "layers": []}
 
 
-def test_a_run_tells_its_weights_by_layer(tmp_path, capfd):
+def test_a_run_records_its_weights_by_layer(tmp_path, capfd):
     hidden = (16, 4)
     run = tfb.train(
         env="CartPole-v1",
@@ -50,9 +50,9 @@ def test_a_run_tells_its_weights_by_layer(tmp_path, capfd):
         settings={"epochs": 1, "histograms": False, "network": {"hidden": hidden}},
         logdir=tmp_path,
     )
-    told = json.loads(pathlib.Path(run.logdir, "run.json").read_text())["weights"]
+    recorded = json.loads(pathlib.Path(run.logdir, "run.json").read_text())["weights"]
     sizes = [4, *hidden]
     tower = sum(a * b + b for a, b in itertools.pairwise(sizes))
     expected = 2 * tower + hidden[-1] * 3 + 3  # two logits and a value
-    assert told["total"] == sum(x["count"] for x in told["layers"]) == expected
+    assert recorded["total"] == sum(x["count"] for x in recorded["layers"]) == expected
     assert f"{expected:,}" in capfd.readouterr().err

@@ -41,20 +41,20 @@ def test_counts_are_compact(number, text):
 
 def test_plain_lines_come_after_3_seconds_and_then_every_10():
     stream, clock = io.StringIO(), Clock()
-    seen = []
+    printed = []
     with Console(1000, stream, clock=clock) as console:
         for second in range(30):
             clock.now = 100.0 + second
             before = stream.tell()
             console.update(10 * second, {})
             if stream.tell() > before:
-                seen.append(second)
-    assert seen == [3, 13, 23]
+                printed.append(second)
+    assert printed == [3, 13, 23]
     assert len(stream.getvalue().splitlines()) == 4  # and one at the end
 
 
 def lines(total, *updates, **options):
-    """What is printed for updates, each seconds later than the one before."""
+    """Return the printed lines for ``(seconds, step, metrics)`` updates."""
     stream, clock = io.StringIO(), Clock()
     with Console(total, stream, clock=clock, **options) as console:
         for seconds, step, metrics in updates:
@@ -63,7 +63,7 @@ def lines(total, *updates, **options):
     return stream.getvalue().splitlines()
 
 
-def test_a_line_says_steps_speed_return_and_time_left():
+def test_a_line_shows_steps_speed_return_and_time_left():
     metrics = {
         "time/env_steps_per_second": 6543.2,
         "episode/return_mean": 123.456,
@@ -83,7 +83,7 @@ def test_the_first_iteration_which_compiles_does_not_count_for_the_time_left():
     assert "  0:01:20 left  " in second
 
 
-def test_the_last_known_return_stays_and_nan_is_none():
+def test_the_last_finite_return_stays():
     found = [{"episode/return_mean": value} for value in (5.0, math.nan)]
     assert "return 5 " in lines(100, (0, 1, found[0]), (5, 2, found[1]))[0]
 
@@ -95,7 +95,7 @@ def test_time_left_of_a_resumed_run_counts_its_own_steps_only():
 
 
 @pytest.mark.parametrize("total", [0, 10])
-def test_steps_beyond_the_total_are_no_error(total):
+def test_steps_beyond_the_total_are_accepted(total):
     assert lines(total, (5, 12, {}))[0].startswith("100%")
 
 
@@ -124,7 +124,7 @@ def test_a_terminal_gets_a_bar_with_the_same_numbers():
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # cursor restored
 
 
-def test_a_narrow_terminal_gets_one_line_with_what_matters():
+def test_a_narrow_terminal_gets_one_line_with_the_main_numbers():
     stream, clock, terminal = drawn_on(80)
     metrics = {
         "time/env_steps_per_second": 65432.1,

@@ -30,7 +30,7 @@ def lines(folder):
 
 
 def tensorboard(folder):
-    """``{tag: [(step, array)]}`` as TensorBoard reads the folder."""
+    """Return ``{tag: [(step, array)]}`` as TensorBoard reads the folder."""
     accumulator = EventAccumulator(str(folder), tensor_size_guidance={})
     accumulator.Reload()
     return {
@@ -105,7 +105,7 @@ def test_a_name_without_a_group_is_refused(tmp_path, name):
 @pytest.mark.parametrize(
     "value", ["1.5", None, 1j, np.array("x"), object(), np.zeros([2, 2])]
 )
-def test_what_is_no_number_is_refused_by_name(tmp_path, value):
+def test_a_value_that_is_not_a_number_is_refused_with_its_name(tmp_path, value):
     error = (TypeError, ValueError)
     with Logger(tmp_path) as log, pytest.raises(error, match=r"metric a/b (is|has)"):
         log.write({"a/b": value}, 1)
@@ -161,7 +161,7 @@ def test_tensorboard_shows_scalars_as_curves(tmp_path):
     assert b"xla said no" in found["event/fallback"][0][1].item()
 
 
-def test_resuming_takes_back_later_lines_everywhere(tmp_path):
+def test_resuming_discards_later_lines_everywhere(tmp_path):
     with Logger(tmp_path) as log:
         for step in (10, 20, 30, 40):
             log.write({"a/b": step}, step)
@@ -228,7 +228,7 @@ def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
     for damaged in (b"nonsense\n", b"[]\n", b'{"step": "x"}\n', b"\n"):
         whole = path.read_bytes()
         path.write_bytes(damaged + whole)
-        with pytest.raises(UserError, match="line 1 is no log line"):
+        with pytest.raises(UserError, match="line 1 is not a log line"):
             read_metrics(tmp_path)
         path.write_bytes(whole)
 
@@ -255,19 +255,19 @@ def test_a_new_run_never_appends_to_a_log(tmp_path):
 def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
     tmp_path, resume_step
 ):
-    target = tmp_path / "of somebody else"
+    target = tmp_path / "another file"
     target.write_text("a line without an end")
     run = tmp_path / "run"
     run.mkdir()
     (run / "metrics.jsonl").symlink_to(target)
     with pytest.raises(UserError, match=r"metrics.jsonl (is a symbolic link|exists)"):
         Logger(run, resume_step)
-    with pytest.raises(UserError, match="is a symbolic link; expected the file itself"):
+    with pytest.raises(UserError, match="is a symbolic link; expected a regular file"):
         read_metrics(run)
     assert target.read_text() == "a line without an end"
 
 
-def test_a_log_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+def test_a_log_that_is_a_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
     for use in (read_metrics, lambda run: Logger(run, resume_step=0)):
         with pytest.raises(UserError, match="is not a regular file"):
@@ -323,7 +323,7 @@ def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_lines_that_a_full_disk_does_not_take_are_written_once_it_does(tmp_path):
+def test_lines_that_a_full_disk_refuses_are_written_later(tmp_path):
     warnings = []
     log = Logger(tmp_path, warn=warnings.append)
     log.write({"a/b": 0}, 0)
@@ -341,12 +341,12 @@ def test_lines_that_a_full_disk_does_not_take_are_written_once_it_does(tmp_path)
     assert [text.partition(" (")[0] for text in warnings] == [
         "warning: metrics.jsonl cannot be written",
         "warning: TensorBoard's file cannot be written",
-        "metrics.jsonl is written again",
-        "TensorBoard's file is written again",
+        "metrics.jsonl can be written again",
+        "TensorBoard's file can be written again",
     ]
 
 
-def test_a_resumed_run_takes_later_steps_back_although_its_disk_was_full(tmp_path):
+def test_a_resumed_run_discards_later_steps_even_if_its_disk_was_full(tmp_path):
     with Logger(tmp_path) as log:
         for step in (10, 20, 30):
             log.write({"a/b": step}, step)
@@ -359,10 +359,10 @@ def test_a_resumed_run_takes_later_steps_back_although_its_disk_was_full(tmp_pat
     metrics = read_metrics(tmp_path)
     assert [(line["step"], line["a/b"]) for line in metrics] == expected
     assert tensorboard(tmp_path)["a/b"] == expected
-    assert len(list(tmp_path.glob("events*"))) == 2  # none of a try that failed
+    assert len(list(tmp_path.glob("events*"))) == 2  # a failed attempt leaves no file
 
 
-def test_lines_that_are_kept_are_bounded_and_their_loss_is_told(tmp_path, monkeypatch):
+def test_waiting_lines_are_bounded_and_their_loss_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(writers, "MOST_WAITING", 100)
     warnings = []
     with Logger(tmp_path / "missing", warn=warnings.append) as log:
@@ -410,7 +410,7 @@ def test_files_are_closed_before_trackers_which_may_wait_for_a_server(tmp_path):
             pass
 
         def close(self, ended):
-            log.event("late")  # to a file that is closed
+            log.event("late")  # the file is closed already
 
     log = Logger(tmp_path, trackers=[Tracker()])
     log.close()

@@ -1,4 +1,4 @@
-"""Trackers: told what the log is told, never waited for, given up with one warning."""
+"""Trackers get the same as the log, never block, and fail with one warning."""
 
 import importlib
 import json
@@ -21,9 +21,9 @@ from tfagents_batch.training.log.trackers import Tracker
 WAIT = 30.0
 
 
-def test_calls_arrive_in_order_and_the_end_waits_for_all():
-    made = MagicMock()
-    tracker = Tracker("Mine", lambda: made, pytest.fail, WAIT)
+def test_calls_arrive_in_order_and_close_waits_for_all():
+    opened = MagicMock()
+    tracker = Tracker("Mine", lambda: opened, pytest.fail, WAIT)
     for step in range(200):
         tracker.write(step, {"a/b": step})
     tracker.event({"event": "x", "step": 3})
@@ -31,7 +31,7 @@ def test_calls_arrive_in_order_and_the_end_waits_for_all():
     tracker.close("finished")
     tracker.close("failed")  # again: nothing happens
     tracker.write(1, {})
-    assert made.mock_calls == [
+    assert opened.mock_calls == [
         *(call.write(step, {"a/b": step}) for step in range(200)),
         call.event({"event": "x", "step": 3}),
         call.video("video/x", b"GIF", 4),
@@ -40,12 +40,12 @@ def test_calls_arrive_in_order_and_the_end_waits_for_all():
 
 
 @pytest.mark.parametrize("fails_at", [0, 3, 10])
-def test_a_tracker_that_fails_is_given_up_with_one_warning(fails_at):
+def test_a_tracker_that_fails_is_closed_with_one_warning(fails_at):
     warnings, effects = [], [None] * 11
     effects[fails_at] = ConnectionError("server gone\nin many lines")
-    made = MagicMock()
-    made.write.side_effect, made.close.side_effect = effects[:10], effects[10:]
-    tracker = Tracker("Mine", lambda: made, warnings.append, WAIT)
+    opened = MagicMock()
+    opened.write.side_effect, opened.close.side_effect = effects[:10], effects[10:]
+    tracker = Tracker("Mine", lambda: opened, warnings.append, WAIT)
     for step in range(10):
         tracker.write(step, {})
     tracker.close("finished")
@@ -55,7 +55,7 @@ def test_a_tracker_that_fails_is_given_up_with_one_warning(fails_at):
 
 
 @pytest.mark.parametrize("error", [OSError("no route"), SystemExit(1)])
-def test_a_tracker_that_cannot_be_opened_is_given_up(error):
+def test_a_tracker_that_cannot_be_opened_is_closed(error):
     def make():
         raise error
 
@@ -69,10 +69,10 @@ def test_a_tracker_that_cannot_be_opened_is_given_up(error):
     ("lines", "reason"),
     [(trackers.BEHIND + 10, "1000 lines wait"), (0, "did not end within 0.05 s")],
 )
-def test_a_tracker_that_hangs_is_neither_waited_for_nor_fed_without_end(lines, reason):
-    go_on, warnings, made = threading.Event(), [], MagicMock()
-    made.write.side_effect = made.close.side_effect = lambda *_: go_on.wait(WAIT)
-    tracker = Tracker("Mine", lambda: made, warnings.append, close_seconds=0.05)
+def test_a_tracker_that_hangs_blocks_nothing_and_its_queue_is_bounded(lines, reason):
+    go_on, warnings, opened = threading.Event(), [], MagicMock()
+    opened.write.side_effect = opened.close.side_effect = lambda *_: go_on.wait(WAIT)
+    tracker = Tracker("Mine", lambda: opened, warnings.append, close_seconds=0.05)
     try:
         for step in range(lines):
             tracker.write(step, {})
@@ -85,12 +85,12 @@ def test_a_tracker_that_hangs_is_neither_waited_for_nor_fed_without_end(lines, r
 
 
 def test_a_logger_sends_the_same_to_its_trackers_and_closes_them(tmp_path):
-    made = MagicMock()
-    with Logger(tmp_path, trackers=[made]) as log:
+    opened = MagicMock()
+    with Logger(tmp_path, trackers=[opened]) as log:
         log.write({"a/b": np.float32(0.5), "a/nan": np.nan, "a/h": np.ones(3)}, 5)
         log.event("alarm", name="kl", text="far")
         log.video("video/x", np.zeros([2, 8, 8, 3], np.uint8), 7)
-    header, line, alarm, video, end = made.mock_calls
+    header, line, alarm, video, end = opened.mock_calls
     assert header[0] == "event"
     assert line == call.write(5, {"a/b": 0.5})
     assert alarm.args[0]["text"] == "far"
@@ -115,7 +115,7 @@ def test_a_tracker_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Stand-ins of the packages, by name."""
+    """Return mocks of the packages, by name."""
     wandb, mlflow = (
         MagicMock(__spec__=ModuleSpec(name, None, origin="here"))
         for name in ("wandb", "mlflow")
@@ -139,18 +139,18 @@ def fake(monkeypatch):
 
 
 def track(kind, folder, ended="finished"):
-    """A short run's log; returns what the user was told."""
-    told = queue.Queue()
+    """Write a short run's log; return the lines printed for the user."""
+    messages = queue.Queue()
     folder.mkdir(exist_ok=True)
     config = {"steps": 10, "settings": {"epochs": 2}}
-    made = trackers.start(kind, folder, config, told.put)
+    started = trackers.start(kind, folder, config, messages.put)
     step = 5 if (folder / "metrics.jsonl").exists() else None
-    with Logger(folder, step, warn=pytest.fail, trackers=made) as log:
+    with Logger(folder, step, warn=pytest.fail, trackers=started) as log:
         log.write({"a/b": 1.5}, 6)
         log.event("alarm", name="kl", text="The KL is far")
         log.video("video/x", np.zeros([2, 8, 8, 3], np.uint8), 7)
         log.event(ended, step=9)
-    return list(told.queue)
+    return list(messages.queue)
 
 
 def test_wandb_gets_settings_lines_alerts_videos_and_the_end(fake, tmp_path):
@@ -196,7 +196,7 @@ def test_mlflow_gets_settings_lines_tags_artifacts_and_the_end(fake, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"run_id": 3}', "\x00"])
-def test_a_damaged_name_is_no_name(text, fake, tmp_path):
+def test_a_damaged_name_is_ignored(text, fake, tmp_path):
     (tmp_path / "mlflow.json").write_text(text)
     track("mlflow", tmp_path)
     fake["mlflow"].MlflowClient.return_value.create_run.assert_called_once()
@@ -204,7 +204,7 @@ def test_a_damaged_name_is_no_name(text, fake, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["wandb", "mlflow"])
-def test_a_resumed_run_goes_on_in_the_same_run_of_its_tracker(kind, fake, tmp_path):
+def test_a_resumed_run_continues_in_the_same_run_of_its_tracker(kind, fake, tmp_path):
     for ended in ("stopped", "failed"):
         track(kind, tmp_path, ended)
     if kind == "wandb":

@@ -26,7 +26,7 @@ FILES = [
 
 
 def make(fill=0.0):
-    """Variables of every kind that an agent has; ``fill`` is in all of them."""
+    """Return variables of every kind that an agent has, filled with ``fill``."""
     weights = keras.Variable(np.full((3, 2), fill), dtype="float32", name="w")
     return {
         "network/w": weights,
@@ -48,7 +48,7 @@ def save(run, step, fill=None, **kwargs):
 
 
 def load(run, which="newest"):
-    """Step, values and the steps of events."""
+    """Return the loaded step and the steps of events."""
     events, variables = [], make()
     step, state = checkpoint.load(
         run, variables, which, lambda kind, step, reason: events.append((kind, step))
@@ -62,7 +62,7 @@ def folders(run):
     return sorted(path.name for path in (run / "checkpoints").iterdir())
 
 
-def test_every_dtype_and_the_state_come_back_exactly(tmp_path):
+def test_every_dtype_and_the_state_are_restored_exactly(tmp_path):
     variables = make(7.0)
     variables["network/w"].assign(np.float32([[0.1, -0.0], [np.inf, 1e-45], [3, 4]]))
     state = {"step": 7, "best": -np.inf, "x": [0.1, None, True], "s": "é"}
@@ -76,7 +76,7 @@ def test_every_dtype_and_the_state_come_back_exactly(tmp_path):
     assert as_values(fresh) == as_values(variables)
 
 
-def test_manifest_is_strict_json_and_says_what_was_stored(tmp_path):
+def test_manifest_is_strict_json_and_describes_the_variables(tmp_path):
     path = save(tmp_path, 5, metadata={"best": True})
 
     def refuse(constant):
@@ -96,7 +96,7 @@ def test_manifest_is_strict_json_and_says_what_was_stored(tmp_path):
     assert str(tmp_path) not in (path / "manifest.json").read_text()
 
 
-def test_newest_three_best_and_kept_ones_stay(tmp_path):
+def test_the_newest_three_the_best_and_marked_ones_stay(tmp_path):
     save(tmp_path, 1, metadata={"keep": True})
     save(tmp_path, 2, metadata={"best": True})
     save(tmp_path, 3, metadata={"best": True, "keep": False})
@@ -115,7 +115,7 @@ def test_without_checkpoints_there_is_nothing_to_load(tmp_path):
 
 
 @pytest.mark.parametrize("which", [4, "4", "latest", "-1", ""])
-def test_a_step_that_is_not_there_is_refused_with_those_that_are(tmp_path, which):
+def test_the_error_about_a_missing_step_lists_existing_ones(tmp_path, which):
     save(tmp_path, 5)
     with pytest.raises(UserError, match=r"no checkpoint .*newest, best or a step of 5"):
         load(tmp_path, which)
@@ -141,7 +141,7 @@ def flip_last(path):
 
 def truncate(path):
     os.truncate(path, path.stat().st_size - 1)
-    if path.suffix == ".json":  # the last byte may be a newline that says nothing
+    if path.suffix == ".json":  # the last byte may be a newline
         os.truncate(path, path.stat().st_size - 2)
 
 
@@ -169,7 +169,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_any_damage_falls_back_to_the_older_one_and_says_so(tmp_path, name):
+def test_any_damage_is_reported_and_the_older_one_is_loaded(tmp_path, name):
     save(tmp_path, 1)
     good = save(tmp_path, 2)
     spare = tmp_path / "spare"
@@ -186,15 +186,15 @@ def test_any_damage_falls_back_to_the_older_one_and_says_so(tmp_path, name):
     assert load(tmp_path) == (2, [])
 
 
-def test_damage_is_a_warning_where_nobody_takes_events(tmp_path):
+def test_damage_is_a_warning_without_on_event(tmp_path):
     save(tmp_path, 1)
     flip(save(tmp_path, 2) / "state.json")
-    with pytest.warns(RuntimeWarning, match="step 2 is damaged and passed over"):
+    with pytest.warns(RuntimeWarning, match="step 2 is damaged and skipped"):
         step, _ = checkpoint.load(tmp_path, make())
     assert step == 1
 
 
-def test_all_damaged_is_an_error_that_names_each(tmp_path):
+def test_the_error_about_damage_names_every_checkpoint(tmp_path):
     for step in (1, 2):
         flip(save(tmp_path, step) / "state.json")
     with pytest.raises(UserError, match=r"step 2: state.json.*step 1: state.json"):
@@ -202,7 +202,7 @@ def test_all_damaged_is_an_error_that_names_each(tmp_path):
 
 
 def rewrite_manifest(path, **changes):
-    """A manifest that is consistent in itself."""
+    """Change a manifest and update its hash."""
     manifest = json.loads((path / "manifest.json").read_text()) | changes
     del manifest["sha256"]
     text = json.dumps(manifest, sort_keys=True)
@@ -210,7 +210,7 @@ def rewrite_manifest(path, **changes):
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
-def test_a_newer_format_is_refused_and_not_passed_over(tmp_path):
+def test_a_newer_format_is_refused_and_not_skipped(tmp_path):
     save(tmp_path, 1)
     path = save(tmp_path, 2)
     rewrite_manifest(path, schema=2, versions={"tfagents_batch": "9.9.9"})
@@ -250,7 +250,7 @@ def test_a_malformed_manifest_is_damage(tmp_path, changes):
     assert load(tmp_path) == (1, [("checkpoint_damaged", 2)])
 
 
-def test_a_linked_folder_does_not_exist(tmp_path):
+def test_a_linked_folder_is_ignored(tmp_path):
     save(tmp_path, 1)
     checkpoints = tmp_path / "checkpoints"
     (checkpoints / "step-000000000001").rename(tmp_path / "elsewhere")
@@ -259,7 +259,7 @@ def test_a_linked_folder_does_not_exist(tmp_path):
         load(tmp_path)
 
 
-def test_folders_without_a_manifest_do_not_exist(tmp_path):
+def test_folders_without_a_manifest_are_ignored(tmp_path):
     save(tmp_path, 1)
     (tmp_path / "checkpoints" / "step-000000000002").mkdir()
     (tmp_path / "checkpoints" / "notes").mkdir()
@@ -305,13 +305,13 @@ def test_one_variable_under_two_names_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
+def test_a_state_that_is_not_json_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(TypeError, match="not JSON serializable"):
         checkpoint.save(tmp_path, 1, make(), {"x": object()})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_saving_after_going_back_removes_the_abandoned_future(tmp_path):
+def test_saving_after_resuming_an_earlier_step_removes_later_ones(tmp_path):
     for step in (1, 2, 3):
         save(tmp_path, step)
     for step in (2, 3):
@@ -322,7 +322,7 @@ def test_saving_after_going_back_removes_the_abandoned_future(tmp_path):
     assert [*saved(tmp_path)] == [1, 2]
 
 
-def test_sweep_clears_what_dead_processes_left(tmp_path):
+def test_sweep_removes_leftovers_of_dead_processes(tmp_path):
     save(tmp_path, 1)
     path = save(tmp_path, 2)
     path.rename(path.with_name(f"{path.name}.old-77"))
@@ -449,7 +449,10 @@ print(k if status == 0 else f"child {k} ended with {status}")
 
 
 def kill_at_every_operation(run, step):
-    """Copies of ``run`` on which saving ``step`` was killed ever later, last: not."""
+    """Return copies of ``run``: in copy k saving was killed at operation k.
+
+    In the last copy it was not killed.
+    """
     arguments = [str(run), str(step), os.path.dirname(__file__)]
     done = subprocess.run(
         [sys.executable, "-c", KILLER, *arguments],

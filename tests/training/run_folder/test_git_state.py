@@ -1,4 +1,4 @@
-"""What a run says of the code it was started from."""
+"""The git commit in the record of a run."""
 
 import os
 import subprocess
@@ -27,12 +27,12 @@ def repository(tmp_path, monkeypatch):
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message=first")
     monkeypatch.chdir(folder / "inner")
-    # So that the folder of the test runner's script says nothing.
+    # So that the folder of the test runner's script is ignored.
     monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
     return folder
 
 
-def test_commit_and_changes_are_told(repository):
+def test_commit_and_changes_are_recorded(repository):
     commit = git(repository, "rev-parse", "HEAD")
     assert git_state.state() == {"commit": commit, "changed": False}
     (repository / "logs").write_text("not tracked")
@@ -41,12 +41,12 @@ def test_commit_and_changes_are_told(repository):
     assert git_state.state() == {"commit": commit, "changed": True}
 
 
-def test_variables_of_a_hook_do_not_lead_elsewhere(repository, monkeypatch):
+def test_git_variables_in_the_environment_are_ignored(repository, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(repository / "nowhere"))
     assert git_state.state()["changed"] is False
 
 
-def test_outside_of_a_checkout_the_main_script_counts(
+def test_outside_of_a_checkout_that_of_the_main_script_is_used(
     repository, monkeypatch, tmp_path
 ):
     (tmp_path / "outside").mkdir()
@@ -58,12 +58,12 @@ def test_outside_of_a_checkout_the_main_script_counts(
     assert git_state.state()["changed"] is False
 
 
-def test_without_git_nothing_is_told(repository, monkeypatch):
+def test_without_git_nothing_is_recorded(repository, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert git_state.state() is None
 
 
-def test_a_folder_without_commits_says_nothing(tmp_path, repository, monkeypatch):
+def test_a_folder_without_commits_has_no_state(tmp_path, repository, monkeypatch):
     empty = tmp_path / "empty"
     empty.mkdir()
     git(empty, "init", "--quiet")
@@ -71,7 +71,7 @@ def test_a_folder_without_commits_says_nothing(tmp_path, repository, monkeypatch
     assert git_state.state() is None
 
 
-def test_a_git_that_hangs_is_not_waited_for(repository, monkeypatch, tmp_path):
+def test_a_hanging_git_is_stopped(repository, monkeypatch, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "git").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
@@ -80,7 +80,7 @@ def test_a_git_that_hangs_is_not_waited_for(repository, monkeypatch, tmp_path):
     assert git_state.state(seconds=0.2) is None
 
 
-def test_what_a_repository_configures_is_not_run(repository):
+def test_a_monitor_configured_by_a_repository_is_not_run(repository):
     ran = repository / "ran"
     hook = repository / "hook"
     hook.write_text(f"#!/bin/sh\ntouch {ran}\n")

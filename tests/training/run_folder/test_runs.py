@@ -18,7 +18,7 @@ def create(logdir, name="ppo", seed=1, config="{}"):
     return runs.create(logdir, name, seed, config, NOW)
 
 
-def test_folder_name_says_time_name_and_seed(tmp_path):
+def test_folder_name_has_time_name_and_seed(tmp_path):
     folder = create(tmp_path / "new" / "logs", "cartpole", 7)
     assert folder == tmp_path / "new" / "logs" / "20261121T090807-cartpole-s7"
 
@@ -49,7 +49,7 @@ def test_taken_names_get_a_number_and_nothing_is_overwritten(tmp_path):
     assert runs.open_run(first).config_text == '{"a": 1}'
 
 
-def test_runs_made_at_once_get_different_folders(tmp_path):
+def test_runs_created_at_once_get_different_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         folders = list(pool.map(lambda _: create(tmp_path), range(24)))
     assert len({*folders}) == 24
@@ -93,7 +93,7 @@ def test_a_run_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", "{", None])
-def test_facts_that_are_lost_or_damaged_are_none(tmp_path, text):
+def test_missing_or_damaged_facts_are_empty(tmp_path, text):
     folder = create(tmp_path)
     (folder / "run.json").unlink()
     if text is not None:
@@ -117,7 +117,10 @@ def test_a_logdir_or_a_mistyped_run_suggests_the_newest(tmp_path):
     for name in ("zebra", "apple"):
         now += datetime.timedelta(days=1)
         newest = runs.create(tmp_path, name, 1, "{}", now)
-    for path, wrong in ((tmp_path, "is no run"), (tmp_path / "typo", "does not exist")):
+    for path, wrong in (
+        (tmp_path, "is not a run"),
+        (tmp_path / "typo", "does not exist"),
+    ):
         with pytest.raises(UserError, match=f"{wrong}.*the newest one there, ") as info:
             runs.open_run(path)
         assert str(info.value).endswith(str(newest))
@@ -127,12 +130,12 @@ def test_a_path_inside_a_run_suggests_the_run(tmp_path):
     folder = create(tmp_path)
     (folder / "checkpoints" / "step-000000000001").mkdir(parents=True)
     for inside in ("checkpoints", "checkpoints/step-000000000001", "config.json"):
-        with pytest.raises(UserError, match="lies inside a run") as info:
+        with pytest.raises(UserError, match="is inside a run") as info:
             runs.open_run(folder / inside)
         assert str(info.value).endswith(str(folder))
 
 
-def test_what_is_no_run_is_refused_in_one_line(tmp_path):
+def test_a_path_that_is_not_a_run_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()
     damaged = create(tmp_path / "logs")
@@ -141,9 +144,9 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path):
     (torn / "config.json").write_bytes(b'{"a": "\xff')
     for path, text in {
         tmp_path / "file": "is a file",
-        tmp_path / "empty": "is no run folder",
+        tmp_path / "empty": "is not a run folder",
         tmp_path / "missing": "does not exist",
-        damaged: "should hold one JSON object",
+        damaged: "expected one JSON object",
         torn: "cannot be read",
     }.items():
         with pytest.raises(UserError, match=text) as info:
@@ -151,7 +154,7 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path):
         assert "\n" not in str(info.value)
 
 
-def test_a_second_lock_says_who_holds_the_first(tmp_path):
+def test_a_second_lock_names_the_process_that_holds_the_first(tmp_path):
     folder = create(tmp_path)
     with (
         runs.lock(folder),

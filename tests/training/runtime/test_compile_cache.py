@@ -14,7 +14,7 @@ NAME = "xla_compile_cache__1__2__XLA_CPU_JIT.pb"
 
 @pytest.fixture
 def opened(tmp_path):
-    """Opens caches on one store and closes them."""
+    """Return a function that opens caches on one store; they are closed at the end."""
     caches = []
 
     def make(key="key"):
@@ -31,11 +31,11 @@ def entries(tmp_path, key="key", kind="pb"):
 
 
 def compile_to(cache, data=b"program", name=NAME):
-    """What TensorFlow does."""
+    """Write a compiled program, as TensorFlow does."""
     (cache.folder / name).write_bytes(data)
 
 
-def test_what_one_process_compiled_the_next_one_finds(opened):
+def test_the_next_process_finds_compiled_programs(opened):
     first = opened()
     compile_to(first)
     assert first.publish() == 1
@@ -54,7 +54,7 @@ def test_processes_that_start_at_once_keep_their_folders(tmp_path):
         cache.close()
 
 
-def test_processes_have_folders_of_their_own(opened):
+def test_each_process_has_a_separate_folder(opened):
     first, second = opened(), opened()
     compile_to(first)
     compile_to(second, b"other")
@@ -72,7 +72,7 @@ def test_closing_publishes_and_leaves_no_folder(opened, tmp_path):
     assert len(entries(tmp_path)) == 1
 
 
-def test_what_was_written_is_read_by_the_next_process(opened, tmp_path):
+def test_the_next_process_reads_written_entries(opened, tmp_path):
     first = opened()
     assert first.read("name") is None
     first.write("name", b"old")
@@ -89,7 +89,7 @@ def test_what_was_written_is_read_by_the_next_process(opened, tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"ol", b"olb"])
-def test_what_was_written_and_is_damaged_is_deleted(opened, tmp_path, damage):
+def test_a_damaged_written_entry_is_deleted(opened, tmp_path, damage):
     cache = opened()
     cache.write("name", b"old")
     entries(tmp_path, kind="entry")[0].write_bytes(damage)
@@ -97,7 +97,7 @@ def test_what_was_written_and_is_damaged_is_deleted(opened, tmp_path, damage):
     assert not entries(tmp_path, kind="entry")
 
 
-def test_what_was_written_counts_among_the_entries(opened, tmp_path, monkeypatch):
+def test_written_entries_count_towards_the_size_limit(opened, tmp_path, monkeypatch):
     monkeypatch.setattr(compile_cache, "MAX_BYTES", 25)
     cache = opened()
     cache.write("name", bytes(20))
@@ -116,13 +116,13 @@ def test_a_damaged_entry_is_deleted_before_it_is_read(opened, tmp_path, damage):
     assert not entries(tmp_path)
 
 
-def test_a_file_that_was_put_there_is_not_read(opened, tmp_path):
+def test_a_file_without_a_hash_in_its_name_is_not_read(opened, tmp_path):
     opened()
     (tmp_path / "xla" / "key" / NAME).write_bytes(b"program")
     assert not list(opened().folder.iterdir())
 
 
-def test_an_entry_that_is_pruned_stays_with_who_has_it(opened, tmp_path):
+def test_a_pruned_entry_stays_in_a_process_that_linked_it(opened, tmp_path):
     compile_to(first := opened())
     first.publish()
     second = opened()
@@ -130,7 +130,9 @@ def test_an_entry_that_is_pruned_stays_with_who_has_it(opened, tmp_path):
     assert (second.folder / NAME).read_bytes() == b"program"
 
 
-def test_the_oldest_entries_go_when_there_are_too_many(opened, tmp_path, monkeypatch):
+def test_the_oldest_entries_are_deleted_above_the_size_limit(
+    opened, tmp_path, monkeypatch
+):
     monkeypatch.setattr(compile_cache, "MAX_BYTES", 25)
     for number, key in enumerate(["old", "key", "key", "key"]):
         cache = opened(key)
@@ -141,7 +143,7 @@ def test_the_oldest_entries_go_when_there_are_too_many(opened, tmp_path, monkeyp
     assert not entries(tmp_path, "old")
 
 
-def test_files_that_are_still_written_are_left_alone(opened, tmp_path):
+def test_unfinished_files_are_left_alone(opened, tmp_path):
     cache = opened()
     compile_to(cache, name=f"{NAME}host-1-2.tmp")
     assert cache.publish() == 0
@@ -177,18 +179,18 @@ def test_a_disk_that_is_nearly_full_is_not_used(opened, monkeypatch):
 
 
 def test_a_path_that_tensorflow_would_split_is_not_used(tmp_path):
-    with pytest.raises(compile_cache._Off, match="takes no such folder"):
+    with pytest.raises(compile_cache._Off, match="cannot use a folder"):
         Cache(tmp_path / "a b" / "xla", "key")
 
 
-def test_a_store_that_is_gone_ends_nothing(opened, tmp_path):
+def test_a_missing_store_causes_no_error(opened, tmp_path):
     cache = opened()
     compile_to(cache)
     (tmp_path / "xla" / "key").rmdir()
     assert cache.publish() == 0
 
 
-def test_the_key_depends_on_what_changes_compiled_code():
+def test_the_key_depends_on_everything_that_changes_compiled_code():
     base = compile_cache.key(1, {})
     assert compile_cache.key(1, {"HOME": "/x", "TF_CPP_MIN_LOG_LEVEL": "3"}) == base
     assert compile_cache.key(1, {"XLA_FLAGS": "--xla_cpu_enable_fast_math"}) != base
@@ -250,7 +252,7 @@ def test_tensorflow_finds_its_programs_again_and_survives_damage(tmp_path):
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """A process in which TensorFlow has not run."""
+    """Simulate a process in which TensorFlow has not run."""
     monkeypatch.delenv(compile_cache.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compile_cache, "_cache", None)
@@ -262,7 +264,11 @@ def fresh(tmp_path, monkeypatch):
     ("name", "value", "reason"),
     [
         (compile_cache.VARIABLE, "off", "is off"),
-        ("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=x", "of its own"),
+        (
+            "TF_XLA_FLAGS",
+            "--tf_xla_persistent_cache_directory=x",
+            "another folder or file",
+        ),
     ],
 )
 def test_it_can_be_switched_off(name, value, reason, fresh):
@@ -270,7 +276,7 @@ def test_it_can_be_switched_off(name, value, reason, fresh):
     assert reason in compile_cache.enable()
 
 
-def test_without_a_home_folder_it_is_off_and_says_so(fresh, caplog):
+def test_without_a_home_folder_it_is_off_with_a_warning(fresh, caplog):
     def no_entry(uid):
         raise KeyError(uid)
 
@@ -278,16 +284,16 @@ def test_without_a_home_folder_it_is_off_and_says_so(fresh, caplog):
     fresh.delenv("HOME", raising=False)
     fresh.setattr("pwd.getpwuid", no_entry)
     assert "no home folder" in compile_cache.enable()
-    assert "programs are not kept: there is no home folder" in caplog.text
+    assert "programs are not stored: there is no home folder" in caplog.text
 
 
-def test_it_is_off_where_tensorflow_ran_before(tmp_path, fresh):
+def test_it_is_off_if_tensorflow_has_run_before(tmp_path, fresh):
     fresh.setattr(compile_cache, "_has_run", lambda: True)
     assert compile_cache.enable() == "TensorFlow had run before"
     assert not stored(tmp_path)
 
 
-def test_missing_folders_are_made_for_the_user_alone(tmp_path):
+def test_missing_folders_are_created_for_the_user_only(tmp_path):
     before = os.umask(0o002)
     try:
         cache = compile_cache.Cache(tmp_path / "cache" / "package" / "xla", "key")

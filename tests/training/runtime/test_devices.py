@@ -1,4 +1,4 @@
-"""GPUs that TensorFlow is shown; on machines without one, by what it is told."""
+"""Visible GPUs, tested by the calls to TensorFlow: no GPU is needed."""
 
 import pytest
 import tensorflow as tf
@@ -7,8 +7,8 @@ from tfagents_batch.training.runtime import devices
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What TensorFlow, with two GPUs, is told."""
+def calls(monkeypatch):
+    """Return the calls to a TensorFlow with two GPUs."""
     calls = {"visible": None, "growing": []}
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b"])
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["a", "b"])
@@ -25,17 +25,17 @@ def told(monkeypatch):
     return calls
 
 
-def test_one_gpu_is_claimed_and_its_memory_grows(told):
+def test_one_gpu_is_claimed_and_its_memory_grows(calls):
     devices.claim("gpu")
-    assert told == {"visible": (["a"], "GPU"), "growing": [("a", True)]}
+    assert calls == {"visible": (["a"], "GPU"), "growing": [("a", True)]}
 
 
-def test_training_on_the_cpu_claims_none(told):
+def test_training_on_the_cpu_claims_none(calls):
     devices.claim("cpu")
-    assert told == {"visible": ([], "GPU"), "growing": []}
+    assert calls == {"visible": ([], "GPU"), "growing": []}
 
 
-def test_what_has_run_before_is_left_alone(told, monkeypatch):
+def test_devices_are_unchanged_if_tensorflow_has_run_before(calls, monkeypatch):
     def too_late(*_):
         raise RuntimeError("cannot be modified after being initialized")
 
@@ -43,16 +43,16 @@ def test_what_has_run_before_is_left_alone(told, monkeypatch):
     devices.claim("cpu")
 
 
-def test_what_others_have_chosen_is_left_alone(told, monkeypatch):
+def test_devices_that_others_have_chosen_are_unchanged(calls, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["b"])
     devices.claim("gpu")
-    assert told == {"visible": None, "growing": []}
+    assert calls == {"visible": None, "growing": []}
 
 
-def test_gpus_that_others_have_divided_are_left_alone(told, monkeypatch):
+def test_gpus_that_others_have_divided_are_unchanged(calls, monkeypatch):
     def divided(*_):
         raise ValueError("Cannot set memory growth on device with virtual devices")
 
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", divided)
     devices.claim("gpu")
-    assert told["visible"] is None
+    assert calls["visible"] is None

@@ -1,4 +1,4 @@
-"""What XLA keeps of compiled programs goes when the last run of a process ends."""
+"""The memory of compiled programs is freed when the last run of a process ends."""
 
 import gc
 import threading
@@ -19,7 +19,7 @@ def square(x):
 
 @pytest.fixture
 def freed(monkeypatch):
-    """Lists the calls that free programs."""
+    """Return a list of the calls that free programs."""
     calls = []
     free = executables._free
     monkeypatch.setattr(executables, "_FEW", -1)
@@ -43,7 +43,7 @@ def train(root, size, algorithm="ppo"):
     gc.collect()
 
 
-def test_runs_give_back_their_memory_maps(linear, tmp_path):
+def test_runs_free_their_memory_maps(linear, tmp_path):
     sizes, maps = (1, 2, 3), []
     for size in sizes:
         train(tmp_path, size, linear)
@@ -71,7 +71,7 @@ def test_a_program_that_was_freed_is_compiled_again(freed):
     assert freed and square(tf.constant(5.0)) == 25.0
 
 
-def test_programs_stay_while_another_run_goes_on(freed):
+def test_programs_stay_while_another_run_is_open(freed):
     with executables.of_a_run():
         with executables.of_a_run():
             pass
@@ -96,7 +96,7 @@ def test_programs_stay_while_another_thread_is_in_tensorflow(freed):
     assert not freed
 
 
-def test_a_run_that_would_meet_the_limit_of_maps_is_refused(monkeypatch):
+def test_a_run_near_the_limit_of_memory_maps_is_refused(monkeypatch):
     monkeypatch.setattr(executables, "_maps", lambda: 10**9)
     with (
         pytest.raises(

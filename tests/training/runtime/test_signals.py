@@ -13,11 +13,11 @@ from tfagents_batch.training.runtime.signals import Interrupts
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (*STOPS, signal.SIGUSR1)
-SECONDS = 20  # until a test gives up waiting
+SECONDS = 20  # longest wait of a test
 
 
 class Lines:
-    """Takes reports; ``wait`` returns when the text has come."""
+    """Records reports; ``wait`` returns when a report contains the text."""
 
     def __init__(self):
         self.texts = []
@@ -36,7 +36,7 @@ class Lines:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
+def test_a_signal_requests_a_stop_and_raises_nothing(number):
     lines = Lines()
     with Interrupts(report=lines) as interrupts:
         assert not interrupts.requested
@@ -48,7 +48,7 @@ def test_a_signal_requests_a_stop_at_once_and_raises_nothing(number):
     assert interrupts.requested
 
 
-def test_sighup_that_is_ignored_stays_so_as_under_nohup():
+def test_an_ignored_sighup_stays_ignored_as_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interrupts(report=Lines()) as interrupts:
@@ -95,7 +95,7 @@ def test_stop_is_called_once_when_the_grace_time_is_over(number, graces):
     assert stops[0] - began >= 0.05
 
 
-def test_terminating_twice_is_still_gentle():
+def test_a_second_sigterm_does_not_end_the_process():
     lines = Lines()
     with Interrupts(report=lines):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -113,7 +113,7 @@ def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
         assert not stopped.is_set()
         os.kill(os.getpid(), signal.SIGINT)
         assert stopped.wait(SECONDS)
-        lines.wait("are told to stop")
+        lines.wait("are asked to stop")
 
 
 def test_a_broken_hook_does_not_break_the_watcher(capfd):
@@ -129,7 +129,7 @@ def test_a_broken_hook_does_not_break_the_watcher(capfd):
 
 @pytest.fixture
 def descriptor():
-    """The reading end of somebody else's wake-up descriptor, with handlers."""
+    """The reading end of another wake-up descriptor, with handlers."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     numbers = (*SIGNALS, signal.SIGUSR2)
@@ -143,7 +143,7 @@ def descriptor():
     os.close(writer)
 
 
-def test_everything_is_put_back(descriptor):
+def test_handlers_and_descriptor_are_restored(descriptor):
     def state():
         handlers = [signal.getsignal(number) for number in SIGNALS]
         return handlers, len(os.listdir("/proc/self/fd")), threading.active_count()
@@ -156,7 +156,7 @@ def test_everything_is_put_back(descriptor):
     assert os.read(descriptor, 10) == bytes([signal.SIGUSR1])
 
 
-def test_signals_of_others_reach_the_descriptor_that_waits_for_them(descriptor):
+def test_other_signals_reach_the_previous_wakeup_descriptor(descriptor):
     with Interrupts(report=Lines()):
         os.kill(os.getpid(), signal.SIGUSR2)
         assert select.select([descriptor], [], [], SECONDS)[0]
@@ -201,7 +201,7 @@ sys.exit(130 if interrupts.requested else 0)
 
 
 class Process:
-    """The program above, its stdout and stderr as one stream of lines."""
+    """The program above, with stdout and stderr as one stream of lines."""
 
     def __init__(self, grace):
         reader, writer = os.pipe()
@@ -224,7 +224,7 @@ class Process:
         os.close(self.reader)
 
     def wait(self, text, seconds=SECONDS):
-        """Seconds until the text came."""
+        """Return the seconds until the text arrived."""
         began = time.monotonic()
         while text.encode() not in self.buffer:
             left = began + seconds - time.monotonic()

@@ -47,7 +47,7 @@ WHOLE = {"hidden": (64,), "minibatch": None}  # all that is collected
 def test_large_layers_and_minibatches_get_every_core(space, options, expected):
     number, reason = threads.choose(config(**options, num_envs=8), spec(space), 4)
     assert number == expected
-    assert ("too few" if expected == 1 else "worth sharing out") in reason
+    assert ("too few" if expected == 1 else "enough for several") in reason
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -56,13 +56,13 @@ def test_images_get_every_core(nested):
     assert threads.choose(config(), spec(space), 4) == (4, "observations are images")
 
 
-def test_a_network_of_the_users_own_gets_every_core_unless_told_otherwise():
+def test_a_users_own_network_gets_every_core_unless_threads_is_set():
     number, reason = threads.choose(config(), spec(VECTOR), 4, own_network=True)
     assert number == 4 and "your own" in reason
     assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "asked for")
 
 
-def test_workers_and_environments_of_each_are_told(monkeypatch):
+def test_workers_and_their_environments_are_reported(monkeypatch):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     monkeypatch.setattr(cpus, "available", lambda: [0, 1, 2])
     found = threads.settle(config(), spec(VECTOR, 8), 3)
@@ -72,7 +72,7 @@ def test_workers_and_environments_of_each_are_told(monkeypatch):
     assert str(found).endswith("; 3 workers of up to 3 environments")
 
 
-def test_collecting_beside_an_update_gets_a_thread_of_its_own(monkeypatch):
+def test_collecting_during_an_update_gets_its_own_thread(monkeypatch):
     asked = []
     monkeypatch.setattr(threads, "apply", lambda *args, **kw: asked.append(kw) or True)
     for overlap in (False, True):
@@ -81,14 +81,14 @@ def test_collecting_beside_an_update_gets_a_thread_of_its_own(monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [None, 0])
-def test_environments_of_this_process_have_no_workers(monkeypatch, workers):
+def test_environments_in_this_process_have_no_workers(monkeypatch, workers):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     found = threads.settle(config(), spec(VECTOR), workers)
     assert found.envs_per_worker is None
     assert "worker" not in str(found)
 
 
-def test_threads_that_come_too_late_are_told(monkeypatch):
+def test_threads_that_are_set_too_late_are_reported(monkeypatch):
     monkeypatch.setattr(threads, "apply", lambda number, programs: False)
     found = threads.settle(config(threads=77), spec(VECTOR))
     assert found.threads != 77
@@ -105,7 +105,7 @@ def test_threads_that_come_too_late_are_told(monkeypatch):
         ({"num_workers": 1, "envs_per_worker": 2},) * 2,
     ],
 )
-def test_one_way_to_say_workers_takes_the_place_of_the_other(given, expected):
+def test_num_workers_and_envs_per_worker_replace_each_other(given, expected):
     assert exclusive(given) == expected
 
 
@@ -124,7 +124,7 @@ def test_threads_are_set_before_the_first_operation_and_not_after():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_config_of_both_ways_is_refused():
+def test_a_config_with_both_settings_of_workers_is_refused():
     both = dataclasses.replace(config(), num_workers=2, envs_per_worker=4)
     with pytest.raises(ValueError, match="num_workers is 2 and envs_per_worker is 4"):
         both.check()

@@ -1,4 +1,4 @@
-"""Several seeds in one program: each is what it would be alone."""
+"""Several seeds in one program: each one learns the same as alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GRU |= {"network": networks.Config(core="gru", hidden=(16,))}
 
 
 def values(run):
-    """Everything in the newest checkpoint, by position."""
+    """Return all values in the newest checkpoint, by position."""
     folder = pathlib.Path(run.logdir)
     (path,) = folder.glob(f"checkpoints/step-{max(saved(folder)):012d}")
     reader = tf.train.load_checkpoint(str(path / "variables"))
@@ -75,11 +75,11 @@ def trained(run):
         ),
     ],
 )
-def test_a_seed_is_what_it_is_alone(env, settings, actions, tmp_path):
+def test_a_seed_learns_the_same_as_alone(env, settings, actions, tmp_path):
     options = {**SMALL, "settings": settings, "env": env}
     options |= {"eval_every": 10_000, "eval_episodes": 4, "eval_actions": actions}
     first, run = tfb.train_seeds(seeds=[3, 8], logdir=tmp_path / "all", **options)
-    # Not compiled, since what XLA does is tested elsewhere.
+    # Not compiled: compilation is tested elsewhere.
     alone = tfb.train(seed=8, logdir=tmp_path / "one", compile="off", **options)
     assert pathlib.Path(run.logdir).name.endswith("-s8")
     assert run.step == alone.step
@@ -97,8 +97,10 @@ def test_a_seed_is_what_it_is_alone(env, settings, actions, tmp_path):
 
 
 class Chance:
-    """Episodes of lengths that chance alone decides, so that they are exactly the same
-    in every program; nothing that an agent does or sees has an effect."""
+    """An environment that ignores actions, with episodes of random length.
+
+    So episodes are exactly the same in every program.
+    """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -116,7 +118,7 @@ CLOCKS |= {"eval_episodes": 4, "algorithm": "linear"}
 
 
 class Sheet:
-    """Takes what a run says, in the place of its folder."""
+    """Records the output of a run, in place of its folder."""
 
     def __init__(self):
         self.lines, self.saved = [], []
@@ -138,8 +140,10 @@ class Sheet:
 
 @pytest.fixture(scope="module")
 def sheets(linear):
-    """Of a run of two seeds whose calls have as many iterations as possible, and of the
-    same one whose calls have one."""
+    """Run two seeds twice: with as many iterations per call as possible, and with one.
+
+    Each entry has the outputs, the number of calls and the final values.
+    """
     _, settings = algorithms.REGISTRY[linear]
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
     run = experiment.Several(Config(env="chance", **options), [3, 8], Chance)
@@ -160,7 +164,7 @@ def sheets(linear):
     return found
 
 
-def test_no_result_depends_on_how_many_iterations_a_call_has(sheets):
+def test_results_do_not_depend_on_the_number_of_iterations_per_call(sheets):
     (many, few_calls, end), (one, calls, other_end) = sheets
     assert few_calls < 0.6 * calls
     for x, y in zip(end, other_end, strict=True):
@@ -178,7 +182,7 @@ def test_no_result_depends_on_how_many_iterations_a_call_has(sheets):
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_lines_evaluations_and_kept_checkpoints_fall_where_train_has_them(
+def test_lines_evaluations_and_checkpoints_are_at_the_steps_of_a_single_run(
     sheets, index, tmp_path
 ):
     sheet = sheets[0][0][index]
@@ -200,7 +204,7 @@ def test_lines_evaluations_and_kept_checkpoints_fall_where_train_has_them(
     assert marked["keep"] == sheet.marked("keep") and len(marked["keep"]) == 3
 
 
-def test_a_seed_goes_on_as_if_it_had_never_stopped(linear, tmp_path):
+def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
     options = {**SMALL, "eval_every": 100, "eval_episodes": 4, "algorithm": linear}
     options["env"] = "tf/CartPole-v1"
     runs = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
@@ -208,8 +212,8 @@ def test_a_seed_goes_on_as_if_it_had_never_stopped(linear, tmp_path):
         assert run.finished and run.step >= 400
         lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]
         best = max(lines, key=lambda line: line["eval/return_mean"])
-        kept = [step for step, each in saved(run.logdir).items() if each["best"]]
-        assert kept[-1:] == [best["step"]]
+        marked = [step for step, each in saved(run.logdir).items() if each["best"]]
+        assert marked[-1:] == [best["step"]]
         assert len({line["step"] for line in lines}) == len(lines)
     assert tfb.evaluate(runs[0].logdir, episodes=4).mean_return > 5
 
@@ -223,7 +227,7 @@ def test_a_seed_goes_on_as_if_it_had_never_stopped(linear, tmp_path):
     ]
 
 
-def test_evaluations_are_split_with_what_was_sampled():
+def test_evaluations_are_split_together_with_sampled_ones():
     sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
     whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
     first, second = population.split(whole, 2)
@@ -232,7 +236,7 @@ def test_evaluations_are_split_with_what_was_sampled():
 
 
 class Fades:
-    """Its reward is no number in episodes that begin high; they never end."""
+    """An environment with NaN rewards in episodes that begin high; they never end."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -246,7 +250,7 @@ class Fades:
         return state, state, reward, False
 
 
-def test_a_seed_without_a_finite_gradient_ends_all_and_the_others_are_saved(
+def test_a_seed_without_a_finite_gradient_stops_all_and_the_others_are_saved(
     linear, tmp_path
 ):
     def begins(seed):
@@ -286,13 +290,15 @@ def test_a_signal_saves_every_seed(linear, tmp_path, monkeypatch):
         ({"network": lambda spaces: None}, "network is not for several seeds"),
     ],
 )
-def test_what_cannot_be_trained_at_once_is_refused(options, message, tmp_path):
+def test_settings_that_several_seeds_do_not_support_are_refused(
+    options, message, tmp_path
+):
     with pytest.raises(UserError, match=message):
         tfb.train_seeds(logdir=tmp_path, **{"env": "tf/CartPole-v1", **options})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_algorithm_that_does_not_say_that_it_can_is_refused():
+def test_an_algorithm_that_does_not_support_several_seeds_is_refused():
     class Other:
         compilable = True
 

@@ -1,4 +1,4 @@
-"""Films of an agent that is being trained: seen by the log, not by training."""
+"""Videos of an agent during training: logged without an effect on training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = Config(
 
 
 class Shown(gymnasium.Env):
-    """Shows its step; ends after ``length`` steps."""
+    """An environment that renders its step and ends after ``length`` steps."""
 
     metadata = {"render_fps": 7}  # noqa: RUF012
 
@@ -55,7 +55,7 @@ class Shown(gymnasium.Env):
 
 
 class Falling:
-    """Written in TensorFlow; shows its height, from which it falls, 3 to 8."""
+    """An environment in TensorFlow that renders its height; it falls from 3 to 8."""
 
     observation_space = gymnasium.spaces.Box(0, 10, (4,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -64,35 +64,35 @@ class Falling:
 
     def reset(self, key):
         height = 3 + seeds.integers([], key, 6)
-        return height, self._seen(height)
+        return height, self._observation(height)
 
     def step(self, state, action, key):
         state = state - 1
-        return state, self._seen(state), 1.0, state == 0
+        return state, self._observation(state), 1.0, state == 0
 
     def render(self, state):
         return np.full([20, 30, 3], state, np.uint8)
 
-    def _seen(self, height):
+    def _observation(self, height):
         return tf.fill([4], tf.cast(height, tf.float32))
 
 
 @pytest.fixture(scope="module")
 def experiment(linear):
-    with Experiment(CONFIG, env=Falling) as made:
-        yield made
+    with Experiment(CONFIG, env=Falling) as experiment:
+        yield experiment
 
 
 @pytest.fixture
 def make(experiment):
-    made = []
+    opened = []
 
     def make(env, env_kwargs=None):
-        made.append(Clips(env, env_kwargs or {}, experiment.algorithm))
-        return made[-1]
+        opened.append(Clips(env, env_kwargs or {}, experiment.algorithm))
+        return opened[-1]
 
     yield make
-    for each in made:
+    for each in opened:
         each.close()
 
 
@@ -104,8 +104,8 @@ def test_an_episode_is_filmed_from_its_first_to_its_last_state(make):
     assert frames.shape == (6, 20, 30, 3)
     assert film.fps == 7
     assert facts == {"return": 5.0, "length": 5, "ended": True}
-    for seen in (frames, film(2)[0]):  # the next one is another whole one
-        assert seen[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    for pictures in (frames, film(2)[0]):  # the next episode is also complete
+        assert pictures[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_environment_in_tensorflow_is_filmed(make):
@@ -123,7 +123,7 @@ def test_equal_seeds_give_equal_clips(make):
     assert len(set(lengths)) > 2
 
 
-def test_of_a_long_episode_every_second_picture_or_fourth_is_kept(make):
+def test_a_clip_of_a_long_episode_skips_pictures(make):
     frames, facts = make(Shown, {"length": 1000})(1)
     shown = frames[:, 0, 0, 0].astype(int)
     assert clips.MOST / 2 <= len(shown) <= clips.MOST
@@ -143,7 +143,7 @@ def test_a_clip_is_cut_off_when_training_is_to_stop(make):
     assert facts == {"return": 2.0, "length": 2, "ended": False}
 
 
-def test_what_cannot_be_filmed_is_refused(experiment):
+def test_an_environment_that_cannot_be_filmed_is_refused(experiment):
     class Dark:
         observation_space = gymnasium.spaces.Box(-1, 1, (1,))
         action_space = gymnasium.spaces.Discrete(2)
@@ -162,7 +162,7 @@ def test_what_cannot_be_filmed_is_refused(experiment):
 @pytest.mark.parametrize(
     ("shape", "dtype"), [((4, 4), np.float64), ((4, 4, 4), np.uint8)]
 )
-def test_what_is_no_picture_is_refused(make, shape, dtype):
+def test_a_render_result_that_is_not_a_picture_is_refused(make, shape, dtype):
     class Wrong(Shown):
         def render(self):
             return np.zeros(shape, dtype)
@@ -172,7 +172,7 @@ def test_what_is_no_picture_is_refused(make, shape, dtype):
         make(Wrong)(1)
 
 
-def test_pictures_are_made_smaller_by_means():
+def test_pictures_are_reduced_by_means():
     picture = np.zeros([8, 12, 3], np.uint8)
     picture[:, ::2] = 100
     found = clips.smaller(picture, 6)
@@ -194,7 +194,7 @@ class Log:
 
 
 class Films:
-    """Clips of two pictures, or what is to be raised."""
+    """Fake clips of two pictures, or an error to raise."""
 
     fps = 7.0
 
@@ -209,7 +209,7 @@ class Films:
         return frames, {"return": 3.0, "length": 5, "ended": True}
 
 
-def test_filming_is_on_its_clock_with_a_seed_of_every_step():
+def test_filming_is_periodic_and_its_seed_depends_on_the_step():
     log, films = Log(), Films()
     film = filming(films, log, every=100, run_seed=3, warn=pytest.fail)
     for step in range(30, 300, 30):
@@ -219,9 +219,9 @@ def test_filming_is_on_its_clock_with_a_seed_of_every_step():
     assert len(set(films.seeds)) == 3
 
 
-def test_filming_that_fails_warns_once_and_training_goes_on():
+def test_a_failure_of_filming_is_one_warning_and_training_continues():
     warnings, films = [], Films(ImportError("no pygame"))
     film = filming(films, Log(), every=1, run_seed=0, warn=warnings.append)
     for step in range(1, 5):
         film(step)
-    assert warnings == ["warning: filming ends, training goes on: no pygame"]
+    assert warnings == ["warning: no more videos, training continues: no pygame"]

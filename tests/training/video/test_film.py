@@ -1,4 +1,4 @@
-"""Films of episodes: as many as asked for, whole, with their returns."""
+"""Videos of episodes: the requested number, complete, with their returns."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def run(linear, tmp_path_factory):
 
 
 @pytest.mark.parametrize("env", [None, "tf/CartPole-v1"])
-def test_exactly_so_many_episodes_are_filmed_from_first_to_last_state(
-    run, env, tmp_path
-):
+def test_the_requested_episodes_are_filmed_from_first_to_last_state(run, env, tmp_path):
     found = tfb.visualize(run.logdir, tmp_path / "videos", 3, env=env)
     assert len(found) == 3
     files = sorted((tmp_path / "videos").iterdir())
     assert [episode.path for episode in found] == files
     for number, episode in enumerate(found):
         assert episode.path.name.startswith(f"episode-{number:03d}-return-")
-        assert episode.return_ == episode.length > 5  # CartPole pays 1 a step
+        assert (
+            episode.return_ == episode.length > 5
+        )  # the reward of CartPole is 1 per step
         assert frames(episode.path) == episode.length + 1
     played = tfb.evaluate(run.logdir, 3, env=env)  # in one environment, one by one
     assert [episode.return_ for episode in found] == list(played.returns)
@@ -60,16 +60,16 @@ def test_a_run_that_was_moved_is_filmed(run, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*calling render method")  # Gymnasium's own
-def test_what_shows_nothing_is_refused(run, tmp_path):
+def test_an_environment_that_renders_nothing_is_refused(run, tmp_path):
     make = functools.partial(gymnasium.make, "CartPole-v1", render_mode=None)
-    with pytest.raises(UserError, match=r"shows nothing; make it with.*rgb_array"):
+    with pytest.raises(UserError, match=r"renders nothing; create it with.*rgb_array"):
         tfb.visualize(run.logdir, tmp_path, 1, env=make)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_pictures_of_another_size_are_refused_and_leave_no_file(tmp_path):
     with (
-        pytest.raises(UserError, match="of one size"),
+        pytest.raises(UserError, match="need the same size"),
         video(tmp_path / "x.mp4", 30) as add,
     ):
         add(np.zeros([16, 16, 3], np.uint8))

@@ -1,1 +1,1 @@
-"""Learning curves of finished runs, and where the time of one goes."""
+"""Learning curves of finished runs, and profiles of one run."""

@@ -1,4 +1,4 @@
-"""Learning curves of runs: read, grouped by what was asked for, and summed up."""
+"""Learning curves: read them, group runs by their settings, average a group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.run_config import Config
 from tfagents_batch.training.run_folder import runs
 
-POINTS = 200  # of a grid
-_ASIDE = marked(Config, "same_curve")
+POINTS = 200  # number of grid points
+_IGNORED = marked(Config, "same_curve")
 
 
 class Curve(NamedTuple):
@@ -36,8 +36,8 @@ class Band(NamedTuple):
     """Several curves on one grid.
 
     Attributes:
-      step: f64 ``[POINTS]``, from where all curves have begun to where the first ends.
-      mean: f64 ``[POINTS]``.
+      step: f64 ``[POINTS]``, the steps that all curves cover.
+      mean: f64 ``[POINTS]``, mean over runs.
       low, high: f64 ``[POINTS]``, 95 % bootstrap interval of the mean over runs.
     """
 
@@ -48,13 +48,13 @@ class Band(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ by their seed only.
+    """Runs that differ only in their seed.
 
     Attributes:
-      name: of the preset or algorithm, and the settings that tell it from groups of
-        the same name.
-      env: trained on.
-      folders: of the runs.
+      name: preset or algorithm, then the settings that differ between groups of the
+        same preset or algorithm.
+      env: environment of the training.
+      folders: run folders.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Group(NamedTuple):
 
 
 def read(folder: str | os.PathLike, metric: str) -> Curve:
-    """A metric of a run, where it was logged and is a number.
+    """Read a metric of a run; values that are not finite are left out.
 
     Raises:
-      UserError: if the run does not have it, with those it has.
+      UserError: if the run has no such metric; the message lists those it has.
     """
     lines = read_metrics(folder)
     points = [(line["step"], line[metric]) for line in lines if metric in line]
@@ -80,16 +80,19 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
 
 
 def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
-    """Runs by name, environment and settings; folders that hold runs are opened.
+    """Group runs by name, environment and settings.
+
+    Args:
+      folders: run folders, or folders that contain run folders.
 
     Raises:
-      UserError: if there is no run.
+      UserError: if a folder contains no run.
     """
     found: list[Path] = []
     for folder in map(Path, folders):
         inside = [] if (folder / "config.json").is_file() else runs.list_runs(folder)
         found += inside or [folder]
-    alike: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
+    same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
     for folder in found:
         config = json.loads(runs.open_run(folder).config_text)["config"]
         # The folder's name without time, seed and number.
@@ -98,45 +101,47 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
         origin = runs.facts(folder).get(runs.STARTED_FROM)
         settings["init_from"] = origin and f"{origin['run']} at {origin['checkpoint']}"
         key = stem or config["algorithm"], config["env"]
-        alike.setdefault(key, []).append((folder, settings))
+        same_name.setdefault(key, []).append((folder, settings))
     return [
-        Group(f"{name}{differs}", env, members)
-        for (name, env), each in alike.items()
-        for differs, members in _apart(each).items()
+        Group(f"{name}{differences}", env, members)
+        for (name, env), each in same_name.items()
+        for differences, members in _by_differences(each).items()
     ]
 
 
 def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
-    """Mean over runs and its 95 % bootstrap interval, linear between points.
+    """Compute the mean over runs and its 95 % bootstrap interval.
+
+    Curves are interpolated linearly between their points.
 
     Args:
-      curves: of the same metric.
-      resamples: of the bootstrap, over runs, from a fixed seed.
+      curves: curves of the same metric, one per run.
+      resamples: number of bootstrap samples of the runs; their seed is fixed.
     """
     end = min(curve.step[-1] for curve in curves)
     start = min(max(curve.step[0] for curve in curves), end)
     grid = np.linspace(start, end, POINTS)
     values = np.stack([np.interp(grid, curve.step, curve.value) for curve in curves])
-    drawn = np.random.default_rng(0).integers(
+    indices = np.random.default_rng(0).integers(
         len(values), size=(resamples, len(values))
     )
-    low, high = np.percentile(values[drawn].mean(1), [2.5, 97.5], axis=0)
+    low, high = np.percentile(values[indices].mean(1), [2.5, 97.5], axis=0)
     return Band(grid, values.mean(0), low, high)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """What of a config makes a difference, by short names."""
-    named = flat({name: x for name, x in config.items() if name not in _ASIDE})
+    """Return the settings that affect the learning curve, by short names."""
+    named = flat({name: x for name, x in config.items() if name not in _IGNORED})
     return {name.removeprefix("settings."): x for name, x in named.items()}
 
 
-def _apart(
+def _by_differences(
     members: Sequence[tuple[Path, dict[str, Any]]],
 ) -> dict[str, list[Path]]:
-    """Runs by the text of the settings in which not all of them agree.
+    """Return run folders by the text of the settings in which runs differ.
 
-    A setting that some do not know, because an older version wrote them, is no
-    difference.
+    A setting that is missing in some runs, because an older version wrote them, is
+    ignored.
     """
     shared = set.intersection(*(set(settings) for _, settings in members))
     first = members[0][1]

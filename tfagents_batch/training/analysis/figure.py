@@ -1,4 +1,4 @@
-"""Pictures of several panels, drawn where there is no screen."""
+"""Figures of several panels, drawn without a display."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tfagents_batch.errors import UserError
 def panels(
     rows: int, columns: int, size: tuple[float, float], out: str
 ) -> Iterator[Any]:
-    """Axes to draw on; written when they are left.
+    """Yield axes to draw on; the figure is saved when the context ends.
 
     Args:
-      rows, columns: of panels.
-      size: of the whole, inches.
-      out: path of the PNG.
+      rows, columns: number of panels in each direction.
+      size: width and height of the figure in inches.
+      out: path of the PNG file.
 
     Yields:
       matplotlib axes ``[rows, columns]``.

@@ -1,19 +1,20 @@
-"""Where the time of an iteration goes, measured part by part.
+"""Profile an iteration: measure how long each of its parts takes.
 
-An iteration is one program, which a clock sees from outside only. So its parts are
-compiled as programs of their own, the way the whole is, and timed by medians:
+An iteration is one program, which can only be timed as a whole. So each part is
+compiled as a separate program, in the same way, and its median time is measured:
 
     collect    the source alone
-    inference  the policy on the steps that were collected, one after another
-    update     the algorithm on the trajectory that was collected
+    inference  the policy on the collected steps, one after another
+    update     the algorithm on the collected trajectory
     environment, transfer
-               what collecting takes beside inference, divided by what the workers say
-               that their steps took: the rest is waking them, waiting for the slowest
-               and copying
-    rest       what the whole takes beside its parts: reading metrics, Python
+               the time of collect minus inference; environment is the step time that
+               the workers report, transfer is the rest: waking the workers, waiting
+               for the slowest one and copying
+    rest       the time of the iteration outside its parts: reading metrics, Python
 
-The parts are timed on a machine that does nothing else of the run; each is warm, so
-that they may add up to more than the whole. Weights are put back afterwards.
+While a part is timed, nothing else of the run uses the machine. Each part has run
+before, so the parts may add up to more than the iteration. Weights are restored
+afterwards.
 """
 
 from __future__ import annotations
@@ -36,43 +37,45 @@ from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import Trajectory
 
 FILE = "profile.json"
-TRACE = "trace"  # folder of the run, where TensorBoard does not mix it with metrics
-REPEATS = 9  # of each measurement
+TRACE = "trace"  # subfolder, so that TensorBoard does not mix it with metrics
+REPEATS = 9  # measurements of each part
 _TRACED = 3  # iterations under TensorFlow's profiler
 _WORKER = "time/worker_step_ms_p50"
 
 _ADVICE = {
     "environment": (
-        "environments take most of it: more workers if cores are free, cheaper "
-        "environments, or fewer steps a gradient step (more epochs)"
+        "environments take most of the time: use more workers if cores are free, "
+        "faster environments, or fewer environment steps per gradient step (more "
+        "epochs)"
     ),
     "inference": (
-        "acting takes most of it: more environments a step, or a smaller network"
+        "acting takes most of the time: use more environments, or a smaller network"
     ),
     "update": (
-        "updates take most of it: larger minibatches, fewer epochs, a smaller network, "
-        "or more threads where layers are large"
+        "updates take most of the time: use larger minibatches, fewer epochs, a "
+        "smaller network, or more threads if layers are large"
     ),
     "transfer": (
-        "waking workers and waiting for the slowest takes most of it: more "
-        "environments a worker, fewer workers than cores, environments of equal speed"
+        "waking workers and waiting for the slowest takes most of the time: use more "
+        "environments per worker, fewer workers than cores, or environments of equal "
+        "speed"
     ),
     "rest": (
-        "what is around the programs takes most of it: longer rollouts, so that there "
-        "are fewer iterations"
+        "work between the programs takes most of the time: use longer rollouts, which "
+        "need fewer iterations"
     ),
 }
 
 
 class Profile(NamedTuple):
-    """Medians of one iteration.
+    """Median times of one iteration.
 
     Attributes:
-      iteration_ms: of the whole program.
-      parts_ms: of its parts, by name.
+      iteration_ms: milliseconds of the whole program.
+      parts_ms: milliseconds of its parts, by name.
       way: what XLA compiles, see ``program.Plan``.
-      repeats: of each measurement.
-      advice: what to do about the largest part.
+      repeats: measurements of each part.
+      advice: how to shorten the longest part.
     """
 
     iteration_ms: float
@@ -83,12 +86,12 @@ class Profile(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of the sum of the parts."""
+        """Share of each part in the sum of the parts, by name."""
         total = sum(self.parts_ms.values()) or 1.0
         return {name: ms / total for name, ms in self.parts_ms.items()}
 
     def table(self) -> str:
-        """Lines for people."""
+        """Return a table as text, with the advice in its last line."""
         lines = [f"{'part':<12}{'ms':>10}{'share':>8}"]
         for name, ms in self.parts_ms.items():
             lines.append(f"{name:<12}{ms:>10.2f}{self.shares[name]:>8.0%}")
@@ -96,7 +99,7 @@ class Profile(NamedTuple):
         return "\n".join([*lines, self.advice])
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``profile.json`` holds."""
+        """Return the content of ``profile.json``."""
         shares = {name: round(share, 4) for name, share in self.shares.items()}
         parts = {name: round(ms, 4) for name, ms in self.parts_ms.items()}
         return {
@@ -110,13 +113,13 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
     """Profile a trained experiment and write it to its run's folder.
 
     Args:
-      experiment: started and trained for an iteration at least. Its environments are
-        stepped on; its weights and statistics are as before when this returns.
-      folder: of the run; gets ``profile.json`` and TensorFlow's own profile.
-      repeats: of each measurement.
+      experiment: started, and trained for at least one iteration. Its environments are
+        stepped further; its weights and statistics are unchanged on return.
+      folder: run folder; ``profile.json`` and TensorFlow's profile are written there.
+      repeats: measurements of each part.
 
     Raises:
-      UserError: if the source is not one that can be taken apart.
+      UserError: if the source does not step environments with an actor.
       EnvError: if an environment failed.
     """
     profile = measure(experiment, repeats)
@@ -131,7 +134,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
     if not hasattr(source, "actor") or not hasattr(source, "env"):
         raise UserError(
             f"a {type(source).__name__} cannot be profiled: only sources that step "
-            "environments with an actor can be taken apart"
+            "environments with an actor are supported"
         )
     way, config = experiment.iterate.way, experiment.config
     seed = tf.constant(1, tf.int32)
@@ -150,23 +153,23 @@ def measure(experiment: Any, repeats: int) -> Profile:
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
-    with _kept(experiment.named_variables()) as put_back:
-        whole = _median(repeats, lambda: experiment.iterate(seed), put_back)
-        counters()  # of the training before: dropped
+    with _restored(experiment.named_variables()) as restore:
+        whole = _median(repeats, lambda: experiment.iterate(seed), restore)
+        counters()  # drop the values of the training before
         collected = _median(repeats, lambda: collect(seed))
         worker = counters().get(_WORKER)
         trajectory = collect(seed)
         acting = _median(repeats, lambda: infer(trajectory, seed))
         with tf.device(program.place(config.device)):
-            learning = _median(repeats, lambda: update(trajectory, seed), put_back)
+            learning = _median(repeats, lambda: update(trajectory, seed), restore)
     stepping = max(collected - acting, 0.0)
-    own = stepping if worker is None else min(worker * source.length, stepping)
+    env_time = stepping if worker is None else min(worker * source.length, stepping)
     both = max(collected, learning) if config.overlap else collected + learning
     parts = {
-        "environment": own,
+        "environment": env_time,
         "inference": acting,
         "update": learning,
-        "transfer": stepping - own,
+        "transfer": stepping - env_time,
         "rest": max(whole - both, 0.0),
     }
     largest = max(parts, key=lambda name: parts[name])
@@ -176,7 +179,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
 def trace(experiment: Any, folder: pathlib.Path) -> None:
     """Write TensorFlow's profile of a few iterations, for TensorBoard or XProf."""
     seed = tf.constant(1, tf.int32)
-    with _kept(experiment.named_variables()):
+    with _restored(experiment.named_variables()):
         tf.profiler.experimental.start(str(folder))
         try:
             for number in range(_TRACED):
@@ -187,7 +190,7 @@ def trace(experiment: Any, folder: pathlib.Path) -> None:
 
 
 def _act(actor: Any, trajectory: Trajectory, seed: Any, explore: bool) -> Any:
-    """Act on every step ``[T, B]`` that was collected, in order, as a rollout does."""
+    """Act on all collected steps ``[T, B]`` in order, as a rollout does."""
     steps = nest.map(lambda x: x[:-1], trajectory.steps)
     length, batch = steps.first.shape
     noise = actor.noise((length, batch), seed)
@@ -210,7 +213,7 @@ def _act(actor: Any, trajectory: Trajectory, seed: Any, explore: bool) -> Any:
 def _median(
     repeats: int, call: Callable[[], Any], before: Callable[[], None] | None = None
 ) -> float:
-    """Milliseconds of a call, after one that may compile."""
+    """Return the median milliseconds of a call; the first call may compile."""
     times = []
     for number in range(repeats + 1):
         if before is not None:
@@ -223,21 +226,21 @@ def _median(
 
 
 def _wait(outputs: Any) -> None:
-    """Until everything is computed and can be read by Python."""
+    """Wait until all outputs are computed and Python can read them."""
     for tensor in nest.flatten(outputs):
         tensor.numpy()
 
 
 @contextmanager
-def _kept(variables: dict[str, tf.Variable]) -> Iterator[Callable[[], None]]:
-    """Variables that are put back at the end, and by what is yielded."""
+def _restored(variables: dict[str, tf.Variable]) -> Iterator[Callable[[], None]]:
+    """Restore variables at the end of the context and by the yielded function."""
     values = {name: tf.identity(x) for name, x in variables.items()}
 
-    def put_back() -> None:
+    def restore() -> None:
         for name, value in values.items():
             variables[name].assign(value)
 
     try:
-        yield put_back
+        yield restore
     finally:
-        put_back()
+        restore()

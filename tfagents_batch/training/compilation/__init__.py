@@ -1,7 +1,7 @@
-"""Programs that are kept for later starts, which need not trace them again.
+"""Store of traced programs: a later start reads them and need not trace them again.
 
-A start without this folder would do the same and take longer. These functions are all
-that other code needs of it.
+Without this folder a run computes the same and starts more slowly. Other code needs
+only the functions below.
 """
 
 from tfagents_batch.training.compilation.function_names import name_evaluation

@@ -1,35 +1,35 @@
-"""The numbers that TensorFlow's names of functions end in.
+"""Deterministic suffixes for traced function names.
 
-They count everything that the process has made before, and names are part of what a
-compiled program is found by in its cache. So a process that has come further, because
-it had to trace a program or to write a checkpoint, would not find the programs that it
-traces afterwards, were they not to begin at numbers of their own.
+TensorFlow ends a function's name in a number that counts everything the process has
+created before. The name is part of the key of a compiled program in its cache. A
+process that has also traced another program, or written a checkpoint, would count
+further and miss the cache. So each kind of program starts at a fixed number.
 """
 
 from __future__ import annotations
 
 import contextlib
 
-# Each far beyond what comes before; counting to one takes a hundredth of a second.
+# Far above the numbers used before; counting this far takes about 10 ms.
 PROGRAM = 100_000
 EVALUATION = 200_000
-SAMPLED = 300_000  # the evaluation beside it
+SAMPLED = 300_000  # evaluation with sampled actions
 
 
 def name_evaluation(sampled: bool) -> None:
-    """Give the functions of an evaluation, which is traced next, names of their own.
+    """Set the function names of the evaluation that is traced next.
 
     Args:
-      sampled: whether its actions are; else they are the policy's mode.
+      sampled: whether actions are sampled; else they are the policy's mode.
     """
     begin_at(SAMPLED if sampled else EVALUATION)
 
 
 def begin_at(number: int) -> None:
-    """Let the next names have this number or a greater one.
+    """Make the next names end in this number or a greater one.
 
     Args:
-      number: of the above; a process that has come further goes on where it is.
+      number: one of the constants above; ignored if the process is already past it.
     """
     with contextlib.suppress(
         ImportError, AttributeError

@@ -1,9 +1,9 @@
-"""Programs kept as text, so that the next start need not trace them.
+"""Programs stored as text, so that the next start need not trace them.
 
-A program is found by everything that it is made of: this package's source, the versions
-of what it is built on, the run's config and the spaces of its environments. None of
-that is known where others' code runs in the process, which may have changed any part
-of it, so programs are kept only by scripts of this package that run nobody else's.
+The key of a program covers everything it depends on: this package's source, the
+versions of its dependencies, the run's config and the spaces of its environments. A
+user's code in the process could change any of these without changing the key. So only
+the scripts of this package store programs, and only if they run no user code.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tfagents_batch.training.compilation.stablehlo import Exported
 from tfagents_batch.training.runtime import compile_cache
 
 _PACKAGES = (tf, keras, np, gymnasium)
-_KERAS = ("floatx", "epsilon", "image_data_format")  # of keras.json
+_KERAS = ("floatx", "epsilon", "image_data_format")  # settings in keras.json
 _LOG = logging.getLogger("tfagents_batch")
 _allowed = False
 
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """Within: nobody's code runs in this process but that of installed packages."""
+    """Allow storing programs: the process runs only code of installed packages."""
     global _allowed
     before, _allowed = _allowed, True
     try:
@@ -49,28 +49,31 @@ def allowed() -> Iterator[None]:
 
 
 def keeper(config: Any, env: Env) -> Callable[..., Any]:
-    """Return what keeps the program of a run for later starts, if it can be kept.
+    """Return a function that stores the program of a run for later starts.
 
     Args:
-      config: of the run, a dataclass.
-      env: that its program steps.
+      config: config of the run, a dataclass.
+      env: environments that the program steps.
 
     Returns:
-      A function of a compiled program, of all variables that it works on, by name, and
-      of the environments that it steps. It returns what is to run instead.
+      A function ``(program, variables, envs)`` of a compiled program, all variables
+      that it uses, by name, and the environments that it steps. It returns the program
+      to run instead: the same one if it cannot be stored.
     """
     entry = name(config, env)
     if not entry:
         return lambda program, variables, envs: program
-    return lambda program, variables, envs: Kept(program, variables, envs, entry)
+    return lambda program, variables, envs: StoredProgram(
+        program, variables, envs, entry
+    )
 
 
 def name(config: Any, env: Env) -> str:
-    """Where the program of a run is kept; empty if it cannot be.
+    """Return the name of a run's entry in the store; empty if it cannot be stored.
 
     Args:
-      config: of the run, a dataclass.
-      env: that its program steps.
+      config: config of the run, a dataclass.
+      env: environments that the program steps.
     """
     if not _allowed or registry.needs_user_code(config.env):
         return ""
@@ -78,9 +81,9 @@ def name(config: Any, env: Env) -> str:
     try:
         source = _source()
         settings = configs.to_dict(config)
-        # Its steps are in its schedules, which are among what is learned.
-        elsewhere = {*configs.marked(type(config), "same_program"), "settings"}
-        learned = configs.to_dict(schedules.resolve(config.settings, config.steps))
+        # ``steps`` only matters through the schedules, which ``resolved`` contains.
+        skipped = {*configs.marked(type(config), "same_program"), "settings"}
+        resolved = configs.to_dict(schedules.resolve(config.settings, config.steps))
         parts = {
             "source": source,
             "versions": [
@@ -88,8 +91,8 @@ def name(config: Any, env: Env) -> str:
                 *(x.__version__ for x in _PACKAGES),
             ],
             "keras": [getattr(keras.config, each)() for each in _KERAS],
-            "settings": learned,
-            "config": {k: v for k, v in settings.items() if k not in elsewhere},
+            "settings": resolved,
+            "config": {k: v for k, v in settings.items() if k not in skipped},
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),
             "spec": [spec.num_envs, spec.info, spec.max_episode_steps],
@@ -97,22 +100,22 @@ def name(config: Any, env: Env) -> str:
         }
         text = json.dumps(parts, sort_keys=True)
     except (OSError, TypeError, ValueError, _Changed) as error:
-        _LOG.debug("the program is not kept: %s", error)
+        _LOG.debug("the program is not stored: %s", error)
         return ""
     return f"program-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-class Kept:
-    """A compiled program that is taken from the store, or goes there.
+class StoredProgram:
+    """A compiled program that is read from the store, or written to it.
+
+    The program always runs from its text, if it can be exported, also in the first
+    start: so all starts compute the same.
 
     Args:
       traced: the program as ``tf.function``, not traced yet.
-      variables: all that it works on, by name.
-      envs: that it steps.
-      name: of its entry in the store.
-
-    What runs is always the text, if there can be one, in the first start as well: so
-    all starts compute the same.
+      variables: all variables that it uses, by name.
+      envs: environments that it steps.
+      name: name of its entry in the store.
     """
 
     def __init__(
@@ -131,18 +134,22 @@ class Kept:
         return self._program(seed)
 
     def experimental_get_tracing_count(self) -> int:
-        """Of the program that runs."""
+        """Return the number of traces of the running program."""
         program = self._program or self._traced
         return program.experimental_get_tracing_count()
 
     def origin(self) -> dict[str, str]:
-        """For the run's log: ``program``, "kept" or "traced"; ``not_kept``, why not."""
+        """Return facts for the run's log.
+
+        ``program`` is "kept" if it was read from the store, else "traced"; ``not_kept``
+        is the reason if it cannot be stored.
+        """
         return self._origin
 
     def _first(self, seed: tf.Tensor) -> Metrics:
-        """Run what is kept; else keep it, if it is suited; else what was traced."""
-        kept = compile_cache.read(self._name)
-        for data in (None,) if kept is None else (kept, None):
+        """Run the stored text; else export, run and store it; else run the trace."""
+        stored = compile_cache.read(self._name)
+        for data in (None,) if stored is None else (stored, None):
             try:
                 if data is not None:
                     text = Exported.from_bytes(data)
@@ -157,7 +164,7 @@ class Kept:
                 if not stablehlo.is_unread(error):
                     raise
                 self._origin["not_kept"] = "XLA does not read its text"
-                _LOG.debug("a program's text is not read: %s", error)
+                _LOG.debug("XLA cannot read a program's text: %s", error)
                 continue
             self._program = program
             self._origin = {"program": "traced" if data is None else "kept"}
@@ -169,20 +176,20 @@ class Kept:
 
 
 class _Changed(Exception):
-    """Source may not be what was imported."""
+    """The source files may differ from the imported code."""
 
 
 @functools.cache
 def _source() -> str:
-    """Hash of this package's files.
+    """Return a hash of this package's files.
 
     Raises:
-      _Changed: if one was written since this process has begun.
+      _Changed: if a file was written after this process started.
     """
     root = pathlib.Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        if not path.is_file():  # what editors leave
+        if not path.is_file():  # such as a lock file of an editor
             continue
         if path.stat().st_mtime > importing.STARTED - 1:
             raise _Changed(f"{path.name} has just changed")

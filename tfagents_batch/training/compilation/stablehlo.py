@@ -1,7 +1,7 @@
-"""A compiled program as text: StableHLO, and the variables that it works on.
+"""A compiled program as text: StableHLO, and the variables that it uses.
 
-Of a start whose compiled program is in the cache, tracing it in Python and lowering it,
-operation by operation, takes a third. Text that XLA reads at once takes neither.
+Even if the compiled program is in the cache, a third of the start time is tracing it in
+Python and lowering it operation by operation. A program stored as text needs neither.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tfagents_batch.envs.native import op
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.training.compilation import function_names
 
-# What TensorFlow's lowering leaves of another dialect, which XLA does not read back. A
-# copy is its operand, in the shape it has; the attributes are hints.
+# TensorFlow's lowering leaves parts of another dialect, which XLA cannot read back. A
+# copy can be replaced by a reshape to the same shape; the attributes are only hints.
 _REWRITTEN = (
     (re.compile(r"^#loc.*\n", re.M), ""),
     (re.compile(r' loc\((?:#loc\d*|"[^"]*"|unknown|fused\[[^\]]*\])\)'), ""),
@@ -39,18 +39,18 @@ _ALIAS = re.compile(
 
 
 class Unsuited(Exception):
-    """Why a program cannot be text."""
+    """A program that cannot be stored as text; the message is the reason."""
 
 
 class Exported(NamedTuple):
-    """A program of a seed.
+    """An exported program, a function of a seed.
 
     Attributes:
       module: StableHLO; ``main`` takes the seed and the values of the variables, and
         returns the outputs and new values.
-      variables: names, in the order of the parameters.
-      assigned: which result is the new value of which variable.
-      outputs: name, shape and dtype of every metric, in the order it is returned in.
+      variables: names of the variables, in the order of the parameters.
+      assigned: pairs of a result and the variable that it is the new value of.
+      outputs: name, shape and dtype of every metric, in the order of return.
     """
 
     module: str
@@ -59,15 +59,15 @@ class Exported(NamedTuple):
     outputs: list[tuple[str, list[int], str]]
 
     def to_bytes(self) -> bytes:
-        """Compressed JSON."""
+        """Return compressed JSON."""
         return zlib.compress(json.dumps(self).encode(), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Exported:
-        """What ``to_bytes`` made.
+        """Read the output of ``to_bytes``.
 
         Raises:
-          Unsuited: for anything else.
+          Unsuited: if the data is anything else.
         """
         try:
             return cls(*json.loads(zlib.decompress(data)))
@@ -76,14 +76,14 @@ class Exported(NamedTuple):
 
 
 def export(program: Any, variables: Mapping[str, Any]) -> Exported:
-    """A program as text.
+    """Export a program as text.
 
     Args:
       program: a compiled ``tf.function`` of an int32 seed that returns metrics.
-      variables: all that it may read or write, by name.
+      variables: all variables that it may read or write, by name.
 
     Raises:
-      Unsuited: if it does more than reading and writing these, or XLA refuses it.
+      Unsuited: if it uses anything else, or XLA refuses it.
     """
     seed = tf.TensorSpec([], tf.int32)
     traced = program.get_concrete_function(seed)
@@ -106,12 +106,12 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
     for pattern, instead in _REWRITTEN:
         text = pattern.sub(instead, text)
     main = _MAIN.search(text)
-    places = range(len(results), len(results) + len(assigned))
+    expected = range(len(results), len(results) + len(assigned))
     known = (
         main is not None
         and main[1].count("%arg") == len(used) + 1
-        and main[2].count("tensor<") == places.stop
-        and sorted(result for result, _ in assigned) == [*places]
+        and main[2].count("tensor<") == expected.stop
+        and sorted(result for result, _ in assigned) == [*expected]
     )
     if not known or "mhlo." in text:
         raise Unsuited("its text is not as expected")
@@ -122,20 +122,20 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
 def program(
     exported: Exported, variables: Mapping[str, Any], envs: Sequence[Any]
 ) -> Any:
-    """What was exported, as a compiled function of a seed that returns metrics.
+    """Return an exported program as a compiled function from a seed to metrics.
 
     Args:
       exported: the program.
-      variables: that it works on, by the names it was exported with.
-      envs: that it steps, see ``envs.graph.function``.
+      variables: variables that it uses, by the names at its export.
+      envs: environments that it steps, see ``envs.graph.function``.
 
     Raises:
-      Unsuited: if a variable is not among them.
+      Unsuited: if a variable of the program is missing.
     """
     if not set(exported.variables) <= variables.keys():
         raise Unsuited("it is of other variables")
     used = [_tensorflow(variables[name]) for name in exported.variables]
-    # As tf.nest flattens a dict.
+    # tf.nest flattens a dict in this order.
     order = sorted(exported.outputs)
     specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
     assigned = sorted(exported.assigned)
@@ -155,11 +155,11 @@ def program(
 
 
 def is_unread(error: tf.errors.OpError) -> bool:
-    """Whether XLA could not read a program's text, so that nothing of it has run."""
+    """Check if XLA could not read a program's text; then nothing of it has run."""
     text = str(error)
     return "XlaCallModule" in text and "tf2xla conversion failed" in text
 
 
 def _tensorflow(variable: Any) -> tf.Variable:
-    """Of Keras' variable, the one that holds its value."""
+    """Return the ``tf.Variable``, also of a Keras variable."""
     return variable if isinstance(variable, tf.Variable) else variable.value

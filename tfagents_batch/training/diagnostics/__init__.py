@@ -1,1 +1,1 @@
-"""What to say about a run: alarms and the table of weights."""
+"""Diagnostics of a run: alarms and the table of weights."""

@@ -1,12 +1,12 @@
-"""Alarms: what is wrong with a training run, in plain words, while it runs.
+"""Alarms: warnings about problems of a training run, while it runs.
 
     alarms = Alarms(algorithm.alarms, steps=200_000, num_envs=8)
     for alarm in alarms.check(metrics, step):
         print(alarm.text)
 
-Every alarm is a row of a table: a metric, its limit, how long it has to be beyond it,
-what to try. The rows here are about episodes and hold for every algorithm, which brings
-the rows about its own metrics. Only the logged lines are read; nothing is changed.
+Every alarm is a row of a table: a metric, its limit, how long the metric has to exceed
+it, and what to try. The rows here are about episodes and apply to every algorithm; the
+algorithm adds rows about its own metrics. Alarms only read the logged lines.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 
 from tfagents_batch.interfaces import Limit
 
-CALM = 5  # lines within the limit, in a row, before an alarm may be raised again
-# Steps of an environment without the end of an episode, where no time limit is known:
+CALM = 5  # consecutive lines within the limit before an alarm may be raised again
+# Steps of an environment without the end of an episode, if its time limit is unknown:
 # ten times the longest episode of Gymnasium's classic and MuJoCo tasks.
 LONG = 10_000
-START = 3  # lines that show where returns began
-WINDOW, PART = 10, 0.05  # a mean return spans at least so many lines, and of the run
-RISEN = 4  # times its noise: a return that rose by more was learned
-_MASKED = "env/masked"  # in every line of training, in no other
+START = 3  # lines that give the mean return at the start
+WINDOW, PART = 10, 0.05  # minimum lines, and part of the run, of a mean return
+RISEN = 4  # a return has improved if it rose by more than this many times its noise
+_MASKED = "env/masked"  # marks lines of training
 _RETURN = "episode/return_mean"
 
 NO_EPISODES = Limit(
@@ -35,7 +35,7 @@ NO_EPISODES = Limit(
     "progress/waited",
     above=LONG,
     text="No episode ended in {progress/waited:,.0f} steps of each environment, so "
-    "there is no return to see. What to try: look at what the environment does after "
+    "no return is known. What to try: check what the environment does after "
     "reset, and whether it returns terminated and truncated; give it a time limit "
     "(gymnasium.wrappers.TimeLimit). A continuing task can ignore this, but "
     "evaluations need an end (--eval_every=0 turns them off)",
@@ -47,9 +47,9 @@ RETURN_FELL = Limit(
     lines=5,
     part=0.02,
     text="The return fell back: {progress/recent:.5g} now, {progress/best:.5g} at "
-    "best, {progress/start:.5g} at the start. One update too large can do this. The "
-    "best checkpoint of an evaluation is kept. What to try: a lower learning rate or "
-    "one that falls, such as linear(3e-4, 0); smaller updates",
+    "best, {progress/start:.5g} at the start. A single too large update can do this. "
+    "The best checkpoint of an evaluation is still stored. What to try: a lower "
+    "learning rate or one that falls, such as linear(3e-4, 0); smaller updates",
 )
 NO_REWARD = Limit(
     "no_reward",
@@ -58,8 +58,8 @@ NO_REWARD = Limit(
     lines=20,
     part=0.1,
     text="Every episode so far had a return of {episode/return_mean:.6g}, so there is "
-    "nothing to prefer one action for. What to try: look at the reward that the "
-    "environment returns; where it is rare, more exploration, more environments "
+    "no action looks better than another. What to try: check the reward that the "
+    "environment returns; if it is rare, more exploration, more environments "
     "(--num_envs), a reward for coming closer, or an easier start",
 )
 RETURN_FLAT = Limit(
@@ -68,11 +68,11 @@ RETURN_FLAT = Limit(
     below=2,
     part=0.5,
     text="The return does not rise: {progress/start:.5g} at the start, "
-    "{progress/recent:.5g} now, {progress/best:.5g} at best, where single lines differ "
-    "by {progress/noise:.3g}. What to try: another learning rate (ten times less, "
-    "three times more); more --steps if the task is hard; more --num_envs; a larger "
-    "discount factor if rewards come late; more exploration; a random policy for "
-    "comparison: perhaps this is the best there is",
+    "{progress/recent:.5g} now, {progress/best:.5g} at best, while single lines "
+    "differ by {progress/noise:.3g}. What to try: another learning rate (ten times "
+    "less, three times more); more --steps if the task is hard; more --num_envs; a "
+    "larger discount factor if rewards come late; more exploration; compare with "
+    "a random policy: perhaps no better return is possible",
 )
 
 
@@ -80,12 +80,12 @@ class Alarms:
     """Raises alarms, each once until it has cleared.
 
     Args:
-      rows: of the algorithm.
+      rows: alarms of the algorithm.
       steps: environment steps of the whole run.
       num_envs: number of environments.
       max_episode_steps: time limit of the environments; None if unknown.
-      inherited: whether the agent was trained before, so that its first returns may
-        already be as good as returns get.
+      inherited: whether the agent was trained before; then its first returns may
+        already be as good as possible.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class Alarms:
         self._progress = _Progress(PART * steps, num_envs)
 
     def check(self, metrics: Mapping[str, Any], step: int) -> list[Limit]:
-        """Take a line of metrics and return the alarms that are new.
+        """Add a line of metrics and return the new alarms.
 
         Args:
-          metrics: by their log names; vectors are not looked at.
-          step: environment steps, not falling from call to call.
+          metrics: values by their log names; vectors are ignored.
+          step: environment steps, not less than in the call before.
 
         Returns:
-          Rows of the table, their texts with the numbers of the line.
+          Rows of the table; their texts contain the numbers of the line.
         """
         line = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
         line |= self._progress.add(line, step)
@@ -119,7 +119,7 @@ class Alarms:
 
 
 class _Watch:
-    """One row, and for how many lines in a row its metric was beyond the limit."""
+    """One row, and how many consecutive lines exceeded its limit."""
 
     def __init__(self, row: Limit, span: float):
         self.row, self.raised = row, False
@@ -127,7 +127,7 @@ class _Watch:
         self._bad = self._good = self._since = 0
 
     def check(self, line: Mapping[str, float], step: int) -> bool:
-        """Take a line; return whether the alarm is raised by it."""
+        """Add a line; return whether it raises the alarm."""
         row, value = self.row, line.get(self.row.metric)
         if value is None:
             return False
@@ -144,7 +144,7 @@ class _Watch:
 
 
 class _Progress:
-    """The trend and the noise of returns, as metrics that rows have limits for."""
+    """Trend and noise of returns, as metrics that rows can limit."""
 
     def __init__(self, span: float, num_envs: int):
         self._span, self._num_envs = span, num_envs
@@ -155,14 +155,14 @@ class _Progress:
         self._best = -math.inf
 
     def add(self, line: Mapping[str, float], step: int) -> dict[str, float]:
-        """Take a line of metrics; return, as far as they are known:
+        """Add a line of metrics and return those of these that are known:
 
         ``progress/waited``, steps of each environment since an episode ended;
         ``change``, mean change from line to line, relative to the newest return;
-        ``noise``, the standard deviation that belongs to it; ``start``, ``recent``,
-        ``best``, means of the first lines, of the newest window and of the best one;
-        ``gain``, best less start, in units of noise; ``kept``, share of the gain that
-        is still there, 1 without a gain above ``RISEN``.
+        ``noise``, the standard deviation that explains this change; ``start``,
+        ``recent``, ``best``, mean returns of the first lines, of the newest window and
+        of the best window; ``gain``, best minus start, in units of noise; ``kept``,
+        the share of the gain that remains, 1 if the gain is at most ``RISEN``.
         """
         value, window = line.get(_RETURN, math.nan), self._window
         if not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""How many weights a network has, layer by layer."""
+"""Number of weights of a network, layer by layer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Layer(NamedTuple):
 
 
 def by_layer(algorithm: Any) -> list[Layer]:
-    """Layers of ``algorithm.network`` that have weights, in its order; none without."""
+    """Return the layers of ``algorithm.network`` that have weights, in order."""
     found: dict[str, dict[str, list[int]]] = {}
     network = getattr(algorithm, "network", None)
     for variable in getattr(network, "trainable_variables", ()):
         layer, _, name = variable.path.rpartition("/")
         shapes = found.setdefault(layer, {})
-        while name in shapes:  # of variables that were named alike
+        while name in shapes:  # several variables of one name
             name += "'"
         shapes[name] = list(variable.shape)
     return [
@@ -31,13 +31,13 @@ def by_layer(algorithm: Any) -> list[Layer]:
 
 
 def facts(layers: list[Layer]) -> dict[str, Any]:
-    """For ``run.json``."""
+    """Return the entry for ``run.json``."""
     total = sum(each.count for each in layers)
     return {"total": total, "layers": [each._asdict() for each in layers]}
 
 
 def table(layers: list[Layer]) -> str:
-    """A line for each layer and one for all, in columns."""
+    """Return a text table: a line for each layer and one for the sum."""
     rows = [("weights of", "shapes", "number")]
     for name, shapes, count in layers:
         sizes = ("x".join(map(str, shape)) or "1" for shape in shapes.values())

@@ -1,6 +1,6 @@
-"""What a person sees of a run: a progress bar, or plain lines where there is none.
+"""Progress of a run on the console: a progress bar, or plain lines.
 
-Everything goes to stderr; stdout is left to results.
+Everything goes to stderr; stdout is only used for results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import rich.console
 from rich import progress, table
 
-REFRESH_SECONDS = 0.1  # of the bar, at most
+REFRESH_SECONDS = 0.1  # shortest time between two drawings of the bar
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 10.0
 _SPEED = "time/env_steps_per_second"
@@ -25,21 +25,22 @@ _EVAL = "eval/return_mean"
 
 
 class Console:
-    """Shows how far a run is: steps, steps per second, last return, time left.
+    """Shows the progress of a run: steps, steps per second, last return, time left.
 
         with Console(total_steps) as console:
             console.update(step, metrics)
             console.message("saved")
 
-    On a terminal it is a bar that is drawn again by ``update`` (no thread), elsewhere
-    a line after 3 seconds and then every 10. A stream that breaks goes unused.
+    On a terminal it is a progress bar, which ``update`` redraws (no thread). Elsewhere
+    it prints a line after 3 seconds and then every 10 seconds. If the stream breaks,
+    nothing more is written to it.
 
     Args:
       total_steps: env steps at which the run ends.
-      stream: where to; stderr if None.
-      start_step: env steps a resumed run begins with.
-      clock: seconds, monotonic.
-      terminal: the rich console to draw on, in place of ``stream``.
+      stream: output stream; stderr if None.
+      start_step: env steps at which a resumed run begins.
+      clock: monotonic time in seconds.
+      terminal: rich console to use instead of ``stream``.
     """
 
     def __init__(
@@ -73,9 +74,9 @@ class Console:
 
         Args:
           step: env steps so far.
-          metrics: by their log names; ``time/env_steps_per_second``,
-            ``episode/return_mean`` and ``eval/return_mean`` are shown, the last value
-            of each.
+          metrics: values by their log names; the last values of
+            ``time/env_steps_per_second``, ``episode/return_mean`` and
+            ``eval/return_mean`` are shown.
         """
         self._step = step
         if self._steady is None:  # the first iteration is mostly compilation
@@ -89,7 +90,7 @@ class Console:
             self._show(now)
 
     def message(self, text: str) -> None:
-        """Print a line, above the bar if there is one; from any thread."""
+        """Print a line, above the bar if there is one; any thread may call it."""
         if self._bar:
             options = {"markup": False, "highlight": False, "soft_wrap": True}
             self._draw(self._bar.console.print, text, **options)
@@ -105,7 +106,7 @@ class Console:
         self._show(self._clock())
         if self._bar:
             with contextlib.suppress(OSError, ValueError):
-                self._bar.stop()  # gives stderr back, broken or not
+                self._bar.stop()  # releases stderr, even if it is broken
 
     def _show(self, now: float) -> None:
         self._shown = now
@@ -118,7 +119,7 @@ class Console:
             self.message(f"{min(done, 1):4.0%}  {numbers}")
 
     def _numbers(self, now: float) -> str:
-        """The most wanted first: a narrow terminal cuts off the end."""
+        """Return the text, most important parts first: its end may be cut off."""
         elapsed = now - self._began
         since, first = self._steady or (now, self._step)
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
@@ -136,7 +137,7 @@ class Console:
         return "  ".join(parts)
 
     def _draw(self, draw: Callable[..., None], *args: Any, **options: Any) -> None:
-        """A closed pipe or terminal is no reason to stop training."""
+        """Draw; a closed pipe or terminal does not stop training."""
         if not self._broken:
             try:
                 draw(*args, **options)
@@ -145,7 +146,7 @@ class Console:
 
 
 def count(number: float) -> str:
-    """A count in at most five characters: 950, 12.3k, 1.25M."""
+    """Format a count in at most five characters: 950, 12.3k, 1.25M."""
     if number < 1000:
         return f"{number:.0f}"
     for unit in "kMGT":
@@ -166,7 +167,7 @@ def _terminal(stream: TextIO) -> rich.console.Console:
         is_terminal = stream.isatty()
     except ValueError:  # closed
         is_terminal = False
-    # Said outright: rich takes FORCE_COLOR, which many build servers set, for one.
+    # With FORCE_COLOR, which many build servers set, rich would assume a terminal.
     return rich.console.Console(
         file=stream, force_terminal=is_terminal, force_jupyter=False
     )

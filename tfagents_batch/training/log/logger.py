@@ -1,19 +1,19 @@
 """Metrics and events of a run: ``metrics.jsonl`` and TensorBoard.
 
-``metrics.jsonl`` is the primary log: one JSON object a line, written through at once.
+``metrics.jsonl`` is the primary log: one JSON object per line, written immediately.
 A line of metrics is ``{"step": ..., "group/name": number, ...}`` with sorted names; an
-event has an ``event`` key first. Numbers that are not finite are null there. Two equal
-runs write equal lines once ``time/*`` and ``system/*`` are dropped, so durations lie
-under the one, and sizes of processes under the other.
+event starts with an ``event`` key. Numbers that are not finite are null there. Two
+equal runs write equal lines except for ``time/*`` and ``system/*``. So all durations
+belong to ``time/*``, and all sizes of processes to ``system/*``.
 
 TensorBoard gets the same scalars, vectors as histograms, events as text, videos as
 animated GIFs among its images, and the settings, in one file per process. The file is
-written record by record rather than through ``tf.summary``: that cannot say which steps
-a resumed run takes back, and its writes are TensorFlow ops. Trackers get scalars,
-events and videos. No failure to log ever stops training, see ``log_files``.
+written record by record and not by ``tf.summary``, which cannot mark the steps that a
+resumed run discards, and which writes by TensorFlow ops. Trackers get scalars, events
+and videos. A failure to log never stops training, see ``writers``.
 
-A resumed run appends. Lines after the step that was resumed stay in the file, but
-readers drop them at the ``resumed`` event, TensorBoard at a session start.
+A resumed run appends. Lines after the resumed step stay in the file, but readers drop
+them at the ``resumed`` event, and TensorBoard at the start of a session.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ from tfagents_batch.training.run_folder import runs
 SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
-GIF_MILLISECONDS = 20  # a picture: browsers show what is faster more slowly
+GIF_MILLISECONDS = 20  # shortest time of a picture; browsers slow down faster ones
 _NAME = re.compile(r"[^/]+(/[^/]+)+")
-ENDS = ("finished", "stopped", "failed")  # events that say how a run came to its end
+ENDS = ("finished", "stopped", "failed")  # events at the end of a run
 
 
 class Logger:
     """Writes one run's metrics; one logger per run and process.
 
     Args:
-      run_folder: of the run.
-      resume_step: env steps of the checkpoint that is resumed; None for a new run.
-      clock: seconds, monotonic; spaces the histograms.
-      warn: takes a line of text when a file cannot be written, and when it can again.
-      trackers: get the same, see ``trackers.Tracker``; closed with the logger.
-      settings: the run's Config, for TensorBoard's tab of hyper-parameters; None for
-        no row there.
+      run_folder: folder of the run.
+      resume_step: env steps of the resumed checkpoint; None for a new run.
+      clock: monotonic time in seconds, for the time between histograms.
+      warn: called with a line of text when a file cannot be written, and when it can
+        be written again.
+      trackers: receive the same data, see ``trackers.Tracker``; closed by the logger.
+      settings: the run's Config for TensorBoard's hyperparameter tab; None for no row.
 
     Raises:
-      UserError: for a new run in a folder that has a log, and for a log that is a link
-        or no regular file.
+      UserError: if the folder of a new run already has a log, or the log is a link or
+        not a regular file.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Logger:
     ):
         self._clock = clock
         warn = warn or (lambda text: print(text, file=sys.stderr))
-        self._should_draw: dict[str, EverySeconds] = {}  # a histogram, by its name
+        self._should_draw: dict[str, EverySeconds] = {}  # by name of the histogram
         self._step = resume_step or 0
         self._trackers = list(trackers)
         self._ended = ENDS[-1]  # unless an event says otherwise
@@ -102,21 +102,21 @@ class Logger:
         if settings is not None:
             plain = config.flat(config.to_dict(settings)).items()
             row = {name: _setting(value) for name, value in plain}
-            # Of a run that is resumed with others TensorBoard shows the first ones.
+            # If a run is resumed with other settings, TensorBoard shows the first ones.
             self._summarize(self._step, hparams_pb(row, trial_id=folder.name))
         if resume_step is not None:
             self.event("resumed", resume_step)
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
-        """Log metrics of one moment.
+        """Log metrics of one step.
 
         Args:
-          metrics: ``{"group/name": number or [n]}``; numbers and vectors may be
-            Python's, NumPy's or tensors.
+          metrics: ``{"group/name": number or [n]}``; values of Python, NumPy or
+            TensorFlow.
           step: env steps.
 
         Raises:
-          ValueError, TypeError: for a name or a value that is no metric.
+          ValueError, TypeError: if a name or a value is not valid for a metric.
         """
         step = self._step = int(step)
         scalars, vectors = {}, {}
@@ -138,11 +138,12 @@ class Logger:
             tracker.write(step, finite)
 
     def event(self, kind: str, step: int | None = None, **fields: Any) -> None:
-        """Log something that happened; ``step`` defaults to the last one written.
+        """Log an event.
 
         Args:
           kind: one word, such as ``restart``.
-          **fields: JSON-able.
+          step: env steps; the last written step if None.
+          **fields: JSON-able facts.
         """
         step = self._step if step is None else int(step)
         now = round(time.time(), 3)
@@ -154,25 +155,25 @@ class Logger:
         self._summarize(step, summary)
         if kind in ENDS:
             self._ended = kind
-        if kind == "finished" and self._settings is not None:  # as no other end is
-            end = session_end_pb(api_pb2.STATUS_SUCCESS)  # of TensorFlow's class
+        if kind == "finished" and self._settings is not None:
+            end = session_end_pb(api_pb2.STATUS_SUCCESS)  # class of TensorFlow
             end = summary_pb2.Summary.FromString(end.SerializeToString())
             self._summarize(step, end)
         for tracker in self._trackers:
             tracker.event(line)
 
     def video(self, name: str, frames: Any, step: int, fps: float = 30.0) -> None:
-        """Log a film, which TensorBoard shows among the images.
+        """Log a video, which TensorBoard shows among the images.
 
         Args:
           name: ``group/name``.
-          frames: uint8 ``[n, height, width, 3]``; kept as a GIF, so a few hundred
-            small pictures are a megabyte.
+          frames: uint8 ``[n, height, width, 3]``; stored as a GIF: a few hundred small
+            pictures take a megabyte.
           step: env steps.
-          fps: pictures a second; 50 at most are shown.
+          fps: pictures per second; at most 50 are shown.
 
         Raises:
-          ValueError: for a name that is none.
+          ValueError: if the name is not ``group/name``.
         """
         step = self._step = int(step)
         data = _gif(frames, fps)
@@ -186,7 +187,7 @@ class Logger:
         """Close the files and trackers; may be called again."""
         self._lines.close()
         self._events.close()
-        while self._trackers:  # last, as they may wait for a server
+        while self._trackers:  # last: they may wait for a server
             self._trackers.pop().close(self._ended)
 
     def __enter__(self) -> Logger:
@@ -201,13 +202,12 @@ class Logger:
 
 
 def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
-    """Lines of metrics that belong to the run, in order; null becomes NaN.
+    """Read the lines of metrics of a run, in order; null becomes NaN.
 
-    Lines that a resumed run took back are left out, as is a last line that was cut
-    short.
+    Lines that a resumed run discarded and an incomplete last line are left out.
 
     Raises:
-      UserError: if there is no log, or it is damaged elsewhere.
+      UserError: if there is no log, or another line is damaged.
     """
     metrics: list[dict] = []
     for line in _read(run_folder):
@@ -215,12 +215,12 @@ def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
             nan = {key: math.nan if x is None else x for key, x in line.items()}
             metrics.append(nan)
         elif line["event"] == "resumed":
-            metrics = [kept for kept in metrics if kept["step"] <= line["step"]]
+            metrics = [each for each in metrics if each["step"] <= line["step"]]
     return metrics
 
 
 def read_events(run_folder: str | os.PathLike) -> list[dict]:
-    """All events, in order, header first; nothing that happened is left out."""
+    """Read all events in order, header first, also those that were discarded later."""
     return [line for line in _read(run_folder) if "event" in line]
 
 
@@ -229,7 +229,7 @@ def _text(line: dict[str, Any]) -> bytes:
 
 
 def _gif(frames: np.ndarray, fps: float) -> bytes:
-    """Encode a film that is played again and again."""
+    """Encode a video that repeats without end."""
     from PIL import Image
 
     first, *others = [Image.fromarray(frame) for frame in frames]
@@ -242,7 +242,7 @@ def _gif(frames: np.ndarray, fps: float) -> bytes:
 
 
 def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
-    """An encoded picture, as the plug-in for images wants it: after its size."""
+    """Return a summary of an encoded picture: width, height and data."""
     parts = np.array([str(width).encode(), str(height).encode(), data], object)
     tensor = tensor_util.make_tensor_proto(parts, dtype=np.object_)
     metadata = image_metadata.create_summary_metadata(None, None)
@@ -258,7 +258,7 @@ def _checked(name: str) -> str:
 
 
 def _value(name: str, value: Any) -> int | float | np.ndarray:
-    """A Python number, or the finite entries of a vector."""
+    """Return a Python number, or the finite entries of a vector."""
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "biufV":  # V: bfloat16
         raise TypeError(f"metric {name} is {value!r}; expected numbers")
@@ -269,19 +269,19 @@ def _value(name: str, value: Any) -> int | float | np.ndarray:
     wide = array.astype(np.float64)
     if array.ndim == 1:
         return wide[np.isfinite(wide)]
-    # A float32 is written with its own shortest digits: 0.1, not 0.10000000149011612.
+    # The shortest digits that identify a float32: 0.1, not 0.10000000149011612.
     return float(str(array[()])) if array.dtype.itemsize < 8 else float(wide)
 
 
 def _setting(value: Any) -> bool | int | float | str:
-    """A setting as TensorBoard takes it; None and structures are text."""
+    """Return a setting in a type of TensorBoard; None and structures become text."""
     if value is None:
         return "none"
     return value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say of a value; text for anything it cannot."""
+    """Return a value in types of JSON; other types become text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -301,12 +301,12 @@ def _read(run_folder: str | os.PathLike) -> list[dict]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     lines = []
-    for number, text in enumerate(data.split(b"\n")[:-1], 1):  # [-1] is cut short
+    for number, text in enumerate(data.split(b"\n")[:-1], 1):  # [-1] is incomplete
         try:
             line = json.loads(text)
         except ValueError:
             line = None
         if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            raise UserError(f"{path} is damaged: line {number} is no log line")
+            raise UserError(f"{path} is damaged: line {number} is not a log line")
         lines.append(line)
     return lines

@@ -1,7 +1,7 @@
 """A run's log in MLflow.
 
-Where it goes is MLflow's own business: ``MLFLOW_TRACKING_URI``,
-``MLFLOW_EXPERIMENT_NAME`` and the rest of its environment variables hold.
+MLflow's environment variables set the destination: ``MLFLOW_TRACKING_URI``,
+``MLFLOW_EXPERIMENT_NAME`` and so on.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from pathlib import Path
 from typing import Any
 
 _STATUS = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
-_BATCH = 100  # parameters a call, MLflow's most
-_LONGEST = 500  # characters of a value: older servers take no more
+_BATCH = 100  # parameters per call, the limit of MLflow
+_LONGEST = 500  # characters of a value, the limit of older servers
 
 
 class Mlflow:
-    """What ``trackers.Tracker`` calls.
+    """The connection that ``trackers.Tracker`` calls.
 
-    Settings are parameters; those that a resumed run changed, which MLflow does not
-    allow, are in the tag of its ``options`` event. Of every kind of event the newest is
-    a tag, ``event.<kind>``; alarms are ``alarm.<name>``. All of them, with every line
-    of metrics, are in ``metrics.jsonl``, an artifact when the run has ended.
+    Settings are parameters. MLflow allows no change of these, so settings that a
+    resumed run changed are in the tag of its ``options`` event. The newest event of
+    each kind is a tag, ``event.<kind>``; alarms are ``alarm.<name>``. All events and
+    metrics are in ``metrics.jsonl``, which becomes an artifact when the run ends.
 
     Args:
-      folder: of the run.
-      settings: of the run, flat.
-      known: ``names`` of the run that is resumed; empty for a new one.
+      folder: folder of the run.
+      settings: flat settings of the run.
+      known: ``names`` of the resumed run; empty for a new one.
 
     Attributes:
-      names: by which a resumed run goes on here.
-      where: the run is to be seen.
+      names: identifiers by which a resumed run continues here.
+      where: text that says where to see the run.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], known: dict[str, str]):

@@ -1,12 +1,12 @@
-"""Sending a run's log to Weights & Biases or MLflow as well (extras of those names).
+"""Trackers: send a run's log to Weights & Biases or MLflow (extras of these names).
 
-A tracker gets from ``Logger`` what the files get: ``write``, ``event``, ``video`` and
-``close``. Its package is imported, and its server spoken to, in a thread of its own, so
-training never waits for a network. A tracker that fails, or comes too far behind, is
-given up with one warning. ``metrics.jsonl`` stays the primary log.
+``Logger`` calls ``write``, ``event``, ``video`` and ``close`` of a tracker with the
+data that it writes to files. A separate thread imports the package and talks to the
+server, so training never waits for a network. If a tracker fails, or falls too far
+behind, it is closed with one warning. ``metrics.jsonl`` stays the primary log.
 
-``<kind>.json`` in the run folder keeps the run's names in the tracker, so that a
-resumed run goes on there.
+``<kind>.json`` in the run folder stores the identifiers of the run in the tracker, so
+that a resumed run continues there.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 from tfagents_batch.training.run_folder import runs
 
-BEHIND = 1000  # calls that may wait for a tracker
-CLOSE_SECONDS = 60.0  # that it has in the end to send what it has
+BEHIND = 1000  # calls that may wait to be sent
+CLOSE_SECONDS = 60.0  # time to send the remaining calls at the end
 _PACKAGES = {"wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
 def check(kind: str) -> None:
-    """Refuse a tracker that cannot be used, before there is a run folder.
+    """Check that a tracker can be used, before a run folder is created.
 
     Args:
       kind: "none", "wandb" or "mlflow".
@@ -44,7 +44,7 @@ def check(kind: str) -> None:
     if kind not in _PACKAGES:
         raise UserError(unknown("track", kind, ["none", *_PACKAGES]))
     spec = importlib.util.find_spec(kind)
-    # W&B leaves a folder of its own name behind, which looks like a package.
+    # W&B leaves a folder named wandb behind, which looks like a package.
     if spec is None or spec.origin is None:
         raise UserError(
             f'--track={kind} needs {kind}: pip install "tfagents_batch[{kind}]"'
@@ -57,14 +57,14 @@ def start(
     config: dict[str, Any],
     say: Callable[[str], None],
 ) -> list[Tracker]:
-    """Return the trackers of a run, none or one, for its ``Logger``, which closes them.
+    """Return the trackers of a run, at most one; its ``Logger`` closes them.
 
     Args:
       kind: "none", "wandb" or "mlflow", see ``check``.
-      folder: of the run; keeps the run's names in the tracker from then on.
-      config: of the run, JSON-able.
-      say: takes lines of text, from another thread: where the run is to be seen, and
-        the warning if the tracker is given up.
+      folder: folder of the run; stores the run's identifiers in the tracker.
+      config: config of the run, JSON-able.
+      say: called from another thread with lines of text: where to see the run, and a
+        warning if the tracker fails.
     """
     if kind == "none":
         return []
@@ -75,22 +75,22 @@ def start(
         else:
             from tfagents_batch.training.log.mlflow_tracker import Mlflow as Kind
         path = folder / f"{kind}.json"
-        made = Kind(folder, flat(config), _known(path))
-        runs.write_atomic(path, json.dumps(made.names) + "\n")
-        say(f"{_PACKAGES[kind]}: {made.where}")
-        return made
+        tracker = Kind(folder, flat(config), _known(path))
+        runs.write_atomic(path, json.dumps(tracker.names) + "\n")
+        say(f"{_PACKAGES[kind]}: {tracker.where}")
+        return tracker
 
     return [Tracker(_PACKAGES[kind], make, say)]
 
 
 class Tracker:
-    """A tracker in a thread of its own.
+    """A tracker in a separate thread.
 
     Args:
-      name: for warnings.
-      make: opens what has the same methods; called in the thread.
-      warn: takes one line of text when the tracker is given up; from any thread.
-      close_seconds: that ``close`` waits.
+      name: name of the tracker in warnings.
+      make: opens the connection, an object with the same methods; called in the thread.
+      warn: called from any thread with a line of text when the tracker fails.
+      close_seconds: longest time that ``close`` waits.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class Tracker:
         self._name, self._make, self._warn = name, make, warn
         self._close_seconds = close_seconds
         self._calls: queue.Queue = queue.Queue(BEHIND)
-        self._ended = threading.Event()  # closed or given up
+        self._ended = threading.Event()  # closed or failed
         self._thread = threading.Thread(
             target=self._run, name=f"tfagents_batch-{name}", daemon=True
         )
         self._thread.start()
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Send a line of metrics, finite numbers by their log names."""
+        """Send a line of metrics: finite numbers by their log names."""
         self._put("write", step, metrics)
 
     def event(self, line: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ class Tracker:
         if self._ended.is_set():
             return
         self._thread.join(self._close_seconds)
-        if self._thread.is_alive():  # a daemon: it ends with the process
+        if self._thread.is_alive():  # as a daemon, it ends with the process
             self._give_up(f"it did not end within {self._close_seconds:g} s")
         self._ended.set()
 
@@ -151,7 +151,7 @@ class Tracker:
                 if self._ended.is_set():
                     return
                 getattr(tracker, method)(*arguments)
-        except BaseException as error:  # whatever a package does of its own
+        except BaseException as error:  # a package may raise anything
             self._give_up(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
     def _give_up(self, reason: str) -> None:
@@ -161,12 +161,12 @@ class Tracker:
         self._warn(
             f"warning: tracking by {self._name} ends, training goes on: {reason}"
         )
-        with contextlib.suppress(queue.Full):  # wake a thread that waits for more
+        with contextlib.suppress(queue.Full):  # wake a thread that waits for a call
             self._calls.put_nowait(("close",))
 
 
 def _known(path: Path) -> dict[str, str]:
-    """Return the names in a file; none without a file, or with one that is damaged."""
+    """Return the names in a file; empty if it is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """A run's log in Weights & Biases.
 
-Where it goes is W&B's own business: ``WANDB_PROJECT``, ``WANDB_ENTITY``,
-``WANDB_MODE=offline`` and the rest of its environment variables hold.
+W&B's environment variables set the destination: ``WANDB_PROJECT``, ``WANDB_ENTITY``,
+``WANDB_MODE=offline`` and so on.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import os
 from pathlib import Path
 from typing import Any
 
-ALERTS = ("alarm", "env_failed", "failed")  # events that a person should hear of
+ALERTS = ("alarm", "env_failed", "failed")  # events that send an alert
 
 
 class Wandb:
-    """What ``trackers.Tracker`` calls.
+    """The connection that ``trackers.Tracker`` calls.
 
     Charts have environment steps on their x-axis. An event is a point of
-    ``event/<kind>``; those that a person should hear of are alerts too.
+    ``event/<kind>``; important events are also sent as alerts.
 
     Args:
-      folder: of the run.
-      settings: of the run, flat.
-      known: ``names`` of the run that is resumed; empty for a new one.
+      folder: folder of the run.
+      settings: flat settings of the run.
+      known: ``names`` of the resumed run; empty for a new one.
 
     Attributes:
-      names: by which a resumed run goes on here.
-      where: the run is to be seen.
+      names: identifiers by which a resumed run continues here.
+      where: text that says where to see the run.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], known: dict[str, str]):
-        # Or it asks for a key on the terminal, where the progress is.
+        # Otherwise it asks for a key on the terminal, over the progress bar.
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
@@ -46,7 +46,7 @@ class Wandb:
             dir=str(folder),
             config=settings,
             allow_val_change=True,  # what a resumed run may change
-            # Our lines are ours: W&B is not to capture stdout and stderr.
+            # W&B must not capture stdout and stderr.
             settings=wandb.Settings(console="off"),
         )
         run.define_metric("step")

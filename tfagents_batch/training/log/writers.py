@@ -1,4 +1,4 @@
-"""The files of a run's log: appended to, and patient with a disk that is full."""
+"""The files of a run's log: append-only, with retries if the disk is full."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from tensorboard.compat.proto import event_pb2
 
 from tfagents_batch.training.run_folder import runs
 
-MOST_WAITING = 1 << 26  # bytes of a file's records that are kept in memory
+MOST_WAITING = 1 << 26  # bytes of unwritten records in memory, per file
 _EVENTS = "events.out.tfevents."
 _ERRORS = (OSError, tf.errors.OpError)
 
 
 class RetryingFile:
-    """Writes records to a file; what the disk does not take is kept and tried again.
+    """Writes records to a file; a record that cannot be written is tried again.
 
-    Each ``write`` tries all that waits. Only when more than ``MOST_WAITING`` bytes do,
-    or when the file is closed, are records lost.
+    Each ``write`` tries all waiting records. Records are lost only if more than
+    ``MOST_WAITING`` bytes wait, or if they cannot be written when the file is closed.
 
     Args:
-      name: of the file, in warnings.
-      file: whose ``write`` appends a whole record or, with an OSError or OpError, none,
-        and opens again what ``close`` has closed.
-      warn: takes a line of text when writing fails, and when it works again.
+      name: name of the file in warnings.
+      file: file to write to. Its ``write`` appends a whole record, or raises OSError or
+        OpError and appends nothing; it opens the file again after ``close``.
+      warn: called with a line of text when writing fails, and when it works again.
     """
 
     def __init__(self, name: str, file: Lines | EventFile, warn: Callable[[str], None]):
         self._name, self._file, self._warn = name, file, warn
         self._waiting: deque[bytes] = deque()
-        self._size = 0  # bytes that wait
-        self._lost = 0  # records
+        self._size = 0  # bytes of the waiting records
+        self._lost = 0  # number of lost records
         self._failed = self._closed = False
 
     def write(self, record: bytes) -> None:
-        """Append a record now, or later; does nothing once closed."""
+        """Append a record now or later; do nothing after ``close``."""
         if self._closed:
             return
         if self._failed and self._size + len(record) > MOST_WAITING:
@@ -53,7 +53,7 @@ class RetryingFile:
         self._try()
 
     def close(self) -> None:
-        """Try a last time, and close the file; may be called again."""
+        """Try a last time and close the file; may be called again."""
         if self._closed:
             return
         self._closed = True
@@ -79,17 +79,17 @@ class RetryingFile:
             if not self._failed:
                 self._warn(
                     f"warning: {self._name} cannot be written ({_first_line(error)}); "
-                    "its lines are kept and tried again, training goes on"
+                    "training continues, and its lines will be tried again"
                 )
             self._failed = True
         else:
             if self._failed:
-                self._warn(f"{self._name} is written again")
+                self._warn(f"{self._name} can be written again")
             self._failed = False
 
 
 class Lines:
-    """A file of lines; each is one ``write``, so a kill loses no whole line."""
+    """A file of lines; each is one system call, so a kill loses no whole line."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -112,17 +112,17 @@ class Lines:
 
 
 class EventFile:
-    """A TensorBoard file; after a failure, which may leave half a record, another one.
+    """A TensorBoard file; after a failure, which may leave half a record, a new one.
 
     Args:
-      folder: of the run.
-      resume_step: env steps of the checkpoint that is resumed; None for a new run.
+      folder: folder of the run.
+      resume_step: env steps of the resumed checkpoint; None for a new run.
     """
 
     def __init__(self, folder: Path, resume_step: int | None):
         self._folder = folder
         self._writer: tf.io.TFRecordWriter | None = None
-        # Readers forget steps from that of a session start on, except at the first.
+        # At a session start except the first, readers drop this and later steps.
         log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         step = 0 if resume_step is None else resume_step + 1
         self._start: tuple[bytes, ...] = (event(step=step, session_log=log),)
@@ -149,7 +149,7 @@ class EventFile:
 
 
 def event(**fields: Any) -> bytes:
-    """A record of TensorBoard's, of this moment."""
+    """Return a TensorBoard record with the current time."""
     return event_pb2.Event(wall_time=time.time(), **fields).SerializeToString()
 
 
@@ -158,15 +158,15 @@ def _first_line(error: Exception) -> str:
 
 
 def _name(folder: Path) -> str:
-    # TensorBoard reads a run's files in the order of their names, whatever the wall
-    # clock did between two of them.
+    # TensorBoard reads a run's files in the order of their names, which must be the
+    # order of writing, even if the wall clock went back.
     older = [path.name.split(".")[3] for path in folder.glob(f"{_EVENTS}*")]
     stamp = max([int(time.time()), *(int(x) + 1 for x in older if x.isdigit())])
     return f"{_EVENTS}{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
 
 
 def _cut_torn_line(descriptor: int) -> None:
-    """End a log at its last whole line: a process may have died within one."""
+    """Remove an incomplete last line, left by a process that died while writing."""
     size = end = os.fstat(descriptor).st_size
     while end:
         start = max(0, end - 65536)

@@ -1,1 +1,1 @@
-"""The folder of a run: its config, checkpoints and the state of the code."""
+"""The folder of a run: config, checkpoints and git commit."""

@@ -1,14 +1,14 @@
-"""Checkpoints: complete and verified, or not used.
+"""Checkpoints, which are only used if they are complete and verified.
 
 ``<run>/checkpoints/step-000001000000/`` holds ``variables.*`` (TensorFlow's own
-format), ``state.json`` and ``manifest.json``, which is written last and carries the
-size and SHA-256 of the other files and of itself. A folder is written beside its final
-name and renamed when the disk has all of it, so a final name is never half a
-checkpoint. No pointer file says which is the newest: the folders are scanned. Nothing
-here is pickled, and reading executes nothing.
+format), ``state.json`` and ``manifest.json``, which is written last and contains the
+size and SHA-256 of the other files and of itself. A folder is written under a temporary
+name and renamed when the disk has all of it, so a final name never holds an incomplete
+checkpoint. The newest checkpoint is found by scanning the folders, without a pointer
+file. Nothing here is pickled, and reading executes no code.
 
 Variables are stored by name in a flat list. Saving the model object instead would
-silently skip layers that a Keras model holds in a list or dict.
+silently skip layers that a Keras model stores in a list or dict.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from tfagents_batch.training.run_folder import runs
 
 SCHEMA = 1
 KEEP_NEWEST = 3
-# Names of what a run alone goes on with: evaluating or exporting needs it not.
+# Prefix of variables that only a resumed run needs, not evaluation or export.
 RUN_ONLY = "run/"
-# Of what training goes on with, but acting needs not: ``Algorithm.named_variables``.
+# Prefixes of variables for training, not for acting: ``Algorithm.named_variables``.
 TRAINING_ONLY = ("optimizer/", "algorithm/")
 _STEP = re.compile(r"step-(\d{12,})")
 _UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-\d+")
 _MAX_MANIFEST = 1 << 24  # bytes
-_KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # of tf.train.Checkpoint, by index
+_KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # name in tf.train.Checkpoint
 
 
 class Damaged(Exception):
-    """A checkpoint folder that is not what was written; the text says how."""
+    """A checkpoint folder that differs from what was written; the text says how."""
 
 
 def _warn(kind: str, step: int, reason: str) -> None:
-    text = f"checkpoint of step {step} is damaged and passed over: {reason}"
+    text = f"checkpoint of step {step} is damaged and skipped: {reason}"
     warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
@@ -60,24 +60,23 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove those no longer needed.
 
-    Kept are the newest 3, the newest whose metadata says ``"best": True``, and those
-    whose metadata says ``"keep": True``. Checkpoints of later steps belong to a future
-    that was abandoned when an earlier one was resumed: they go once this one is
-    verified.
+    These remain: the newest 3, the newest with ``"best": True`` in its metadata, and
+    all with ``"keep": True``. Checkpoints of later steps were left behind when the run
+    was resumed from an earlier one; they are removed when this one is verified.
 
     Args:
-      run_folder: of the run.
+      run_folder: folder of the run.
       step: env steps so far, not negative. Saving a step again replaces it.
       variables: ``{name: tf.Variable or keras.Variable}``, of any numeric dtype.
-      state: JSON-able. NaN and infinities come back as they are.
-      metadata: JSON-able facts to be read without loading.
+      state: JSON-able. NaN and infinities are restored exactly.
+      metadata: JSON-able facts that can be read without loading.
 
     Returns:
-      The folder.
+      The folder of the checkpoint.
 
     Raises:
-      SaveError: if the disk did not take it; see there.
-      TypeError: if ``state`` or ``metadata`` is no JSON; nothing is written then.
+      SaveError: if it could not be written; see there.
+      TypeError: if ``state`` or ``metadata`` is not JSON-able; nothing is written.
     """
     folder = Path(run_folder) / "checkpoints"
     target = _path(folder, step)
@@ -116,18 +115,19 @@ def load(
     on_event: Callable[..., None] = _warn,
     leave: tuple[str, ...] = (),
 ) -> tuple[int, dict]:
-    """Verify a checkpoint and put its values into the variables: all, or none.
+    """Verify a checkpoint and assign its values to the variables: all, or none.
 
     Args:
-      run_folder: of the run.
+      run_folder: folder of the run.
       variables: ``{name: tf.Variable or keras.Variable}``; names, shapes and dtypes
-        must be exactly those saved but for the ``RUN_ONLY`` ones, see
+        must equal those saved, except for the ``RUN_ONLY`` ones, see
         ``load_run_only``.
-      which: ``"newest"``, ``"best"`` or a step. Where "newest" or "best" is damaged,
-        the next older one is taken; a step that is damaged is an error.
+      which: ``"newest"``, ``"best"`` or a step. If "newest" or "best" is damaged, the
+        next older one is used; a damaged step is an error.
       on_event: called ``("checkpoint_damaged", step=..., reason=...)`` for every
-        checkpoint passed over; by default they are Python warnings.
-      leave: variables whose names begin so keep their values, and need not match.
+        skipped checkpoint; by default a Python warning.
+      leave: prefixes of the names of variables to skip: their values do not change,
+        and they need not match.
 
     Returns:
       The step and the saved state.
@@ -148,12 +148,12 @@ def load(
             _restore(path, manifest, _without(leave, manifest["variables"]), flat)
         except UserError:
             raise
-        except Exception as error:  # whatever reading trips over is damage
+        except Exception as error:  # any failure to read means damage
             problems.append(f"step {step}: {error}")
             on_event("checkpoint_damaged", step=step, reason=str(error))
             continue
         return step, state
-    hint = "train anew" if which == "newest" else "try another one"
+    hint = "train again" if which == "newest" else "try another one"
     raise UserError(
         f"no intact checkpoint ({which}) in {folder}: {'; '.join(problems)}; {hint}"
     )
@@ -162,14 +162,14 @@ def load(
 def load_run_only(
     run_folder: str | os.PathLike, step: int, variables: Mapping[str, Any]
 ) -> None:
-    """Put the values whose names begin with ``RUN_ONLY``, if any, into variables.
+    """Assign the saved values of ``RUN_ONLY`` variables, if there are any.
 
     Args:
-      run_folder, step: of a checkpoint that ``load`` has verified.
-      variables: as saved.
+      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
+      variables: the variables, by the names they were saved with.
 
     Raises:
-      UserError: if the variables are others than those saved.
+      UserError: if the variables differ from those saved.
     """
     path = _path(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
@@ -180,10 +180,10 @@ def load_run_only(
 
 
 def sweep(run_folder: str | os.PathLike) -> None:
-    """Clear away what a killed process left; call it with the run locked.
+    """Remove leftovers of killed processes; the run must be locked.
 
-    A process that died while it replaced a checkpoint has set the old one aside: that
-    gets its name back where the new one did not arrive.
+    A process that died while it replaced a checkpoint may have renamed the old one. Its
+    name is restored if the new one is missing.
     """
     folder = Path(run_folder) / "checkpoints"
     for path in sorted(folder.glob("step-*")):
@@ -229,14 +229,14 @@ def _publish(temporary: Path, target: Path) -> None:
 
 
 def _prune(folder: Path, current: int) -> None:
-    """Only ever called when ``current`` was just read back and verified."""
+    """Remove checkpoints; call it only when ``current`` has just been verified."""
     steps = _steps(folder)
     older = [step for step in steps if step <= current]
     best = [step for step in older if _marked(folder, step, "best")]
-    kept = [step for step in older if _marked(folder, step, "keep")]
-    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *kept}
+    marked = [step for step in older if _marked(folder, step, "keep")]
+    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *marked}
     for step in sorted({*steps} - keep):
-        # Renamed first: a removal that is cut short must not look like damage.
+        # Renamed first: an interrupted removal must not look like damage.
         path = _path(folder, step)
         doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         with contextlib.suppress(OSError):
@@ -245,12 +245,12 @@ def _prune(folder: Path, current: int) -> None:
 
 
 def _verify(folder: Path, step: int) -> dict:
-    """The manifest, when the folder holds exactly the bytes that were written."""
+    """Return the manifest if the folder holds exactly the bytes that were written."""
     manifest = _manifest(folder, step)
     for name, expected in manifest["files"].items():
         found = _fingerprint(folder / _inside(name))
         if found != expected:
-            raise Damaged(f"{name} is not as written: {found} instead of {expected}")
+            raise Damaged(f"{name} has changed: {found} instead of {expected}")
     for path in folder.glob("variables.*"):
         if path.name not in manifest["files"]:
             raise Damaged(f"{path.name} is not in the manifest")
@@ -267,9 +267,9 @@ def _manifest(folder: Path, step: int) -> dict:
     except (OSError, ValueError, RecursionError) as error:
         raise Damaged(f"manifest.json cannot be read: {error}") from error
     if not isinstance(data, dict) or data.get("sha256") != _self_hash(data):
-        raise Damaged("manifest.json is not as written")
+        raise Damaged("manifest.json has changed")
     if data.get("step") != step:
-        raise Damaged(f"manifest.json is that of step {data.get('step')}")
+        raise Damaged(f"manifest.json belongs to step {data.get('step')}")
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise UserError(
@@ -279,7 +279,7 @@ def _manifest(folder: Path, step: int) -> dict:
         )
     parts = [data.get(key) for key in ("metadata", "variables", "files")]
     if schema != SCHEMA or not all(isinstance(part, dict) for part in parts):
-        raise Damaged("manifest.json is no manifest")
+        raise Damaged("manifest.json is not a manifest")
     return data
 
 
@@ -293,7 +293,7 @@ def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
-    """Refuse variables that are not, one by one, those of the checkpoint."""
+    """Raise a UserError if variables differ from those of the checkpoint."""
     wanted = {name: _describe(x) for name, x in variables.items()}
     differences = []
     for name in sorted({*stored, *wanted}):
@@ -315,18 +315,18 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
 def _restore(
     path: Path, manifest: dict, stored: dict, variables: dict[str, tf.Variable]
 ) -> None:
-    """Assign what is stored of some variables of a checkpoint: all, or nothing."""
+    """Assign stored values to some variables of a checkpoint: all, or none."""
     _match(stored, variables, path)
     reader = tf.train.load_checkpoint(str(path / "variables"))
-    # They were saved in the order of their names, see ``_flat``.
-    places = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
-    values = [reader.get_tensor(_KEY.format(places[name])) for name in variables]
+    # Variables are saved in the order of their names, see ``_flat``.
+    indices = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
+    values = [reader.get_tensor(_KEY.format(indices[name])) for name in variables]
     for variable, value in zip(variables.values(), values, strict=True):
         variable.assign(value)
 
 
 def _candidates(folder: Path, which: str | int) -> list[int]:
-    """Steps to try in this order, damaged ones included."""
+    """Return the steps to try, in this order, including damaged ones."""
     steps = _steps(folder)[::-1]
     if not steps:
         raise UserError(
@@ -338,8 +338,8 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
         best = [step for step in steps if _marked(folder, step, "best")]
         if not best:
             raise UserError(
-                f"no checkpoint in {folder.parent} is marked best, which evaluation "
-                "during training does; use newest"
+                f"no checkpoint in {folder.parent} is marked best; only evaluation "
+                "during training marks one; use newest"
             )
         return best
     which = int(which) if isinstance(which, str) and which.isdecimal() else which
@@ -353,7 +353,7 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
 
 
 def _steps(folder: Path) -> list[int]:
-    """Steps of all folders with a final name, ascending."""
+    """Return the steps of all folders with a final name, ascending."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -368,15 +368,15 @@ def _path(folder: Path, step: int) -> Path:
 def _marked(folder: Path, step: int, mark: str) -> bool:
     try:
         return _manifest(_path(folder, step), step)["metadata"].get(mark) is True
-    except (Damaged, UserError):  # or of a newer format, which loading will say
+    except (Damaged, UserError):  # or a newer format, which loading reports
         return False
 
 
 def _flat(variables: Mapping[str, Any]) -> dict[str, tf.Variable]:
-    """The tf.Variables by name, sorted; that of a keras.Variable is its value.
+    """Return the tf.Variables by name, sorted; of a keras.Variable its value.
 
     Raises:
-      ValueError: if two names mean one variable, which TensorFlow would store once.
+      ValueError: if a variable has two names; TensorFlow would store it only once.
     """
     flat: dict[str, tf.Variable] = {}
     names: dict[int, str] = {}
@@ -408,8 +408,8 @@ def _open(path: Path):
 
 
 def _inside(name: str) -> PurePosixPath:
-    """A file name of a manifest, when it cannot lead out of the folder."""
+    """Return a file name of a manifest if the file is inside the folder."""
     path = PurePosixPath(name)
     if len(path.parts) != 1 or name in ("", ".", "..") or "\\" in name:
-        raise Damaged(f"the manifest names {name!r}, which is no file of the folder")
+        raise Damaged(f"the manifest names {name!r}, which is not a file in the folder")
     return path

@@ -1,4 +1,4 @@
-"""config.json of a run: its config, and what of the user's own code it needs again."""
+"""config.json of a run: its config, and the names of the user's code that it needs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def to_text(
     user: dict[str, Any] | None = None,
     eval_env: Any = None,
 ) -> str:
-    """The text of a file.
+    """Return the text of config.json.
 
     Args:
-      resolved: of the run; of worker variables only the names are written.
-      env, network, eval_env: as the user gave them.
-      user: what an older text of the run said of the user's code; it stays.
+      resolved: config of the run; for worker variables only the names are written.
+      env, network, eval_env: arguments of the user.
+      user: names of the user's code in an older text of the run, which are reused.
     """
     user = user or {
         "env": resolved.env if needs_user_code(env) else None,
@@ -45,17 +45,17 @@ def to_text(
 
 
 def from_text(text: str) -> tuple[Config, dict[str, Any]]:
-    """A checked config, and what it needs again of the user.
+    """Read a config and the names of the user's code that it needs.
 
-    Worker variables that an older version wrote are left out: a folder's own may run
-    any program.
+    The values of worker variables that an older version wrote are ignored: values from
+    a folder could run any program.
 
     Returns:
-      The config, and the names of the user's own ``env``, ``network`` and ``eval_env``
-      (None for what was not the user's) and of the ``worker_variables``.
+      The checked config, and the names of the user's own ``env``, ``network`` and
+      ``eval_env`` (None if not the user's) and of the ``worker_variables``.
 
     Raises:
-      UserError: if it is not what ``to_text`` writes.
+      UserError: if ``to_text`` would not write such a text.
     """
     try:
         data = json.loads(text)
@@ -67,7 +67,7 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
-            "expected what a train command writes"
+            "expected the file that training writes"
         ) from error
     if schema != SCHEMA:
         raise UserError(
@@ -84,13 +84,13 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     except UserError as error:
         raise UserError(f"config.json of the run: {error}") from error
     user[VARIABLES] += saved.env_options.get(VARIABLES) or ()
-    if needs_user_code(saved.env):  # whatever the file says of it
+    if needs_user_code(saved.env):  # regardless of what the file says
         user["env"] = saved.env
     return without_variables(saved), user
 
 
 def need(user: dict[str, Any], env: Any, network: Any) -> None:
-    """Refuse to go on without code of the user's that a folder only names."""
+    """Require the user's code, of which the folder stores only the name."""
     if user["env"] and env is None:
         raise UserError(
             f"the run was trained on {user['env']!r}, which is your own code and is "
@@ -104,30 +104,30 @@ def need(user: dict[str, Any], env: Any, network: Any) -> None:
 
 
 def need_arguments(saved: Config) -> None:
-    """Refuse text from a folder as arguments of an environment that may run it."""
+    """Refuse text in saved arguments of an environment that might execute it."""
     texts = {k: v for k, v in saved.env_kwargs.items() if _has_text(k, v)}
     if texts and not is_vetted(saved.env):
         raise UserError(
-            f"the run's env_kwargs have {json.dumps(texts)}; what {saved.env!r} does "
-            "with text is not known, and it could name a program, which is not run "
-            "because a folder says so: pass all of it again, as env_kwargs= (flag "
+            f"the run's env_kwargs have {json.dumps(texts)}; it is not known if "
+            f"{saved.env!r} could execute this text, so it is not read from a folder: "
+            "pass all arguments again, as env_kwargs= (flag "
             f"--env_kwargs='{json.dumps(saved.env_kwargs)}')"
         )
 
 
 def need_variables(user: dict[str, Any], saved: Config) -> None:
-    """Refuse to train on without the environment variables that workers had."""
+    """Require the environment variables that the workers of the run had."""
     if user[VARIABLES]:
         again = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
         raise UserError(
             f"workers of the run had the variables {', '.join(user[VARIABLES])}, which "
-            f"are not saved; pass env_options={json.dumps(again)}, or go on without "
-            "them by passing env_options that does not have them"
+            f"are not saved; pass env_options={json.dumps(again)}, or pass "
+            "env_options without them to continue without them"
         )
 
 
 def need_evaluation(user: dict[str, Any], eval_env: Any) -> None:
-    """Refuse to evaluate a resumed run on something else than before."""
+    """Require the eval_env of the run, so that its evaluations do not change."""
     if user.get("eval_env") and eval_env is None:
         raise UserError(
             f"the run was evaluated on {user['eval_env']!r}; pass it again as "
@@ -136,8 +136,8 @@ def need_evaluation(user: dict[str, Any], eval_env: Any) -> None:
 
 
 def _has_text(name: str, value: Any) -> bool:
-    """Whether an environment's argument holds text that it gives a meaning to."""
-    if name in ("render_mode", SEED_ARGUMENT):  # of which the meaning is known
+    """Check if an argument of an environment has text with an unknown meaning."""
+    if name in ("render_mode", SEED_ARGUMENT):  # their meaning is known
         return False
     if isinstance(value, dict):
         return any(_has_text("", each) for each in value.values())

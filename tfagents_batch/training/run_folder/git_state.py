@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-SECONDS = 2.0  # for each folder
-# A monitor that the repository configures is not run, and nothing is written.
+SECONDS = 2.0  # time limit per folder
+# Do not run a monitor that the repository configures, and write nothing.
 _STATUS = (
     *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status"),
     *(
@@ -22,10 +22,10 @@ _STATUS = (
 
 
 def state(seconds: float = SECONDS) -> dict[str, Any] | None:
-    """Find the checkout of the working folder, else that of the main script.
+    """Return the state of the checkout of the working folder or the main script.
 
     Args:
-      seconds: that git has for each.
+      seconds: time limit of git for each of these folders.
 
     Returns:
       ``commit``, its hash, and ``changed``, whether a tracked file differs from it;

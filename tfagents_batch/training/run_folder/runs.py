@@ -1,9 +1,9 @@
-"""Run folders: made exclusively, opened with clear errors, locked while in use.
+"""Run folders: created exclusively, opened with clear errors, locked while in use.
 
-A run is ``<logdir>/<time>-<name>-s<seed>[-k]``. It holds ``config.json`` (what was
-asked for), ``run.json`` (what it ran on, and from which code), ``run.lock``,
+A run is ``<logdir>/<time>-<name>-s<seed>[-k]``. It holds ``config.json`` (all
+settings), ``run.json`` (the machine, versions and git commit), ``run.lock``,
 ``metrics.jsonl``, TensorBoard events and ``checkpoints/``. Paths inside a run are
-relative: a moved run still opens.
+relative, so a run folder can be moved.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ try:
 except ImportError:  # Windows has no flock: runs are not locked there
     fcntl = None
 
-# Key of ``run.json``, and event: the run that this one started from (``warm_start``).
+# Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
-_REPLACE = "expected the file itself; put it there, or delete what is there"
-_MAX_NAME = 100  # characters; file systems allow 255 bytes a folder name
+_REPLACE = "expected a regular file; replace or delete it"
+_MAX_NAME = 100  # characters; file systems allow names of 255 bytes
 
 
 class RunFolder(NamedTuple):
@@ -58,30 +58,30 @@ def create(
     now: datetime.datetime | None = None,
     facts: dict | None = None,
 ) -> Path:
-    """Make a new run folder with its ``config.json`` and ``run.json``.
+    """Create a run folder with its ``config.json`` and ``run.json``.
 
     Args:
-      logdir: root of the runs; made if missing, ``~`` is expanded.
-      name: of the preset, algorithm or environment; what a folder name should not
-        hold (the slash of ``ALE/Pong-v5``) becomes ``-``.
-      seed: of the run.
+      logdir: root of the runs; created if missing, ``~`` is expanded.
+      name: name of the preset, algorithm or environment; unsuitable characters (the
+        slash of ``ALE/Pong-v5``) become ``-``.
+      seed: seed of the run.
       config_text: JSON text of the resolved config.
-      now: local time in the folder's name; the present if None.
-      facts: JSON-able, more to remember in ``run.json``.
+      now: local time in the folder's name; the current time if None.
+      facts: more JSON-able entries for ``run.json``.
 
     Returns:
       Absolute path of the folder, which did not exist before.
 
     Raises:
       UserError: if ``logdir`` cannot hold folders.
-      SaveError: if the files cannot be written; no folder is left then.
+      SaveError: if the files cannot be written; the folder is removed then.
     """
     now = now or datetime.datetime.now().astimezone()
     root = Path(logdir).expanduser().absolute()
     clean = re.sub(r"[^\w.+-]+", "-", name)[:_MAX_NAME].strip("-.") or "run"
     stem = f"{now:%Y%m%dT%H%M%S}-{clean}-s{seed}"
     folder = _make_unique(root, stem)
-    known = {  # no paths, names or environment
+    known = {  # nothing private: no paths, user names or environment variables
         "started": now.isoformat(timespec="seconds"),
         "versions": versions(),
         "platform": platform.platform(),
@@ -101,13 +101,13 @@ def create(
 
 
 def open_run(path: str | os.PathLike) -> RunFolder:
-    """Find a run on disk, wherever it was moved to.
+    """Open a run folder, which may have been moved.
 
     Args:
-      path: of the run folder, absolute or relative; ``~`` is expanded.
+      path: path of the run folder, absolute or relative; ``~`` is expanded.
 
     Raises:
-      UserError: if this is no run folder, saying what it is and what to pass.
+      UserError: if this is not a run folder; the message says what to pass.
     """
     folder = Path(path).expanduser().absolute()
     config = folder / "config.json"
@@ -115,8 +115,8 @@ def open_run(path: str | os.PathLike) -> RunFolder:
         return RunFolder(folder, _read_config(config))
     for owner in folder.parents[:2]:  # a file of a run, or a checkpoint
         if (owner / "config.json").is_file():
-            raise UserError(f"{path} lies inside a run; pass the run folder {owner}")
-    wrong = "is no run folder: it has no config.json"
+            raise UserError(f"{path} is inside a run; pass the run folder {owner}")
+    wrong = "is not a run folder: it has no config.json"
     if not folder.exists():
         wrong = "does not exist"
     elif not folder.is_dir():
@@ -129,7 +129,7 @@ def open_run(path: str | os.PathLike) -> RunFolder:
 
 
 def facts(folder: str | os.PathLike) -> dict:
-    """What ``run.json`` of a run remembers; nothing if it was lost."""
+    """Return the content of ``run.json`` of a run; empty if it is missing."""
     try:
         found = json.loads((Path(folder) / "run.json").read_text())
     except (OSError, ValueError):
@@ -138,10 +138,10 @@ def facts(folder: str | os.PathLike) -> dict:
 
 
 def list_runs(logdir: Path) -> list[Path]:
-    """Run folders directly in ``logdir``, oldest first."""
+    """Return the run folders directly in ``logdir``, oldest first."""
 
     def age(folder: Path) -> tuple[str, int]:
-        stamp = folder.name.partition("-")[0]  # runs of one second: by file time
+        stamp = folder.name.partition("-")[0]  # in seconds; then the file time decides
         return stamp, (folder / "config.json").stat().st_mtime_ns
 
     try:
@@ -153,14 +153,14 @@ def list_runs(logdir: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def lock(folder: str | os.PathLike) -> Iterator[None]:
-    """Hold a run folder for writing; nobody else can while the context is open.
+    """Lock a run folder for writing while the context is open.
 
-    The lock is the kernel's (``flock`` on ``run.lock``), so that of a process that
-    died is free. The file's content only says who holds it.
+    The kernel holds the lock (``flock`` on ``run.lock``), so the lock of a process that
+    died is released. The file's content only identifies the process.
 
     Raises:
-      UserError: if another process holds it, naming it, or if the folder is not
-        writable.
+      UserError: if another process, which the message names, holds the lock, or if the
+        folder is not writable.
     """
     try:
         descriptor = open_regular(Path(folder) / "run.lock", os.O_RDWR | os.O_CREAT)
@@ -183,20 +183,20 @@ def lock(folder: str | os.PathLike) -> Iterator[None]:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of this package, Python and what results depend on."""
+    """Return the versions of this package, Python and the main dependencies."""
     names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
     found = {name: importlib.import_module(name).__version__ for name in names}
     return found | {"python": platform.python_version()}
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open a file, but neither a link nor a pipe, which a foreign run folder may hold.
+    """Open a regular file; a run folder of others might hold a link or a pipe.
 
     Returns:
       A descriptor; ``flags`` are those of ``os.open``.
 
     Raises:
-      UserError: if something else has the file's name; it is left alone.
+      UserError: if the path is not a regular file; it is not changed.
       OSError: if the file cannot be opened.
     """
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -213,7 +213,7 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a small file so that it is there whole, or not at all.
+    """Write a small file completely, or not at all.
 
     Raises:
       SaveError: if it cannot be written.
@@ -281,7 +281,7 @@ def _read_config(path: Path) -> str:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not good:
-        raise UserError(f"{path} is damaged: it should hold one JSON object")
+        raise UserError(f"{path} is damaged: expected one JSON object")
     return text
 
 
@@ -293,8 +293,8 @@ def _flock(descriptor: int, folder: str | os.PathLike) -> None:
     except BlockingIOError as error:
         holder = "another process"
         with contextlib.suppress(ValueError, KeyError, TypeError):  # not signed yet
-            told = json.loads(os.read(descriptor, 4096))
-            holder = f"process {told['pid']} on {told['host']}, since {told['started']}"
+            sign = json.loads(os.read(descriptor, 4096))
+            holder = f"process {sign['pid']} on {sign['host']}, since {sign['started']}"
         raise UserError(
             f"run folder {folder} is in use by {holder}; wait for it to end or stop "
             "it, then try again"
@@ -302,7 +302,7 @@ def _flock(descriptor: int, folder: str | os.PathLike) -> None:
     except OSError as error:  # some network file systems
         warnings.warn(
             f"{folder} is on a file system without locks ({error.strerror}): make "
-            "sure that one process at a time writes to it",
+            "sure that only one process at a time writes to it",
             RuntimeWarning,
             stacklevel=4,
         )

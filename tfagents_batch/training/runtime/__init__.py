@@ -1,1 +1,1 @@
-"""What a process has once: signals, devices, threads, compiled programs."""
+"""State of the process: signals, devices, threads, compiled programs."""

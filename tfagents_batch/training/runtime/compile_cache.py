@@ -1,13 +1,14 @@
-"""Compiled programs kept on disk, so that the next start need not compile them.
+"""Compiled programs stored on disk, so that the next start need not compile them.
 
-TensorFlow can keep what XLA compiled in a folder, but it believes what it finds there:
-a damaged file ends the program that reads it, and whoever can write to the folder can
-have code executed. So each process has a folder of its own, with links to the entries
-of the store whose content is what was stored: a file's name ends in the hash of its
-content. What the process compiles anew is moved to the store.
+TensorFlow can store compiled programs in a folder, but it does not verify them: a
+damaged file aborts the process that reads it, and a user who can write to the folder
+can execute code. So each process has its own folder, with links to the intact entries
+of the store: a file's name ends in the hash of its content. Programs that the process
+compiles are moved to the store.
 
-The store lies in the user's cache folder, and is used only if nobody else may write to
-it. What else programs depend on is in the name of their folder, see ``key``.
+The store is in the user's cache folder, and is used only if other users cannot write to
+it. The name of a folder in it covers everything else that programs depend on, see
+``key``.
 """
 
 from __future__ import annotations
@@ -36,32 +37,32 @@ except ImportError:  # Windows
     fcntl = None
 
 _LOG = logging.getLogger("tfagents_batch")
-VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # "off" in the environment: no cache
+VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # environment variable; "off": no cache
 MAX_BYTES = 128 << 20  # of all entries; a preset's program takes about 2.5 MB
-FREE_BYTES = 1 << 30  # of the disk, without which nothing is kept
+FREE_BYTES = 1 << 30  # nothing is stored if less is free on the disk
 _FLAG = "--tf_xla_persistent_cache_directory"
 _LIVE = "live-"
 _DIGITS = 32  # of a hash
 _ENTRY = ".pb"
-_WRITTEN = ".entry"  # by ``write``: what TensorFlow does not know of
+_WRITTEN = ".entry"  # entries of ``write``, which TensorFlow does not read
 
 
 class _Off(Exception):
-    """Why nothing is kept."""
+    """The cache is off; the message is the reason."""
 
 
 class Cache:
-    """The entries of one key, and this process's own folder of links to them.
+    """The entries of one key, and a folder of this process with links to them.
 
     Args:
-      root: of the store; made if missing.
-      key: what compiled programs depend on beside themselves.
+      root: folder of the store; created if missing.
+      key: name of the folder for programs of this process, see ``key``.
 
     Attributes:
-      folder: of the links, for TensorFlow.
+      folder: folder of the links, for TensorFlow.
 
     Raises:
-      OSError: if it cannot be written to.
+      OSError: if the store cannot be written.
     """
 
     def __init__(self, root: pathlib.Path, key: str):
@@ -72,11 +73,11 @@ class Cache:
         except folders.NotPrivate as error:
             raise _Off(str(error)) from None
         if any(character.isspace() or character in "'\"" for character in str(root)):
-            raise _Off(f"TensorFlow takes no such folder: {root}")
+            raise _Off(f"TensorFlow cannot use a folder with such a name: {root}")
         if shutil.disk_usage(root).free < FREE_BYTES:
             raise _Off(f"the disk of {root} is nearly full")
         self._root, self._store = root, root / key
-        # Nobody sweeps the new folder away before it is locked.
+        # Other processes must not remove the new folder before it is locked.
         whole = _lock(root, wait=True)
         try:
             self._sweep()
@@ -93,7 +94,7 @@ class Cache:
             raise
 
     def publish(self) -> int:
-        """Move what was compiled since to the store; returns how many entries."""
+        """Move newly compiled programs to the store; return their number."""
         count = 0
         with contextlib.suppress(OSError):  # the store may be full, or gone
             for path in sorted(self.folder.glob(f"*{_ENTRY}")):
@@ -106,7 +107,7 @@ class Cache:
         return count
 
     def read(self, name: str) -> bytes | None:
-        """Return what was written under a name; None if it is gone, or damaged."""
+        """Return the data of a name; None if it is missing or damaged."""
         for path, _ in _newest_first(self._store.glob(f"{name}.*{_WRITTEN}")):
             with contextlib.suppress(OSError):
                 data = path.read_bytes()
@@ -116,7 +117,7 @@ class Cache:
         return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep data under a file's name, in the place of the oldest entries."""
+        """Store data under a file's name; the oldest entries make room for it."""
         new = self.folder / name
         with contextlib.suppress(OSError):
             new.write_bytes(data)
@@ -124,7 +125,7 @@ class Cache:
             self._prune()
 
     def close(self) -> None:
-        """Publish, and give up the folder; idempotent."""
+        """Publish, and remove the folder; idempotent."""
         if self._lock is not None and os.getpid() == self._process:
             self.publish()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -132,14 +133,16 @@ class Cache:
             self._lock = None
 
     def _fill(self) -> None:
-        """Link every entry that is whole; one that is not is deleted."""
+        """Link every intact entry and delete damaged ones."""
         for path, _ in _newest_first(self._store.glob(f"*{_ENTRY}")):
             name = path.stem.rpartition(".")[0]
             link = self.folder / f"{name}{_ENTRY}"
             if link.name in self._linked:
                 continue  # a newer one of that name
-            with contextlib.suppress(FileNotFoundError):  # somebody prunes
-                os.link(path, link)  # first: what is hashed is what will be read
+            with contextlib.suppress(FileNotFoundError):  # another process prunes
+                os.link(
+                    path, link
+                )  # before hashing, so that the linked file is verified
                 if path.name == _hashed(name, link.read_bytes(), _ENTRY):
                     self._linked.add(link.name)
                 else:
@@ -151,7 +154,7 @@ class Cache:
         left = MAX_BYTES
         kinds = (f"*/*{_ENTRY}", f"*/*{_WRITTEN}")
         found = [path for kind in kinds for path in self._root.glob(kind)]
-        # Those that processes have links to go with the process.
+        # Links in the folders of processes are removed with the process.
         stored = [path for path in found if not path.parent.name.startswith(_LIVE)]
         for path, size in _newest_first(stored):
             left -= size
@@ -171,18 +174,17 @@ _cache: Cache | None = None
 
 
 def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
-    """Keep compiled programs from now on, if TensorFlow has not run an operation yet.
+    """Store compiled programs from now on, if TensorFlow has not run an operation yet.
 
-    The first operation is run, by way of it.
+    This runs the first operation.
 
     Args:
-      threads: of TensorFlow, by which XLA splits loops when it compiles.
-      first: asks TensorFlow about its devices, if they are to be chosen. That makes it
-        read its settings, this one too, so it is called when they are as they should
-        be, in any case.
+      threads: threads of TensorFlow; compiled loops depend on their number.
+      first: called in any case, when the settings are complete; it may ask TensorFlow
+        for its devices, which makes TensorFlow read its settings, including this one.
 
     Returns:
-      Why nothing is kept; empty if all is well.
+      The reason why nothing is stored; empty if the cache is on.
     """
     global _cache
     if _cache is not None:
@@ -193,7 +195,7 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
         if os.environ.get(VARIABLE, "").lower() in ("off", "0", "false"):
             raise _Off(f"{VARIABLE} is {os.environ[VARIABLE]}")
         if _FLAG in flags or flags.strip()[:1] not in ("", "-"):
-            raise _Off("TF_XLA_FLAGS names a folder or a file of its own")
+            raise _Off("TF_XLA_FLAGS names another folder or file")
         if fcntl is None:
             raise _Off("the system has no file locks")
         if _has_run():
@@ -201,15 +203,15 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
         cache = Cache(root(), key(threads))
     except (_Off, OSError) as error:
         first()
-        if isinstance(error, OSError):  # nobody has chosen that
-            _LOG.warning("compiled programs are not kept: %s", error)
+        if isinstance(error, OSError):  # an unexpected failure
+            _LOG.warning("compiled programs are not stored: %s", error)
         return str(error)
     added = f"{_FLAG}={cache.folder} --tf_xla_persistent_cache_device_types=CPU"
     os.environ["TF_XLA_FLAGS"] = f"{flags} {added}".strip()
-    try:  # TensorFlow reads them when it makes its devices
+    try:  # TensorFlow reads them when it creates its devices
         first()
         tf.config.list_logical_devices()
-    finally:  # children need not see them
+    finally:  # not for child processes
         del os.environ["TF_XLA_FLAGS"]
         if flags:
             os.environ["TF_XLA_FLAGS"] = flags
@@ -219,31 +221,31 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
 
 
 def publish() -> int:
-    """Store what this process compiled; returns how many programs."""
+    """Store the programs that this process compiled; return their number."""
     return _cache.publish() if _cache is not None else 0
 
 
 def read(name: str) -> bytes | None:
-    """See ``Cache``; None, too, where nothing is kept."""
+    """Return the data of a name, see ``Cache``; None if the cache is off."""
     return _cache.read(name) if _cache is not None else None
 
 
 def write(name: str, data: bytes) -> None:
-    """See ``Cache``."""
+    """Store data under a name, see ``Cache``; do nothing if the cache is off."""
     if _cache is not None:
         _cache.write(name, data)
 
 
 def root() -> pathlib.Path:
-    """Folder of the store."""
+    """Return the folder of the store."""
     return folders.cache() / "xla"
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
-    """Name of the folder for programs that this process may use.
+    """Return the name of the folder for programs that this process may use.
 
-    Of TensorFlow's build, this package's custom calls, the processor and every
-    setting in the environment that may change what XLA compiles.
+    It depends on TensorFlow's build, this package's custom calls, the processor and all
+    environment variables that may change what XLA compiles.
     """
     settings = {
         name: value
@@ -265,23 +267,23 @@ def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _has_run() -> bool:
-    """Has TensorFlow made its devices? It has no public way to ask."""
+    """Check if TensorFlow has created its devices, which has no public API."""
     from tensorflow.python.eager import context
 
     return getattr(context.context(), "_context_handle", None) is not None
 
 
 def _processor() -> str:
-    """Model and instructions: code compiled for one may not run on another."""
-    told: set[str] = set()
+    """Return model and instruction set; other processors may not run the code."""
+    found: set[str] = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         names = ("model name", "flags", "Features", "CPU part")
-        told = {line for line in file if line.startswith(names)}
-    return repr((platform.machine(), platform.processor(), sorted(told)))
+        found = {line for line in file if line.startswith(names)}
+    return repr((platform.machine(), platform.processor(), sorted(found)))
 
 
 def _lock(folder: pathlib.Path, wait: bool = False) -> int:
-    """A descriptor that holds a folder; waits, or OSError, if it is in use."""
+    """Lock a folder and return a descriptor; if it is in use, wait or raise OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -292,12 +294,12 @@ def _lock(folder: pathlib.Path, wait: bool = False) -> int:
 
 
 def _hashed(name: str, data: bytes, kind: str) -> str:
-    """Name of the file that keeps data: it ends in their hash."""
+    """Return the name of the file for data, which ends in their hash."""
     return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{kind}"
 
 
 def _newest_first(paths: Iterable[pathlib.Path]) -> list[tuple[pathlib.Path, int]]:
-    """Files and their sizes; without those that are gone."""
+    """Return existing files and their sizes, newest first."""
     found = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

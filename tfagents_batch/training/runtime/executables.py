@@ -1,8 +1,8 @@
-"""Give back the memory of compiled programs when the runs of a process end.
+"""Free the memory of compiled programs when the runs of a process end.
 
-XLA keeps every program that it compiled, about 1,000 memory maps for a run of PPO,
-until its cache is destroyed, which TensorFlow never does. After some 65 runs a process
-would reach Linux's limit of maps (``vm.max_map_count``), where LLVM aborts without an
+XLA holds every compiled program, about 1,000 memory maps for a run of PPO, until its
+cache is destroyed, which TensorFlow never does. After about 65 runs a process would
+reach Linux's limit of maps (``vm.max_map_count``), and LLVM would abort it without an
 exception.
 """
 
@@ -20,8 +20,8 @@ from tensorflow.core.framework import resource_handle_pb2, tensor_pb2, types_pb2
 
 from tfagents_batch.errors import UserError
 
-_FEW = 16  # maps more than at the start: nothing was compiled
-_FULL = 0.8  # of the limit, where a run is refused: compiling may take the rest
+_FEW = 16  # if the number of maps grew by less, nothing was compiled
+_FULL = 0.8  # part of the limit above which a run is refused; compiling needs the rest
 
 # TensorFlow finds its cache of executables by this name and by a hash of its C++ type,
 # DeviceCompiler<LocalExecutable, LocalClient>.
@@ -34,10 +34,10 @@ _open = 0  # runs that have not ended
 
 @contextlib.contextmanager
 def of_a_run() -> Iterator[None]:
-    """Free the programs that XLA compiled within, once no run of the process goes on.
+    """Free the programs compiled in this context, when the last open run ends.
 
     They stay while another thread is in a call of TensorFlow or Keras, which may be
-    executing one of them. A program that is called again is compiled again.
+    executing one of them. A freed program is compiled again when it is called.
 
     Raises:
       UserError: if the process has more than 80 % of the memory maps that Linux allows.
@@ -57,7 +57,7 @@ def of_a_run() -> Iterator[None]:
 
 
 def _maps() -> int:
-    """Count the memory maps of this process; 0 where the system does not say."""
+    """Count the memory maps of this process; 0 if the system does not report them."""
     try:
         return pathlib.Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
@@ -71,7 +71,7 @@ def _refuse(maps: int) -> None:
         return
     if maps > _FULL * limit:
         raise UserError(
-            f"this process has {maps} memory maps, and Linux aborts it at {limit} "
+            f"this process has {maps} memory maps, and it aborts at {limit} "
             f"(vm.max_map_count); expected at most {_FULL:.0%} of that at the start of "
             "a run; train in another process, or raise the limit: sysctl -w "
             f"vm.max_map_count={4 * limit}"
@@ -79,7 +79,7 @@ def _refuse(maps: int) -> None:
 
 
 def _others_use_tensorflow() -> bool:
-    """Whether a thread beside this one has a function of TensorFlow or Keras open."""
+    """Check if another thread is in a function of TensorFlow or Keras."""
     own = threading.get_ident()
     for thread, frame in sys._current_frames().items():
         while thread != own and frame is not None:
@@ -91,8 +91,8 @@ def _others_use_tensorflow() -> bool:
 
 
 def _free() -> None:
-    # A version of TensorFlow that names the cache otherwise finds nothing to destroy:
-    # then runs are refused in time, by the number of maps.
+    # If another version of TensorFlow uses another name, nothing is destroyed. Then
+    # runs are refused in time, by the number of maps.
     with contextlib.suppress(tf.errors.OpError), tf.device("/CPU:0"):
         handle = resource_handle_pb2.ResourceHandleProto(
             device=tf.zeros([]).device,

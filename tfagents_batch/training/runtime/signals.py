@@ -1,10 +1,10 @@
-"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 while a compiled program runs.
+"""Handle Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 while a compiled program runs.
 
 Python runs a signal handler only when the running ``tf.function`` returns, seconds
 later, and its default handler then raises in the middle of TensorFlow's error
-conversion. So the handlers here only record. What must happen at once is done by a
-thread that reads the wake-up descriptor, to which the interpreter's C handler writes
-the signal's number whatever the main thread is doing.
+conversion. So the handlers here only set flags. A thread does what must happen at once:
+it reads the wake-up descriptor, to which the interpreter's C handler writes the
+signal's number even if the main thread is busy.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable
 
 GRACE_SECONDS = 10.0  # after Ctrl-C
-# After SIGTERM and SIGHUP: ``docker stop`` kills ten seconds later, and saving a
-# checkpoint and ending worker processes takes some of them.
+# After SIGTERM and SIGHUP: ``docker stop`` kills after ten seconds, and saving a
+# checkpoint and ending worker processes needs some of this time.
 TERM_GRACE_SECONDS = 4.0
 _HOOK_SECONDS = 0.5  # for the hooks of a hard exit
-_CLOSE = 0  # a byte that no signal has
+_CLOSE = 0  # not the number of a signal
 
 
 class Interrupts:
@@ -40,18 +40,18 @@ class Interrupts:
     status 130 within a second; in an interactive session it calls ``stop`` at once
     instead. SIGUSR1 sets ``checkpoint_requested``.
 
-    Signals can be received in the main thread only; elsewhere it does nothing.
+    Only the main thread can receive signals; in other threads it does nothing.
 
     Args:
       stop: makes the environments' steps return at once; called from another thread,
-        more than once perhaps.
+        possibly more than once.
       kill: ends child processes without waiting, before a hard exit.
-      grace_seconds: from SIGINT to ``stop``.
-      term_grace_seconds: from SIGTERM or SIGHUP to ``stop``.
-      report: takes a line of text, in another thread; stderr if None.
+      grace_seconds: time from SIGINT to ``stop``.
+      term_grace_seconds: time from SIGTERM or SIGHUP to ``stop``.
+      report: called with a line of text from another thread; stderr if None.
 
     Attributes:
-      signal: number of the first signal to stop; None if there was none.
+      signal: number of the first stop signal; None if there was none.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class Interrupts:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop after this iteration."""
+        """True if training should stop after this iteration."""
         return self.signal is not None
 
     @property
     def checkpoint_requested(self) -> bool:
-        """Whether to save a checkpoint and go on; reading it clears it."""
+        """True if a checkpoint should be saved; reading it resets it."""
         requested, self._checkpoint_requested = self._checkpoint_requested, False
         return requested
 
     def __enter__(self) -> Interrupts:
         reader, self._writer = socket.socketpair()
-        self._writer.setblocking(False)  # what the wake-up descriptor must be
+        self._writer.setblocking(False)  # required of the wake-up descriptor
         self._watcher = threading.Thread(
             target=self._watch, args=(reader,), name="interrupts", daemon=True
         )
@@ -101,7 +101,7 @@ class Interrupts:
         if self._handlers:
             signal.set_wakeup_fd(self._previous_fd)
         for number, handler in self._handlers.items():
-            # None: it was not Python that installed it, and Python cannot put it back.
+            # None: Python did not install the handler and cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         with contextlib.suppress(BlockingIOError):  # full: the watcher is awake anyway
             self._writer.send(bytes([_CLOSE]))
@@ -135,7 +135,7 @@ class Interrupts:
                     numbers = reader.recv(4096)
                 except TimeoutError:
                     self._deadline = None
-                    self._say("the iteration did not end in time; it is cut short")
+                    self._say("the iteration did not end in time and is interrupted")
                     _call(self._stop)
                     continue
                 for number in numbers:
@@ -158,13 +158,13 @@ class Interrupts:
                 )
             elif number == signal.SIGINT and hasattr(sys, "ps1"):
                 # In a shell or a notebook: the process holds the user's variables.
-                self._say("environments are told to stop; what is there is saved")
+                self._say("environments are asked to stop; then the run is saved")
                 _call(self._stop)
             elif number == signal.SIGINT:
                 self._exit_now()
         elif hasattr(signal, "SIGUSR1") and number == signal.SIGUSR1:
             self._say("saving a checkpoint after this iteration")
-        elif self._previous_fd >= 0:  # somebody else's signal: an event loop's
+        elif self._previous_fd >= 0:  # for another reader, such as an event loop
             with contextlib.suppress(OSError):
                 os.write(self._previous_fd, bytes([number]))
 
@@ -187,8 +187,8 @@ class Interrupts:
 def stop_signals() -> list[int]:
     """Signals that ask a process to stop.
 
-    SIGHUP, which says that the terminal was closed, is none where it is ignored, as
-    ``nohup`` has it.
+    SIGHUP, sent when the terminal is closed, is left out if it is ignored, as under
+    ``nohup``.
     """
     found = [signal.SIGINT, signal.SIGTERM]
     hangup = getattr(signal, "SIGHUP", None)
@@ -210,7 +210,7 @@ def _call(hook: Callable[[], None]) -> None:
 
 
 def _report(text: str) -> None:
-    """Write a line to stderr, unless that would block: nobody may read the pipe."""
+    """Write a line to stderr, unless that would block, as on a pipe without reader."""
     with contextlib.suppress(OSError, ValueError):
         if os.name == "nt" or select.select([], [2], [], 0)[1]:
             below_bar = "\n" if os.isatty(2) else ""

@@ -1,9 +1,9 @@
-"""How many threads TensorFlow gets: chosen by cores and network, before its first op.
+"""Number of TensorFlow's threads, chosen by cores and network before its first op.
 
-A small layer is done before a second thread has woken up, and what threads cost is
-taken from the environments' workers: with 64 units and minibatches of 128, one thread
-needs two thirds of the processor time of two, and less time too. Large layers and
-convolutions want every core.
+A small layer is computed before a second thread has woken up, and more threads take
+processor time from the environments' workers. With 64 units and minibatches of 128, one
+thread needs two thirds of the processor time of two, and is also faster. Large layers
+and convolutions benefit from every core.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tfagents_batch.envs.shared import cpus
 from tfagents_batch.nn.encoder import is_image
 from tfagents_batch.types import EnvSpec
 
-MOST = 1024  # threads: each takes memory
-LARGE = 1 << 24  # multiply-adds of a layer on a minibatch: below, one thread is best
-_HIDDEN = (64, 64)  # where the settings leave it to the network
-_MINIBATCH = 256  # where an algorithm has no such setting
+MOST = 1024  # threads; each one takes memory
+LARGE = 1 << 24  # multiply-adds per layer and minibatch; one thread is best below
+_HIDDEN = (64, 64)  # assumed if the settings leave it to the network
+_MINIBATCH = 256  # assumed if the algorithm has no such setting
 
 
 class Resources(NamedTuple):
-    """What a run uses of the machine.
+    """Resources of the machine that a run uses.
 
     Attributes:
-      threads: of TensorFlow, within an operation and across operations; 0 where it
-        was too late to choose and TensorFlow has its own default, every core.
-      cores: that this process may use.
-      num_workers: worker processes; None where the environments do not say.
-      envs_per_worker: at most; None without workers.
-      reason: of the threads.
+      threads: TensorFlow's threads, within an operation and across operations; 0 if it
+        was too late to choose and TensorFlow uses its default, every core.
+      cores: cores that this process may use.
+      num_workers: worker processes; None if unknown.
+      envs_per_worker: largest number of environments per worker; None without workers.
+      reason: explains the number of threads.
     """
 
     threads: int
@@ -61,9 +61,9 @@ def settle(
     """Choose threads and set them, if TensorFlow has not run an operation yet.
 
     Args:
-      config: the experiment's: ``threads`` and ``settings`` are read.
-      spec: of the environments.
-      num_workers: that step them.
+      config: config of the experiment.
+      spec: spec of the environments.
+      num_workers: worker processes of the environments.
       own_network: whether the network is the user's.
     """
     cores = len(cpus.available())
@@ -78,33 +78,33 @@ def settle(
 def choose(
     config: Any, spec: EnvSpec, cores: int, own_network: bool = False
 ) -> tuple[int, str]:
-    """Threads for an experiment's config, and why; see ``settle``."""
+    """Return threads for an experiment's config, and the reason; see ``settle``."""
     if config.threads is not None:
         return config.threads, "asked for"
     if own_network:
-        return cores, "the network is your own, of a size that is not known yet"
+        return cores, "the network is your own, and its size is not known yet"
     observations = spaces.leaves(spec.observation_space)
     if any(is_image(leaf.space) for leaf in observations):
         return cores, "observations are images"
     largest = _multiply_adds(config, observations, spec.max_episode_steps)
-    text = f"{largest / 1e6:.2g} M multiply-adds a layer and minibatch"
+    text = f"{largest / 1e6:.2g} M multiply-adds per layer and minibatch"
     if largest < LARGE:
-        return 1, f"{text} are too few to share out"
-    return cores, f"{text} are worth sharing out"
+        return 1, f"{text} are too few for several threads"
+    return cores, f"{text} are enough for several threads"
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; false where it is too late and they differ.
+    """Set TensorFlow's threads; return False if it is too late and they differ.
 
     Args:
-      threads: within an operation.
-      programs: that run at the same time, each on a thread at least.
+      threads: threads within an operation.
+      programs: programs that run at the same time; each needs a thread.
     """
     threading = tf.config.threading
     try:
         threading.set_intra_op_parallelism_threads(threads)
         threading.set_inter_op_parallelism_threads(max(threads, programs))
-    except RuntimeError:  # it has made its threads
+    except RuntimeError:  # its threads exist already
         return False
     return True
 
@@ -112,8 +112,10 @@ def apply(threads: int, programs: int = 1) -> bool:
 def _multiply_adds(
     config: Any, observations: list[spaces.Leaf], limit: int | None
 ) -> int:
-    """Of the built-in network's largest layer, on one minibatch; ``limit``: steps of an
-    episode."""
+    """Count those of the built-in network's largest layer on one minibatch.
+
+    ``limit`` is the time limit of an episode in steps.
+    """
     settings = config.settings
     hidden = getattr(getattr(settings, "network", None), "hidden", None) or _HIDDEN
     inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)

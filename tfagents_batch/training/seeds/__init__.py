@@ -1,7 +1,7 @@
-"""Several seeds of an experiment trained at once, as one compiled program.
+"""Training of several seeds of an experiment at once, as one compiled program.
 
-This function is all that other code needs of it. Networks and algorithms that can be
-trained so have loops and branches of ``ops.carried`` around what they assign.
+Other code needs only the function below. Networks and algorithms that support it use
+the loops and branches of ``ops.carried`` around assignments.
 """
 
 from tfagents_batch.training.seeds.running import run_seeds

@@ -1,6 +1,6 @@
-"""A run of several seeds: what ``experiment`` and ``loop`` are to one of a single seed.
+"""A run of several seeds: the counterpart of ``experiment`` and ``loop``.
 
-Every seed writes its own lines and checkpoints, as a run of its own would.
+Every seed writes its own lines and checkpoints, like a separate run.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.seeds.population import MOST, STEP, Population, split
 
-_SECONDS = 0.5  # that a call of the program should take: an interrupt waits for its end
+_SECONDS = 0.5  # target duration of a program call; an interrupt waits for its end
 REASON = "all seeds are one program"
 
 
 class Several:
-    """The live objects of a run.
+    """The live objects of a run of several seeds.
 
     Args:
-      config: of the first seed; the others differ by their seed only.
-      run_seeds: of the runs, S of them.
-      env: what to train on, where ``config.env`` is only its description.
+      config: config of the first seed; the others differ only in their seed.
+      run_seeds: the S seeds.
+      env: environment to train on, if ``config.env`` is only its description.
 
     Attributes:
-      algorithm: holds one seed's values at a time, while they are saved.
-      resources: as of an ``Experiment``.
-      report: what the run uses of the machine, for its log.
-      spec: of one seed's environments.
-      records: of the seeds, once they are trained.
+      algorithm: holds the values of one seed at a time, while they are saved.
+      resources: see ``Experiment``.
+      report: resources of the machine that the run uses, for its log.
+      spec: spec of one seed's environments.
+      records: records of the seeds, set by ``train``.
     """
 
     def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
@@ -53,8 +53,8 @@ class Several:
         if tensor_env(given, config.env_kwargs) is None:
             raise UserError(
                 f"several seeds in one program need an environment that is written in "
-                f"TensorFlow, such as tf/CartPole-v1, which {config.env!r} is not; "
-                "train it one seed after the other"
+                f"TensorFlow, such as tf/CartPole-v1; {config.env!r} is not; train it "
+                "one seed after the other"
             )
 
         def make(rows):
@@ -69,13 +69,13 @@ class Several:
         self.report["seeds"] = self.run_seeds
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
-        made = []
+        trained = []
         for seed in self.run_seeds:
             with experiment.seeded(seed):
-                made.append(kind(settings, spec, None))
-        self.algorithm = made[0]
+                trained.append(kind(settings, spec, None))
+        self.algorithm = trained[0]
         self.population = Population(
-            made, train_env, self.run_seeds, config.rollout_length
+            trained, train_env, self.run_seeds, config.rollout_length
         )
         self._evaluator = None
         if config.eval_every != 0:
@@ -90,15 +90,16 @@ class Several:
         outputs: Sequence[Output],
         progress: Callable[[int, dict], None],
     ) -> bool:
-        """Train all seeds to the end; false when a stop was asked for.
+        """Train all seeds to the end; return False if a stop was requested.
 
         Args:
-          interrupts: says when to stop and when to save.
-          outputs: one for each seed; their checkpoints are of ``Population.variables``.
-          progress: ``(step, metrics)`` of the slowest seed, after every call.
+          interrupts: requests to stop or to save.
+          outputs: one for each seed; their checkpoints hold ``Population.variables``.
+          progress: called with ``(step, metrics)`` after every call of the program:
+            the step of the slowest seed, and means over seeds.
 
         Raises:
-          TrainingError: when gradients of a seed are not finite any more.
+          TrainingError: if the gradients of a seed are no longer finite.
           SaveError: if the last checkpoints could not be written.
         """
         self.records = records = [
@@ -149,12 +150,12 @@ class Several:
         start: float,
         took: float,
     ) -> None:
-        """Add ``count`` iterations to the records that were ``training``.
+        """Add ``count`` iterations to the records of seeds that were ``training``.
 
         The call began after ``start`` seconds of training and took ``took`` seconds;
-        ``metrics`` and ``newest`` are as of ``Population.iterate``.
+        ``metrics`` and ``newest`` are those of ``Population.iterate``.
         """
-        wrong: dict[int, TrainingError] = {}
+        errors: dict[int, TrainingError] = {}
         for i, record in enumerate(records):
             for k in range(count if training[i] else 0):
                 found = {name: x[k, i] for name, x in metrics.items()}
@@ -167,13 +168,13 @@ class Several:
                 try:
                     record.add(found)
                 except TrainingError as error:
-                    wrong[i] = error
+                    errors[i] = error
                     break
-        if wrong:
+        if errors:
             for i, record in enumerate(records):
-                if i not in wrong:
+                if i not in errors:
                     record.checkpoint()
-            i, error = next(iter(wrong.items()))
+            i, error = next(iter(errors.items()))
             raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
     def _counters(self) -> dict[str, float]:
@@ -195,14 +196,16 @@ class Several:
 
 
 def _evaluation_due(records: Sequence[Record]) -> bool:
-    """All are evaluated at once: when it is time for every one that has something left
-    to do. Those that are due before stand still until then."""
+    """Check if an evaluation is due for all unfinished seeds.
+
+    All seeds are evaluated at once. Seeds that are due earlier wait until then.
+    """
     waiting = [each.evaluation_due() for each in records if not each.rests]
     return bool(waiting) and all(waiting)
 
 
 def _mean(records: Sequence[Record]) -> dict[str, float]:
-    """Return means of the seeds' newest returns, for the progress that is shown."""
+    """Return means of the seeds' newest returns, for the console."""
     found = {}
     for name in ("episode/return_mean", "eval/return_mean"):
         if known := [x.latest[name] for x in records if name in x.latest]:
@@ -212,7 +215,9 @@ def _mean(records: Sequence[Record]) -> dict[str, float]:
 
 def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
     if not run_seeds or len(set(run_seeds)) != len(run_seeds):
-        raise UserError(f"seeds are {list(run_seeds)}; expected different ones")
+        raise UserError(
+            f"seeds are {list(run_seeds)}; expected different seeds, at least one"
+        )
     if max(run_seeds) >= 2**31 or min(run_seeds) < 0:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
     plain = {"overlap": False, "device": "cpu", "compile": "auto"}

@@ -1,4 +1,4 @@
-"""Functions of objects with Keras variables, as functions of the variables' values."""
+"""Call methods of objects with Keras variables as functions of the values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def call(
     function: Callable[..., Any],
     *args: Any,
 ) -> tuple[list[tf.Tensor], Any]:
-    """``function(*args)`` with other values in the variables, which stay as they are.
+    """Compute ``function(*args)`` with other values; the variables do not change.
 
-    Under ``tf.vectorized_map`` every copy has values of its own. (Variables themselves
-    would be shared by all copies there, without a word.)
+    Under ``tf.vectorized_map`` every copy has its own values. (The variables themselves
+    would silently be shared by all copies.)
 
     Args:
-      variables: all that the function reads or assigns.
-      values: of each.
-      function: its loops and branches around assignments are those of ``ops.carried``.
-      *args: of the function.
+      variables: all variables that the function reads or assigns.
+      values: the value of each variable.
+      function: it must use loops and branches of ``ops.carried`` around assignments.
+      *args: arguments of the function.
 
     Returns:
-      The values after it, and what it returned.
+      The values after the call, and the result of the call.
     """
     keep = _Keep(list(variables))
     with keep.holding(values), carried.use(keep):
@@ -39,7 +39,7 @@ def call(
 
 
 class _Keep:
-    """See ``carried.use``; by Keras' scope."""
+    """Implementation of ``carried.use`` by Keras' stateless scope."""
 
     def __init__(self, variables: list[keras.Variable]):
         self._variables = variables

@@ -1,11 +1,11 @@
 """Several seeds of an experiment as one program.
 
 Weights, optimizer slots, normalisers and environments have a leading seed axis; every
-operation does the work of all seeds. Each seed is trained as it would be alone: its
-random numbers, minibatches, norms and moments are its own.
+operation computes all seeds. Each seed is trained as if it were alone, with its own
+random numbers, minibatches, norms and moments.
 
-Axes: S seeds, T steps, B environments of a seed; environments are rows of one batch,
-``S * B`` of them, seed after seed.
+Axes: S seeds, T steps, B environments per seed. The environments are the ``S * B`` rows
+of one batch, seed after seed.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
-MOST = 64  # iterations a call
-STEP = "step"  # among the metrics
+MOST = 64  # iterations per call
+STEP = "step"  # name of a metric
 
 
 class Population:
     """The live objects of a run of several seeds.
 
     Args:
-      algorithms: one for each seed, with its initial weights. The first one's code is
-        what runs; of the others only the values are taken.
-      env: of ``S * B`` rows.
-      run_seeds: of the runs, S of them.
+      algorithms: one for each seed, with its initial weights. Only the code of the
+        first one runs; the others provide their values.
+      env: batch of ``S * B`` rows.
+      run_seeds: the S seeds.
       rollout_length: T.
 
     Attributes:
       iterate: the program, a function of
 
-        * ``most``: int32 ``[]``, iterations, up to ``MOST``;
-        * ``training``: bool ``[S]``, seeds that are trained; the others stand still;
+        * ``most``: int32 ``[]``, largest number of iterations, up to ``MOST``;
+        * ``training``: bool ``[S]``, seeds to train; the others do not change;
         * ``due``: i64 ``[S]``, the call ends with the first iteration in which a
-          trained seed reaches this step, so that its caller can do there what is due.
+          trained seed reaches this step, so that the caller can act there.
 
-        It returns the number of iterations; metrics ``[MOST, S]``, of which as many
-        rows count (among them ``STEP``, i64, environment steps after each, and ``[MOST,
-        S, n]`` of ``metrics.EACH``); and histograms ``[S, n]`` of the last one.
+        It returns the number n of iterations; metrics ``[MOST, S]``, whose first n rows
+        are valid (including ``STEP``, i64, environment steps after each iteration, and
+        ``[MOST, S, n]`` of ``metrics.EACH``); and histograms ``[S, n]`` of the last
+        iteration.
 
     Raises:
-      UserError: if the algorithm cannot be trained like this.
+      UserError: if the algorithm does not support several seeds.
     """
 
     def __init__(
@@ -89,10 +90,10 @@ class Population:
         )
 
     def variables(self, index: int) -> dict[str, Any]:
-        """What the checkpoint of a seed holds, by name, until that of another one.
+        """Return the variables of a seed's checkpoint, by name, until the next call.
 
-        It is as of a run of that seed alone: variables of the first algorithm, and
-        where its environments are.
+        They are those of a run of this seed alone: the variables of the first algorithm
+        and the states of the seed's environments.
         """
         named = dict(self._algorithm.named_variables())
         for name, values in zip(self._names, self._values, strict=True):
@@ -106,12 +107,12 @@ class Population:
     def evaluator(
         self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
     ) -> evaluate.Play:
-        """Plays ``episodes`` of each seed.
+        """Return a function that plays ``episodes`` of each seed.
 
         Args:
-          env: of ``S * E`` rows, E a divisor of ``episodes``.
-          episodes: of each seed.
-          actions: whose, as of ``evaluate.evaluator``.
+          env: batch of ``S * E`` rows; E divides ``episodes``.
+          episodes: episodes per seed.
+          actions: see ``evaluate.evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
@@ -120,7 +121,7 @@ class Population:
     def _iterate(
         self, most: tf.Tensor, training: tf.Tensor, due: tf.Tensor
     ) -> tuple[tf.Tensor, Metrics, Metrics]:
-        # Traced and compiled once, though it is called in a loop.
+        # As a function, it is traced and compiled once for the whole loop.
         specs = self._one.get_concrete_function(training).structured_outputs
         arrays, newest = {}, {}
         for name, x in specs.items():
@@ -145,10 +146,10 @@ class Population:
         return count, {name: array.stack() for name, array in arrays.items()}, newest
 
     def _iteration(self, training: tf.Tensor) -> Metrics:
-        """Collect and update once: ``[S]`` or ``[S, n]`` for every metric."""
+        """Collect and update once; return metrics ``[S]`` or ``[S, n]``."""
         before = [value.read_value() for value in self._values]
         sources = list(self._source.named_variables().values())
-        stood = [variable.read_value() for variable in sources]
+        old_sources = [variable.read_value() for variable in sources]
         step = self._value_of(self._algorithm.step).read_value()
         now = self._seeds(step)
         trajectory = self._by_seed(self._source(now))
@@ -162,18 +163,18 @@ class Population:
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
         rows = tf.repeat(training, self._rows)
-        for variable, old in zip(sources, stood, strict=True):
+        for variable, old in zip(sources, old_sources, strict=True):
             variable.assign(nest.where(rows, variable.read_value(), old))
         step = self._value_of(self._algorithm.step).read_value()
         found = _each(lambda rows: collected(self._source, rows), trajectory)
         return metrics | found | {STEP: step}
 
     def _seeds(self, step: tf.Tensor) -> tf.Tensor:
-        """int32 ``[S]``, as a single run has them at a step."""
+        """Return int32 ``[S]``, the seeds of single runs at a step."""
         return seeds.iteration_seed(self._run_seeds, tf.cast(step, tf.int64))
 
     def _by_seed(self, trajectory: Trajectory) -> Trajectory:
-        """``[S, T, B, ...]`` of ``[T, S * B, ...]``, a state ``[S, B, ...]``."""
+        """Split rows into ``[S, T, B, ...]``, those of a state into ``[S, B, ...]``."""
         steps, action, behavior = nest.map(self._apart, trajectory[:3])
         state = nest.map(self._actor.apart, trajectory.state)
         return Trajectory(steps, action, behavior, state)
@@ -182,14 +183,14 @@ class Population:
         return _swapped(tf.reshape(x, [x.shape[0], self._size, -1, *x.shape[2:]]))
 
     def _value_of(self, variable: Any) -> tf.Variable:
-        places = [variable is each for each in self._variables]
-        return self._values[places.index(True)]
+        matches = [variable is each for each in self._variables]
+        return self._values[matches.index(True)]
 
 
 def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
-    """Split an evaluation of ``Population.evaluator`` seed by seed.
+    """Split an evaluation of ``Population.evaluator`` into those of the seeds.
 
-    It has no infos and no failed episodes.
+    It must have no infos and no failed episodes.
     """
     returns, lengths = (np.split(x, parts) for x in evaluation[:2])
     sampled = evaluation.sampled
@@ -198,7 +199,7 @@ def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
 
 
 class _Actor:
-    """``interfaces.Actor`` of ``S * B`` rows; every seed acts by its own weights."""
+    """``interfaces.Actor`` of ``S * B`` rows; each seed acts with its own weights."""
 
     def __init__(self, population: Population, rows: int):
         self._population = population
@@ -228,7 +229,7 @@ class _Actor:
         return nest.map(self._together, _each(act, values, *rows))
 
     def apart(self, x: tf.Tensor) -> tf.Tensor:
-        """``[S, B, ...]`` of ``[S * B, ...]``."""
+        """Reshape ``[S * B, ...]`` to ``[S, B, ...]``."""
         return tf.reshape(x, [-1, self._rows, *x.shape[1:]])
 
     def _together(self, x: tf.Tensor) -> tf.Tensor:
@@ -236,7 +237,7 @@ class _Actor:
 
 
 class _Seeded:
-    """A batch whose rows are opened with the seeds of a population."""
+    """A batch of environments, initialised with the seeds of a population."""
 
     compilable = True
 
@@ -255,12 +256,12 @@ class _Seeded:
 
 
 def _swapped(x: tf.Tensor) -> tf.Tensor:
-    """``[b, a, ...]`` of ``[a, b, ...]``."""
+    """Transpose ``[a, b, ...]`` to ``[b, a, ...]``."""
     return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
 
 
 def _each(function, *rows: Nest) -> Nest:
-    """A function of one seed, applied to all of them at once."""
+    """Apply a function of one seed to all seeds at once."""
     return tf.vectorized_map(
         lambda row: function(*row), rows, fallback_to_while_loop=False
     )
@@ -275,5 +276,5 @@ def _check(algorithm: Algorithm) -> None:
     if not algorithm.compilable:
         raise UserError(
             "several seeds in one program are for networks without convolutions; train "
-            "this one one seed after the other"
+            "one seed after the other"
         )

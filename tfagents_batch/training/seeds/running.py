@@ -1,4 +1,4 @@
-"""A run of several seeds in its folders, one for each seed."""
+"""Train several seeds at once, each with its own run folder."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def run_seeds(
     """Train several seeds at once; each has a run folder, as if it were trained alone.
 
     Args:
-      config: of the runs, checked, but for their seeds.
-      seeds: of the runs.
-      env: what to train on, where ``config.env`` is only its description.
-      root: folder of the runs' folders.
-      name: of the runs, part of their folders' names.
+      config: checked config of the runs, except for their seeds.
+      seeds: seeds of the runs.
+      env: environment to train on, if ``config.env`` is only its description.
+      root: parent of the run folders.
+      name: name of the runs, part of their folders' names.
 
     Raises:
-      UserError: for anything that cannot be used, before there is a folder.
-      TrainingError: if gradients of a seed are not finite any more.
+      UserError: if a setting cannot be used, before a folder is created.
+      TrainingError: if the gradients of a seed are no longer finite.
       SaveError: if a last checkpoint could not be written.
     """
     given = config.env if env is None else env
@@ -69,8 +69,8 @@ def run_seeds(
                 config.num_envs,
                 several.spec.max_episode_steps,
             )
-            held = functools.partial(several.population.variables, index)
-            shown = console, held, watch, Callbacks(folder)
+            variables = functools.partial(several.population.variables, index)
+            shown = console, variables, watch, Callbacks(folder)
             outputs.append(Output(folder, logger, *shown, seed=seed))
             logger.event("resources", 0, **several.report)
 

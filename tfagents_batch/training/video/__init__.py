@@ -1,1 +1,1 @@
-"""Films of episodes."""
+"""Videos of episodes."""

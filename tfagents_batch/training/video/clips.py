@@ -1,8 +1,8 @@
-"""Films of the agent while it is trained, for TensorBoard and trackers.
+"""Videos of the agent during training, for TensorBoard and trackers.
 
-One episode, played greedily in an environment of its own, in this process, with a seed
-of its own, between two iterations. Training sees nothing of it: weights and statistics
-stand still, and its environments and random numbers are others.
+Between two iterations, one episode is played greedily in a separate environment in this
+process, with a separate seed. It does not affect training: weights and statistics do
+not change, and training uses other environments and random numbers.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from tfagents_batch.schedules import Every
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.video.film import Camera, player
 
-LARGEST = 320  # pixels, of a picture's longer side
-MOST = 200  # pictures of a clip
-LONGEST = 3000  # steps of a clip
+LARGEST = 320  # pixels of a picture's longer side, at most
+MOST = 200  # pictures of a clip, at most
+LONGEST = 3000  # steps of a clip, at most
 NAME = "video/episode"
 
 
 class Clips:
-    """Plays episodes of an agent and takes their pictures.
+    """Plays episodes of an agent and records their pictures.
 
     Args:
-      env: as of the training: name, callable, or an environment written in TensorFlow.
-      env_kwargs: of the environment.
-      actor: plays its mode.
-      wrappers: of the environment.
+      env: environment of the training: a name, a callable, or an environment written
+        in TensorFlow.
+      env_kwargs: arguments of the environment.
+      actor: policy that selects actions; its mode is played.
+      wrappers: wrappers of the environment.
 
     Attributes:
-      fps: pictures a second as they are to be shown.
+      fps: pictures per second for playback.
 
     Raises:
-      UserError: if such an environment cannot be filmed.
-      EnvError: if it cannot be made.
+      UserError: if the environment cannot be recorded.
+      EnvError: if it cannot be created.
     """
 
     def __init__(
@@ -56,21 +57,21 @@ class Clips:
     def __call__(
         self, seed: int, stop: Callable[[], bool] = lambda: False
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Play one episode, from its first state to its last or to where it is cut off.
+        """Play one episode from its first to its last state, or until it is cut off.
 
         Args:
-          seed: of the environment.
-          stop: asked at every step; the clip is cut off there.
+          seed: seed of the environment.
+          stop: called at every step; the clip ends if it returns True.
 
         Returns:
-          frames: uint8 ``[n, height, width, 3]``, at most ``MOST`` of at most
+          frames: uint8 ``[n, height, width, 3]``, at most ``MOST`` pictures of at most
             ``LARGEST`` pixels; of a longer episode every second, fourth, ... picture.
           facts: ``return``, the undiscounted sum of raw rewards; ``length`` in steps;
-            ``ended``, whether the episode came to its end.
+            ``ended``, whether the episode ended.
 
         Raises:
           EnvError: if the environment failed.
-          UserError: if it shows nothing.
+          UserError: if it renders nothing.
         """
         frames: list[np.ndarray] = []
         stride = 1
@@ -102,15 +103,15 @@ def filming(
 ) -> Callable[[int], None]:
     """Return a function of the step that logs a clip from time to time.
 
-    No failure ever stops training: filming ends with one warning.
+    A failure never stops training: recording ends with one warning.
 
     Args:
-      clips: to play; None for no films.
-      logger: to write to.
-      every: steps between clips; the first one is of the first call.
-      run_seed: of the run.
-      warn: takes a line of text.
-      stop: asked at every step of an episode; a clip is cut off there.
+      clips: plays the episodes; None for no videos.
+      logger: logger of the run.
+      every: steps between clips; the first call logs the first one.
+      run_seed: seed of the run.
+      warn: called with a line of text.
+      stop: called at every step of an episode; a clip ends if it returns True.
     """
     due = Every(every, first=True)
 
@@ -125,7 +126,7 @@ def filming(
             return
         except Exception as error:  # also what the environment's own code raised
             clips = None
-            warn(f"warning: filming ends, training goes on: {error}")
+            warn(f"warning: no more videos, training continues: {error}")
             return
         logger.video(NAME, frames, step, clips.fps)
         logger.event("video", step, **facts)
@@ -134,13 +135,13 @@ def filming(
 
 
 def smaller(picture: np.ndarray, largest: int) -> np.ndarray:
-    """Return a picture of at most so many pixels a side, each the mean of k x k.
+    """Return a picture of at most ``largest`` pixels a side, by means over k x k.
 
     Args:
       picture: uint8 ``[height, width, 3]``.
-      largest: pixels.
+      largest: pixels of the longer side, at most.
     """
-    from PIL import Image  # comes with TensorBoard, and takes its time
+    from PIL import Image  # comes with TensorBoard; slow to import
 
     k = -(-max(picture.shape[:2]) // largest)
     return picture if k <= 1 else np.asarray(Image.fromarray(picture).reduce(k))

@@ -1,4 +1,4 @@
-"""Play episodes and film them."""
+"""Play episodes and record them as videos."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.types import TimeStep
 
-FPS = 30  # where an environment does not say
+FPS = 30  # default of environments without metadata
 _MODE = "render_mode"
-_BLOCK = 2  # pixels: sizes that H.264 takes are even
+_BLOCK = 2  # pixels: H.264 needs even sizes
 
 
 class Episode(NamedTuple):
-    """One that was filmed.
+    """An episode that was recorded.
 
     Attributes:
-      path: of the video.
+      path: path of the video.
       return_: undiscounted sum of raw rewards.
-      length: steps.
+      length: length in steps.
     """
 
     path: Path
@@ -42,22 +42,22 @@ class Episode(NamedTuple):
 
 
 class Camera:
-    """One environment in this process, and pictures of it.
+    """An environment in this process that renders pictures.
 
     Args:
-      env: name or callable, as ``make_env`` takes it, or one written in TensorFlow.
-      env_kwargs: of the environment; it is asked for pictures by ``render_mode``
-        where it takes that.
-      wrappers: of the environment.
-      **options: of ``make_env``.
+      env: name or callable as in ``make_env``, or an environment written in TensorFlow.
+      env_kwargs: arguments of the environment; ``render_mode="rgb_array"`` is added if
+        it has this argument.
+      wrappers: wrappers of the environment.
+      **options: options of ``make_env``.
 
     Attributes:
-      env: a batch of one.
-      fps: pictures a second as they are to be shown.
+      env: a batch of one environment.
+      fps: pictures per second for playback.
 
     Raises:
-      UserError: if such an environment cannot be seen.
-      EnvError: if it cannot be made.
+      UserError: if the environment cannot render pictures.
+      EnvError: if it cannot be created.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Camera:
     ):
         if make.is_made(env):
             raise UserError(
-                f"env is one {type(env).__name__}, made already, of which no other one "
-                "can be made to be filmed; pass a name or a function that makes an "
-                "environment, or leave out --log_video_every"
+                f"cannot record videos: env is one {type(env).__name__} instance, and "
+                "a second instance cannot be created; pass a name or a function that "
+                "creates an environment, or leave out --log_video_every"
             )
         if isinstance(env, (list, tuple)):
             env = env[0]
@@ -82,8 +82,8 @@ class Camera:
             shown = self.env.env
             if not hasattr(shown, "render"):
                 raise UserError(
-                    f"{type(shown).__name__} has no render(state), which would return "
-                    "a picture"
+                    f"{type(shown).__name__} has no render(state); add this method, "
+                    "which returns a picture"
                 )
             self.fps = getattr(shown, "render_fps", FPS)
             return
@@ -99,7 +99,7 @@ class Camera:
         self.fps = (self._inner.metadata or {}).get("render_fps") or FPS
 
     def picture(self, state: Any) -> np.ndarray:
-        """uint8 ``[height, width, 3]`` of a state of the environment."""
+        """Render a state of the environment: uint8 ``[height, width, 3]``."""
         if self._inner is not None:
             found = self._inner.render()
         else:
@@ -107,7 +107,7 @@ class Camera:
             found = self.env.env.render(row)
         if found is None:
             raise UserError(
-                "the environment shows nothing; make it with "
+                "the environment renders nothing; create it with "
                 'render_mode="rgb_array", for example by env_kwargs'
             )
         found = np.asarray(found)
@@ -122,9 +122,9 @@ class Camera:
 def player(
     camera: Camera, actor: Actor
 ) -> Callable[[int], Iterator[tuple[np.ndarray, TimeStep]]]:
-    """Return what plays greedily, episode after episode, from a seed.
+    """Return a function of a seed that plays greedily, episode after episode.
 
-    It yields each picture with the time step that it shows.
+    It yields each picture with its time step.
     """
     env = camera.env
 
@@ -139,7 +139,7 @@ def player(
         acting = actor.initial_state(1)
         while True:
             yield camera.picture(state), step
-            # After a last step the action is ignored: an episode opens.
+            # After a last step the action is ignored and a new episode starts.
             action, acting = act(step, acting)
             state, step = env.step(state, action)
 
@@ -149,19 +149,19 @@ def player(
 def film(
     camera: Camera, actor: Actor, outdir: str | os.PathLike, episodes: int, seed: int
 ) -> list[Episode]:
-    """Play exactly ``episodes`` episodes, greedily, each into a video of its own.
+    """Play exactly ``episodes`` episodes greedily; write a video of each one.
 
     Args:
-      camera: shows the environment.
-      actor: plays its mode.
-      outdir: folder of the videos, ``episode-000-return-<return>.mp4`` and so on; made
-        if missing.
-      episodes: to play.
-      seed: of the environment.
+      camera: camera of the environment.
+      actor: policy that selects actions; its mode is played.
+      outdir: folder of the videos, ``episode-000-return-<return>.mp4`` and so on;
+        created if missing.
+      episodes: number of episodes.
+      seed: seed of the environment.
 
     Raises:
-      UserError: if there is nothing to see, an episode does not end, or the extra
-        ``video`` is missing.
+      UserError: if the environment renders nothing, an episode does not end, or the
+        extra ``video`` is missing.
       SaveError: if a video cannot be written.
     """
     folder = Path(outdir)
@@ -169,16 +169,16 @@ def film(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot make the folder {folder}: {error.strerror}; pass an --outdir that "
-            "is a writable folder"
+            f"cannot create the folder {folder}: {error.strerror}; pass an --outdir "
+            "that is a writable folder"
         ) from error
     limit = camera.env.spec.max_episode_steps or LONGEST
     found: list[Episode] = []
-    seen = player(camera, actor)(seed)
+    pictures = player(camera, actor)(seed)
     while len(found) < episodes:
         name = f"episode-{len(found):03d}"
         with video(folder / f"{name}.part.mp4", camera.fps) as add:
-            for picture, step in seen:
+            for picture, step in pictures:
                 add(picture)
                 length = int(step.info["episode_length"][0])
                 if step.last[0]:
@@ -193,24 +193,24 @@ def film(
         try:
             (folder / f"{name}.part.mp4").replace(path)
         except OSError as error:
-            raise SaveError(f"film {path} cannot be saved: {error}") from error
+            raise SaveError(f"video {path} cannot be saved: {error}") from error
         found.append(Episode(path, return_, length))
     return found
 
 
 @contextlib.contextmanager
 def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """Write an MP4 file, which is removed if the context is left by an exception.
+    """Write an MP4 file, which is removed if the context raises an exception.
 
     Args:
-      path: of the file.
-      fps: pictures a second.
+      path: path of the file.
+      fps: pictures per second.
 
     Yields:
       A function that appends a picture, uint8 ``[height, width, 3]``.
 
     Raises:
-      UserError: without the extra ``video``, and for pictures of several sizes.
+      UserError: if the extra ``video`` is missing or pictures differ in size.
       SaveError: if the file cannot be written.
     """
     try:
@@ -233,8 +233,8 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
             writer.send(None)
         if picture.shape != shape:
             raise UserError(
-                f"render returned {list(picture.shape)} after {list(shape)}; pictures "
-                "of a video are of one size"
+                f"render returned {list(picture.shape)} after {list(shape)}; all "
+                "pictures of a video need the same size"
             )
         try:
             writer.send(np.ascontiguousarray(even))
@@ -252,7 +252,7 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
 
 
 def _takes_mode(env: Any) -> bool:
-    """Ids do; of the user's own code only what has such an argument."""
+    """Check for a ``render_mode`` argument, which every registered id has."""
     if isinstance(env, str):
         env = registry.attribute(env)
         if env is None:
