@@ -215,7 +215,7 @@ def test_an_instance_is_stepped_in_this_process():
     assert registry.describe(env).endswith(":walk.<locals>.Walk")
     with make_env(env) as batch:
         assert batch.num_workers == 0 and rollout(batch, 12, 1).ok.all()
-    with pytest.raises(UserError, match=r"env is one .*Walk, made already"):
+    with pytest.raises(UserError, match=r"env is one instance of .*Walk, "):
         make_env(env, num_envs=2)
     with pytest.raises(UserError, match=r"env\[0\] is an instance of Walk"):
         make_env([env])
