@@ -4,8 +4,8 @@
         def make_env(self):
             return make_env("my_package:Mine-v1", num_envs=3)
 
-Run them with pytest or unittest. Actions are random, so tests cover only what random play
-reaches: an episode must end within ``steps``, and every row should play several.
+Run them with pytest or unittest. Actions are random, so they cover only what random
+play reaches: an episode must end within ``steps``, and every row should play several.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_specs_become_spaces(spec, observation, action):
 def test_a_spec_without_a_space_is_refused_by_name():
     with pytest.raises(UserError, match=r"x\['a'\]\[0\] has the spec StringArray"):
         to_space({"a": [specs.StringArray(())]}, "x")
-    with pytest.raises(UserError, match="integers without bounds cannot be chosen"):
+    with pytest.raises(UserError, match="integers need bounds to be selected"):
         to_space(specs.Array((), np.int32), "x", is_action=True)
 
 

@@ -465,7 +465,7 @@ def test_whether_it_can_be_reproduced_is_a_fact(env, reproducible):
     ("space", "text"),
     [
         (gs.Box(-2, 2, (1,), np.float32), "RescaleAction"),
-        (gs.Box(-np.inf, np.inf, (1,), np.float32), "bound it"),
+        (gs.Box(-np.inf, np.inf, (1,), np.float32), "give it bounds"),
         (gs.Dict({"x": gs.Box(-2, 2, (1,), np.float32)}), "action_space['x']"),
         (BOX, None),
     ],

@@ -229,7 +229,7 @@ def test_answers_in_another_order_are_an_error():
     with VectorEnv(batch) as env:
         state, _ = env.init(1)
         batch._order = np.array([1, 0])
-        with pytest.raises(EnvError, match=r"answered for environments \[0, 1\]"):
+        with pytest.raises(EnvError, match=r"returned environments \[0, 1\]"):
             env.step(state, [0, 0])
 
 
