@@ -236,7 +236,7 @@ def test_a_lost_final_observation_is_an_error(make):
 def test_a_row_that_ends_while_it_restarts_is_an_error(make):
     ended = {"terminated": np.array([False, True])}
     env = make(Scripted(NEXT, {1: ended, 2: ended}))
-    assert error_of_step(env, 2, "is its autoreset mode NEXT_STEP").env == 1
+    assert error_of_step(env, 2, "its autoreset mode may not be NEXT_STEP").env == 1
 
 
 def test_an_unknown_autoreset_mode_must_be_passed(make):
