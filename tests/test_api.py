@@ -283,7 +283,7 @@ class TestResume:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"steps": 100}, r"steps is 100, but the run has \d+"),
+            ({"steps": 100}, r"steps is 100, but the run already has \d+"),
             ({"steps": 600, "env": "Acrobot-v1"}, "'CartPole-v1', not on 'Acrobot-v1'"),
         ],
     )

@@ -116,7 +116,7 @@ def test_lists_and_objects_are_json_in_flags_files_and_help():
 def test_only_flags_that_were_given_override():
     preset = dataclasses.replace(Experiment(), steps=7)
     assert config.parse(["--workers=1"], [(preset, "")]) == [{"workers": 1}]
-    assert "--steps=7\n" in config.help_text([(preset, "")])
+    assert "--steps=7  (int)\n" in config.help_text([(preset, "")])
 
 
 def test_a_program_of_absl_has_the_flags_beside_its_own():
@@ -197,16 +197,16 @@ def test_help_lists_every_flag_with_its_default_in_groups():
     text = config.help_text(PARTS)
     general, algorithm, network = text.split("\n\n")
     assert general.startswith(
-        "general flags, with their defaults:\n  --algorithm=ppo\n"
+        "general flags, with their defaults:\n  --algorithm=ppo  (str)\n"
     )
-    assert "  --steps=1000000\n      environment steps (a whole number" in general
+    assert "  --steps=1000000  (int)\n      environment steps\n" in general
     normalize = (
-        "  --algorithm.normalize=true\n      by streaming moments (true or false)"
+        "  --algorithm.normalize=true  (bool)\n      by streaming moments"
     )
     assert normalize in algorithm
-    assert "  --algorithm.learning_rate=0.0003\n" in algorithm
-    assert "  --algorithm.sizes=64,64\n" in algorithm
-    assert "  --algorithm.network.hidden=none\n" in network
+    assert "  --algorithm.learning_rate=0.0003  (schedule)\n" in algorithm
+    assert "  --algorithm.sizes=64,64  (int,...)\n" in algorithm
+    assert "  --algorithm.network.hidden=none  (int)\n" in network
     assert max(map(len, text.splitlines())) <= 88
     for name in config.flat(config.to_dict(Settings())):
         assert f"  --algorithm.{name}=" in text
@@ -383,4 +383,4 @@ def test_a_choice_may_have_true_and_false_beside_words(argument, value):
             config.replace(Mixed(), {"normalize": wrong})
     assert through_json(read) == config.check(read) == read
     text = config.help_text([(Mixed, "")])
-    assert "--normalize=true\n      how (true or false or batch)" in text
+    assert "--normalize=true  (true|false|batch)\n      how" in text

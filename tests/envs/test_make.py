@@ -66,8 +66,8 @@ def test_options_reach_the_environment():
         (([],), "env is an empty list"),
         (([CountingEnv, CountingEnv()],), r"env\[1\] is an instance of CountingEnv"),
         (([CountingEnv, "CartPol-v1"],), "did you mean 'CartPole-v1'"),
-        ((CountingEnv(), 2), "CountingEnv, made already, which .* pass what makes one"),
-        ((CountingEnv(), 1, 1), "cannot be 1 environments in 1 worker processes"),
+        ((CountingEnv(), 2), "instance of .*CountingEnv, which .* pass its id"),
+        ((CountingEnv(), 1, 1), "cannot become 1 environments in 1 worker processes"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_a_worker_starts(

@@ -1,1 +1,1 @@
-"""Batches of environments; worker processes import parts of it, so it is empty."""
+"""Batches of environments; kept empty because worker processes import parts of it."""

@@ -1,11 +1,11 @@
-"""What every batched environment promises, as tests that anybody can inherit.
+"""Tests of the ``Env`` protocol, to inherit for your own batched environment.
 
     class TestMine(EnvContract):
         def make_env(self):
             return make_env("my_package:Mine-v1", num_envs=3)
 
-Run by pytest or unittest. Actions are random, so a rule sees what random play reaches:
-within ``steps`` an episode has to end, and every row should play more than one.
+Run them with pytest or unittest. Actions are random, so they cover only what random
+play reaches: an episode must end within ``steps``, and every row should play several.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SEED, OTHER_SEED = 7, 8
 
 
 class RecordedRollout(NamedTuple):
-    """A rollout of random actions, as arrays.
+    """Rollout of random actions, as arrays.
 
     Attributes:
       steps: TimeStep of ``[T+1, B, ...]``.
-      ok: bool ``[T+1]``, what ``env.ok`` said after each call.
+      ok: bool ``[T+1]``, result of ``env.ok`` after each call.
     """
 
     steps: TimeStep
@@ -39,13 +39,13 @@ class RecordedRollout(NamedTuple):
 
 
 class EnvContract:
-    """Inherit, and define ``make_env``; each ``test_`` method is one rule.
+    """Base class of tests; define ``make_env``. Each ``test_`` method checks one rule.
 
     Attributes:
-      steps: T, actions in a rollout.
-      random: whether a seed matters to what the environment does.
-      compilable: whether it runs under ``jit_compile=True``.
-      tolerance: absolute and relative, of compiled against eager numbers.
+      steps: T, number of actions in a rollout.
+      random: whether transitions depend on the seed.
+      compilable: whether the environment runs under ``jit_compile=True``.
+      tolerance: absolute and relative tolerance between compiled and eager numbers.
     """
 
     steps = 60
@@ -54,7 +54,7 @@ class EnvContract:
     tolerance = 1e-5
 
     def make_env(self) -> Env:
-        """A new environment; closed after use if it has ``close``."""
+        """Return a new environment; it is closed after use if it has ``close``."""
         raise NotImplementedError(f"{type(self).__name__} must define make_env")
 
     def test_tensors_match_the_spec(self):
@@ -68,8 +68,8 @@ class EnvContract:
         with self._env() as env:
             step = _numpy(env.init(SEED)[1])
         _holds(step.first, "init left rows that are not first")
-        _holds(~(step.terminated | step.truncated), "init gave rows that are last")
-        _holds(step.reward == 0, "init gave rewards that are not 0")
+        _holds(~(step.terminated | step.truncated), "init returned rows that are last")
+        _holds(step.reward == 0, "init returned rewards that are not 0")
         for name in ("episode_return", "episode_length"):
             _holds(step.info[name] == 0, f"{name} is not 0 after init")
 
@@ -172,8 +172,8 @@ def rollout(
     Args:
       env: any Env.
       steps: T.
-      seed: of ``init`` and, where ``actions`` are not given, of random ones.
-      actions: T nests of ``[B, ...]`` arrays.
+      seed: seed of ``init``, and of the random actions if ``actions`` is None.
+      actions: T nests of ``[B, ...]`` arrays; None draws random actions.
     """
     actions = random_actions(env.spec, steps, seed) if actions is None else actions
     state, timestep = env.init(seed)
@@ -186,7 +186,7 @@ def rollout(
 
 
 def random_actions(spec: EnvSpec, steps: int, seed: int) -> list[Nest]:
-    """``steps`` nests of ``[B, ...]`` actions, drawn from the action space."""
+    """Draw ``steps`` nests of ``[B, ...]`` actions from the action space."""
     space = copy.deepcopy(spec.action_space)
     space.seed(seed)
     leaves = spaces.leaves(space)
@@ -201,7 +201,7 @@ def random_actions(spec: EnvSpec, steps: int, seed: int) -> list[Nest]:
 
 
 def _program(env: Env, seed: tf.Tensor, actions: Nest):
-    """The first step, the ``[T, B, ...]`` others, and ok; one graph loop."""
+    """Return the first step, the other steps ``[T, B, ...]`` and ok; one graph loop."""
     steps = nest.flatten(actions)[0].shape[0]
     state, first = env.init(seed)
     flat = nest.flatten(first)
@@ -236,7 +236,7 @@ def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
     pairs = zip(nest.flatten(timestep), nest.flatten(expected), strict=True)
     for tensor, want in pairs:
         agree = tensor.dtype == want.dtype and tensor.shape == want.shape
-        _holds(agree, f"{where}: {tensor.dtype} {tensor.shape}; the spec says {want}")
+        _holds(agree, f"{where}: {tensor.dtype} {tensor.shape}; expected {want}")
 
 
 def _numpy(timestep: TimeStep) -> TimeStep:
@@ -249,7 +249,7 @@ def _where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _holds(condition: object, message: str) -> None:
-    """An assertion that stays when Python optimizes asserts away."""
+    """Assert, also when Python runs with ``-O``, which removes ``assert``."""
     if not np.all(condition):
         raise AssertionError(message)
 

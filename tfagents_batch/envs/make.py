@@ -1,4 +1,4 @@
-"""``make_env``: a batch of environments from a name, a callable or a list of them."""
+"""``make_env``: create a batch of environments from a name, a callable or a list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env
 
-_OF_BATCHES = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
+_BATCH_OPTIONS = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
 _WHOLE = "which is stepped as a whole in this process"
 
 
@@ -40,7 +40,7 @@ def make_env(
     wrappers: named.Wrappers = (),
     **options: Any,
 ) -> ProcessEnv | TensorBatch:
-    """Make a batch of environments that is stepped inside the TensorFlow graph.
+    """Create a batch of environments that is stepped inside the TensorFlow graph.
 
     >>> with make_env("CartPole-v1", num_envs=4, num_workers=2) as env:
     ...     state, timestep = env.init(seed=1)
@@ -48,76 +48,76 @@ def make_env(
     TensorShape([4, 4])
 
     Args:
-      env: a name (see ``envs.registry``), a function that makes one environment, a
-        list of names and functions, one for each environment, or, for a batch of one
-        in this process, an environment: of Gymnasium, the legacy gym or dm_env.
-        Batches that exist already are stepped in this process, by a ``VectorEnv``: a
-        ``gymnasium.vector.VectorEnv`` object, such as ``gymnasium.make_vec`` returns
-        (a function that makes one is for ``VectorEnv`` itself), and a name such as
-        ``envpool:CartPole-v1``. Environments written in TensorFlow are part of the
-        graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``, its class or
-        the class's name.
-      num_envs: B; by default the length of the list, or of the batch, else 1.
-      num_workers: processes; 0 steps in this process, None takes one per core, at
-        most one per environment. Of EnvPool: threads, at least one.
+      env: a name (see ``envs.registry``), a function that creates one environment, or
+        a list with one name or function per environment. An environment object of
+        Gymnasium, the legacy gym or dm_env is a batch of one in this process.
+        Vector environments are stepped in this process, by a ``VectorEnv``: a
+        ``gymnasium.vector.VectorEnv`` object, such as ``gymnasium.make_vec`` returns,
+        or a name such as ``envpool:CartPole-v1``. (Pass a function that creates a
+        vector environment to ``VectorEnv`` itself.) Environments written in TensorFlow
+        are part of the graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``,
+        its class or the class's name.
+      num_envs: B; by default the length of the list or the size of the batch, else 1.
+      num_workers: number of processes; 0 steps in this process, None takes one per
+        core, at most one per environment. For EnvPool: number of threads, at least one.
       env_kwargs: arguments of every environment.
-      wrappers: to be put around every environment where it lives, the innermost first:
+      wrappers: wrappers of every environment, applied in its worker, innermost first:
         names, or ``{"name": ..., argument: value}``, see ``envs.wrappers.named``.
-      **options: of ``ProcessEnv``, or of ``VectorEnv``.
+      **options: options of ``ProcessEnv`` or of ``VectorEnv``.
 
     Raises:
-      UserError: for a name or argument that cannot be used, before a worker starts.
-      EnvError: if an environment cannot be made.
+      UserError: for an unusable name or argument, before a worker starts.
+      EnvError: if an environment cannot be created.
     """
     if isinstance(env, (list, tuple)):
         several = _several(env, num_envs, env_kwargs, wrappers)
         return ProcessEnv(several, num_workers, **options)
     if isinstance(env, gymnasium.vector.VectorEnv):
-        kind, instead = type(env).__name__, "wrap the environments when it is made"
-        named.refuse(wrappers, f"a {kind}, which is made already", instead)
+        kind, instead = type(env).__name__, "wrap its environments before you create it"
+        named.refuse(wrappers, f"a {kind} that exists already", instead)
         _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
         given = options | {"num_workers": num_workers, "env_kwargs": env_kwargs}
-        _refuse_given(f"env is a {kind}, {_WHOLE}", given, *_OF_BATCHES)
+        _refuse_given(f"env is a {kind}, {_WHOLE}", given, *_BATCH_OPTIONS)
         return VectorEnv(env, **options)
     num_envs = 1 if num_envs is None else arguments.batch_size(num_envs)
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
         named.refuse(wrappers, f"{env}, which EnvPool steps", "leave them out")
-        _refuse_given(f"{env} is made by EnvPool, {_WHOLE}", options, *_OF_BATCHES)
-        made = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
-        return VectorEnv(made, **{"info_keys": made.info_keys, **options})
-    written = tensor_env(env, env_kwargs)
-    if written is not None:
+        _refuse_given(f"{env} is an EnvPool, {_WHOLE}", options, *_BATCH_OPTIONS)
+        pool = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
+        return VectorEnv(pool, **{"info_keys": pool.info_keys, **options})
+    tensor = tensor_env(env, env_kwargs)
+    if tensor is not None:
         name = registry.describe(env)
         named.refuse(wrappers, f"{name}, written in TensorFlow", "leave them out")
-        # A fault cannot happen here, so whatever is to be done about one is fine.
+        # Every value of on_fault is fine, because no fault can happen here.
         given = options | {"num_workers": num_workers}
         _refuse_given(f"{name} is stepped inside the graph", given, "on_fault")
         own = isinstance(env, str) and env.startswith(names.PREFIX)
-        return TensorBatch(written, num_envs, check=not own)
+        return TensorBatch(tensor, num_envs, check=not own)
     make = registry.constructor(env, env_kwargs)
     if is_environment(env):
         if num_envs > 1 or num_workers:
             raise UserError(
-                f"env is one {registry.describe(env)}, made already, which cannot be "
+                f"env is one instance of {registry.describe(env)}, which cannot become "
                 f"{num_envs} environments in {num_workers or 0} worker processes; pass "
-                "what makes one: its id, its class, or a function that returns it"
+                "its id, its class, or a function that returns a new one"
             )
         num_workers = 0
-        instance = f"one instance of {type(env).__name__}, which is made already"
-        named.refuse(wrappers, instance, "wrap it before it is passed")
+        instance = f"an existing instance of {type(env).__name__}"
+        named.refuse(wrappers, instance, "wrap it before you pass it")
     make = named.wrapped(make, wrappers)
     return ProcessEnv([make] * num_envs, num_workers, **options)
 
 
 def size(env: Any) -> int | None:
-    """How many environments are given, where no other number of them can be made.
+    """Return the number of environments if ``env`` fixes it, else None.
 
     Args:
-      env: as ``make_env`` takes it, or an ``Env``.
+      env: argument ``env`` of ``make_env``, or an ``Env``.
 
     Returns:
-      None for what makes as many as are asked for: a name, a function, what is written
-      in TensorFlow.
+      None if any number can be created: for a name, a function, or an environment
+      written in TensorFlow.
     """
     if isinstance(env, (list, tuple)):
         return len(env)
@@ -129,17 +129,17 @@ def size(env: Any) -> int | None:
 
 
 def is_made(env: Any) -> bool:
-    """Whether environments exist already, so that there cannot be others like them."""
+    """Return whether ``env`` is an existing object, so no second one can be created."""
     return size(env) is not None and not isinstance(env, (list, tuple))
 
 
 def is_batch(env: Any) -> bool:
-    """Whether a name means a batch that is stepped as a whole, without workers."""
+    """Return whether a name means a batch stepped as a whole, without workers."""
     return isinstance(env, str) and env.startswith(tuple(registry.RESERVED))
 
 
 def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
-    """The environment written in TensorFlow that is meant, if one is."""
+    """Return the environment written in TensorFlow that ``env`` means, else None."""
     if isinstance(env, str) and env.startswith(names.PREFIX):
         return names.make(env, env_kwargs)
     meant = registry.attribute(env) if isinstance(env, str) else env
@@ -150,16 +150,16 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
     if isinstance(kind, type):
         return names.construct(meant, env_kwargs, name)
     if env_kwargs:
-        raise UserError(f"env_kwargs cannot be given to {name}, which is made already")
+        raise UserError(f"env_kwargs cannot be given to {name}, which exists already")
     return meant
 
 
 def _refuse_given(what: str, options: dict[str, Any], *known: str) -> None:
-    """Refuse what only environments in workers, one by one, understand."""
+    """Refuse options that only environments in worker processes have."""
     given = sorted(name for name in set(options) - set(known) if options[name])
     if given:
         raise UserError(
-            f"{what}; leave out {', '.join(given)}, or take environments in worker "
+            f"{what}; leave out {', '.join(given)}, or use environments in worker "
             "processes"
         )
 
@@ -167,8 +167,8 @@ def _refuse_given(what: str, options: dict[str, Any], *known: str) -> None:
 def _check_size(what: str, size: int, num_envs: int | None) -> None:
     if num_envs not in (None, size):
         raise UserError(
-            f"env is {what}, but num_envs is {num_envs}; leave num_envs out, or make "
-            "them agree"
+            f"env is {what}, but num_envs is {num_envs}; leave num_envs out, or pass "
+            "the same number"
         )
 
 
@@ -191,7 +191,7 @@ def _several(
         if is_environment(env):
             raise UserError(
                 f"env[{index}] is an instance of {type(env).__name__}; pass a function "
-                "that makes it"
+                "that creates it"
             )
     makes = [registry.constructor(env, env_kwargs) for env in envs]
     return [named.wrapped(make, wrappers) for make in makes]

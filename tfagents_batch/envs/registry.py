@@ -1,4 +1,4 @@
-"""Environment names: what ``--env`` accepts and how a worker makes it.
+"""Environment names: the values of ``--env`` and how workers create environments.
 
     CartPole-v1               id of Gymnasium's registry
     package.module:Id-v1      the module is imported first, and registers the id
@@ -7,11 +7,11 @@
     gym:CartPole-v1           id of the legacy gym package; also gym:module:Id-v1
     envpool:Pong-v5           a batch of EnvPool, see ``envs.vector.envpool``
     tf/CartPole-v1            written in TensorFlow, see ``envs.tf.names``
-    a callable                that returns a gymnasium.Env, or what ``adapt`` makes one
+    a callable                returns a gymnasium.Env, or an object ``adapt`` accepts
 
-The prefixes ``tf/`` and ``envpool:`` are for batches, which ``make_env`` makes. Names
-are checked here, in the learner, without making an environment; workers import this
-file too, so no TensorFlow.
+The prefixes ``tf/`` and ``envpool:`` are for batches, which ``make_env`` creates. Names
+are checked here, in the learner, without creating an environment. Workers import this
+file too, so it must not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ RESERVED = {
     "num_envs, to make_env",
 }
 GYM = "gym:"
-SEED_ARGUMENT = "seed_argument"  # in env_kwargs, of callables and classes
+SEED_ARGUMENT = "seed_argument"  # key in env_kwargs, for callables and classes
 SUPPORTED = (
     "a Gymnasium id such as CartPole-v1, module:Id-v1, package.module:Class, "
     "./file.py:Class, tf/Id-v1 (in the graph), gym:Id-v1 or a callable"
 )
-# Beginning of an entry point: module it needs, extra that installs it.
+# Prefix of an entry point: module that it needs, command that installs it.
 _NEEDS = {
     "gymnasium.envs.mujoco": ("mujoco", 'pip install "tfagents_batch[mujoco]"'),
     "gymnasium.envs.box2d": ("Box2D", 'pip install "tfagents_batch[box2d]"'),
@@ -63,19 +63,19 @@ def constructor(
     env: str | Callable[..., gymnasium.Env] | gymnasium.Env,
     env_kwargs: dict[str, Any] | None = None,
 ) -> Callable[[], gymnasium.Env]:
-    """Check a name and turn it into a function that makes one environment.
+    """Check a name and turn it into a function that creates one environment.
 
     Args:
-      env: a name, a callable, or one instance, which is then returned as it is.
-      env_kwargs: arguments of the environment. Of a callable or class, a
-        "seed_argument" names the one that takes the seed (see ``reseeded``).
+      env: a name, a callable, or one instance, which the function then returns.
+      env_kwargs: arguments of the environment. For a callable or class, the key
+        "seed_argument" names the argument that takes the seed (see ``reseeded``).
 
     Returns:
-      A function without arguments, light to cloudpickle. Ids keep their time limit
-      and lose Gymnasium's checker: the workers check what matters on every step.
+      A function without arguments that cloudpickle writes in few bytes. Ids keep their
+      time limit but not Gymnasium's checker: workers check every step themselves.
 
     Raises:
-      UserError: if the name cannot be used, with what can.
+      UserError: if the name cannot be used; the error lists what can.
     """
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
@@ -83,8 +83,8 @@ def constructor(
     if is_environment(env):
         if kwargs:
             raise UserError(
-                f"env_kwargs cannot be given to {_name(type(env))}, which is made "
-                "already; pass its class"
+                f"env_kwargs cannot be given to an instance of {_name(type(env))}; "
+                "pass its class"
             )
         adapted = adapt(env)
         return lambda: adapted
@@ -92,12 +92,12 @@ def constructor(
         return _with_arguments(env, env, kwargs)
     hint = ""
     if isinstance(env, gymnasium.vector.VectorEnv):
-        hint = ": batches are made here; pass what makes one environment"
+        hint = ", which is a batch; pass what creates one environment"
     raise UserError(f"env is of type {_name(type(env))}{hint}; expected {SUPPORTED}")
 
 
 def attribute(env: Any) -> Any:
-    """What a name like ``package.module:Class`` means; None for other names.
+    """Import what a name like ``package.module:Class`` means; None for other names.
 
     Raises:
       UserError: if it cannot be imported.
@@ -109,7 +109,7 @@ def attribute(env: Any) -> Any:
 
 
 def describe(env: Any) -> str:
-    """Text for config.json; only a name can be turned back into an environment."""
+    """Return text for config.json; only a name can become an environment again."""
     if isinstance(env, str):
         return env
     if isinstance(env, (list, tuple)):
@@ -122,11 +122,11 @@ def describe(env: Any) -> str:
 
 
 def is_same(name: str, before: str) -> bool:
-    """Whether a name means the environment of an older one, whose file may have moved.
+    """Return whether two names mean one environment, also if its file has moved.
 
     Args:
-      name: of now.
-      before: of then; a file that is still there has not moved.
+      name: current name.
+      before: earlier name; if its file still exists, the file has not moved.
     """
     (file, target), (old, old_target) = _file(name), _file(before)
     if name == before or target != old_target or None in (file, old):
@@ -137,15 +137,15 @@ def is_same(name: str, before: str) -> bool:
 
 
 def _file(name: str) -> tuple[Path | None, str]:
-    """File and attribute of ``./file.py:Class``."""
+    """Return file and attribute of ``./file.py:Class``."""
     module, _, target = name.rpartition(":")
     return Path(module).expanduser() if module.endswith(".py") else None, target
 
 
 def needs_user_code(env: Any) -> bool:
-    """Whether making ``env`` imports or runs code that a name alone must not.
+    """Return whether creating ``env`` imports or runs the user's own code.
 
-    True for callables and objects, and for names that hold a module or a file.
+    True for callables and objects, and for names that contain a module or a file.
     """
     if not isinstance(env, str):
         return True
@@ -153,8 +153,8 @@ def needs_user_code(env: Any) -> bool:
 
 
 def is_vetted(name: str) -> bool:
-    """Whether no argument of an environment can run a program: ours, Gymnasium's own
-    and Atari games. What other packages do with a text is not known."""
+    """Return whether no argument of an environment can run a program: true for this
+    package's, Gymnasium's own and Atari games. Others may run any text they receive."""
     if name.startswith("tf/"):
         return True
     if ":" in name:
@@ -164,18 +164,18 @@ def is_vetted(name: str) -> bool:
     return str(entry_point).startswith(("gymnasium.envs.", "ale_py."))
 
 
-# ---- what workers call
+# ---- functions that workers call
 
 
 def make_registered(
     spec: EnvSpec, kwargs: dict[str, Any], module: str | None = None
 ) -> gymnasium.Env:
-    """An environment of the learner's registry, without Gymnasium's checker.
+    """Create an environment of the learner's registry, without Gymnasium's checker.
 
     Args:
-      spec: from the registry, which in the worker may lack it.
-      kwargs: of the environment.
-      module: imported first.
+      spec: from the learner's registry; the worker's registry may lack it.
+      kwargs: arguments of the environment.
+      module: module to import first.
     """
     if module is not None:
         importlib.import_module(module)
@@ -183,7 +183,7 @@ def make_registered(
 
 
 def make_class(module: str, name: str, /, **kwargs: Any) -> gymnasium.Env:
-    """``package.module:Class``, or ``/path/file.py:Class``."""
+    """Create ``package.module:Class``, or ``/path/file.py:Class``."""
     return _attribute(_load(module), name)(**kwargs)
 
 
@@ -215,17 +215,18 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
     if where is None:
         _import(module, name)
         return _from_spec(name, _find_spec(target, name), kwargs, module)
-    made, module = _found(name, where, target), where
-    if not callable(made):
+    function, module = _found(name, where, target), where
+    if not callable(function):
         raise UserError(
-            f"environment {name!r}: {target} is of type {type(made).__name__}; "
+            f"environment {name!r}: {target} is of type {type(function).__name__}; "
             "expected a class or a function that returns a gymnasium.Env"
         )
-    return _with_arguments(functools.partial(make_class, module, target), made, kwargs)
+    make = functools.partial(make_class, module, target)
+    return _with_arguments(make, function, kwargs)
 
 
 def _parts(name: str) -> tuple[str | None, str]:
-    """Module, or absolute path of a file, and attribute; no module if it is an id."""
+    """Return module or absolute file path, and attribute; module None for an id."""
     module, _, target = name.rpartition(":")
     if module.endswith(".py"):
         path = Path(module).expanduser().absolute()
@@ -259,12 +260,12 @@ def _from_spec(
 def _with_arguments(
     make: Callable[..., Any], function: Any, kwargs: dict[str, Any]
 ) -> Callable[[], gymnasium.Env]:
-    """A constructor with its arguments; one of them may name that of the seed.
+    """Bind arguments to a constructor; ``seed_argument`` names the one for the seed.
 
     Args:
-      make: calls ``function``.
-      function: of the user.
-      kwargs: which are changed.
+      make: function that calls ``function``.
+      function: the user's class or function.
+      kwargs: arguments; ``seed_argument`` is removed from them.
     """
     argument = kwargs.pop(SEED_ARGUMENT, None)
     make = functools.partial(make, **kwargs) if kwargs else make
@@ -278,12 +279,12 @@ def _with_arguments(
             f"argument of {describe(function)} that takes the seed"
         ) from None
     except ValueError:
-        pass  # has no signature
+        pass  # ``function`` has no signature
     return functools.partial(Reseeded, make, argument)
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:
-    """What the registry knows of an id; refused if it cannot be made here."""
+    """Return the registry's spec of an id; refuse an id that cannot be created here."""
     _register_atari(id)
     spec = gymnasium.registry.get(id)
     if spec is None:
@@ -303,7 +304,7 @@ def _find_spec(id: str, name: str) -> EnvSpec:
 
 
 def _register_atari(id: str) -> None:
-    """Let ale_py register its ids, if one may be meant and it is installed."""
+    """Let ale_py, if installed, register its ids when ``id`` is unknown so far."""
     if id not in gymnasium.registry and _installed("ale_py"):
         gymnasium.register_envs(importlib.import_module("ale_py"))
 
@@ -312,11 +313,11 @@ def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-# ---- user's code
+# ---- importing the user's code
 
 
 def _import(module: str, name: str) -> ModuleType:
-    """Import for a check: what goes wrong is the user's to know."""
+    """Import a module for a check; turn exceptions into a UserError."""
     try:
         return _load(module)
     except Exception as error:
@@ -335,7 +336,7 @@ def _load(module: str) -> ModuleType:
     if not module.endswith(".py"):
         return importlib.import_module(module)
     digest = hashlib.sha256(module.encode()).hexdigest()[:8]
-    key = f"{Path(module).stem}_{digest}"  # files of one name do not collide
+    key = f"{Path(module).stem}_{digest}"  # files of the same name do not collide
     if key not in sys.modules:
         spec = importlib.util.spec_from_file_location(key, module)
         sys.modules[key] = importlib.util.module_from_spec(spec)
@@ -352,5 +353,5 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 
 def _name(thing: Any) -> str:
-    """``module:qualname`` of a class or function."""
+    """Return ``module:qualname`` of a class or function."""
     return f"{thing.__module__}:{thing.__qualname__}"

@@ -1,4 +1,4 @@
-"""An environment that tells the time, for tests; no TensorFlow here."""
+"""An environment for tests that observes its own clock; no TensorFlow here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class CountingEnv(gymnasium.Env):
-    """Observes ``(episode, step)``, both counted from 0, so any shift is visible.
+    """Environment that observes ``(episode, step)``, from 0, so any shift is visible.
 
     The reward of a step is the number of the step it leads to (1, 2, ...), so an
     episode of length L returns ``L * (L + 1) / 2``.
@@ -15,7 +15,7 @@ class CountingEnv(gymnasium.Env):
     Args:
       length: steps in an episode.
       truncate: end episodes by truncation instead of termination.
-      offset: number of the first episode, to tell environments apart.
+      offset: number of the first episode, to distinguish environments.
     """
 
     def __init__(self, length: int = 5, truncate: bool = False, offset: int = 0):

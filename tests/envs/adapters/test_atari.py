@@ -193,7 +193,7 @@ def test_preprocessing_can_be_turned_off_and_on():
     [
         ({"frameskip": 4}, "env_kwargs['frameskip'] is 4"),
         ({"obs_type": "ram"}, "or pass preprocess=false"),
-        ({"sound_obs": True}, "sound is no picture"),
+        ({"sound_obs": True}, "sound is not an image"),
         ({"continuous": True}, "pass noop_max=0 too"),
         ({"noop": 3}, "did you mean 'noop_max'?"),
         ({"preprocess": False, "noop_max": 3}, "belongs to the preprocessing, which"),

@@ -465,7 +465,7 @@ def test_whether_it_can_be_reproduced_is_a_fact(env, reproducible):
     ("space", "text"),
     [
         (gs.Box(-2, 2, (1,), np.float32), "RescaleAction"),
-        (gs.Box(-np.inf, np.inf, (1,), np.float32), "bound it"),
+        (gs.Box(-np.inf, np.inf, (1,), np.float32), "give it bounds"),
         (gs.Dict({"x": gs.Box(-2, 2, (1,), np.float32)}), "action_space['x']"),
         (BOX, None),
     ],
@@ -544,7 +544,7 @@ def test_an_instance_is_checked_and_not_closed():
         ({"env": CountingEnv, "steps": 0}, "steps is 0; expected an integer, at least"),
         ({"env": CountingEnv, "steps": 1.5}, "steps is 1.5"),
         ({"env": CountingEnv, "seed": -1}, "seed is -1"),
-        ({"env": CountingEnv(), "env_kwargs": {"length": 3}}, "made already"),
+        ({"env": CountingEnv(), "env_kwargs": {"length": 3}}, "an instance of"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments, message):

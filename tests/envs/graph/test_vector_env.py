@@ -236,10 +236,10 @@ def test_a_lost_final_observation_is_an_error(make):
 def test_a_row_that_ends_while_it_restarts_is_an_error(make):
     ended = {"terminated": np.array([False, True])}
     env = make(Scripted(NEXT, {1: ended, 2: ended}))
-    assert error_of_step(env, 2, "is its autoreset mode NEXT_STEP").env == 1
+    assert error_of_step(env, 2, "its autoreset mode may not be NEXT_STEP").env == 1
 
 
-def test_an_unknown_autoreset_mode_has_to_be_told(make):
+def test_an_unknown_autoreset_mode_must_be_passed(make):
     vector = Scripted()
     vector.metadata = {}
     with pytest.raises(UserError, match="'NextStep', 'SameStep', 'Disabled'"):
@@ -346,8 +346,8 @@ def test_an_exception_says_what_is_known_of_it(make):
     env = make(SyncVectorEnv(fault_envs("exc", step=1)))
     error = error_of_step(env, 2, "something broke", [1, 0], seed=4)
     assert isinstance(error.__cause__, ValueError)
-    told = "which of the 2 environments is not known; the seed of init was 4"
-    assert told in str(error)
+    expected = "one of 2 environments; it is not known which; the seed of init was 4"
+    assert expected in str(error)
     assert (error.env, error.phase) == (None, "step")
     assert (error.action, error.seed) == ("[1, 0]", 4)
     with pytest.raises(EnvError, match="pool closed after EnvError"):

@@ -186,8 +186,8 @@ def test_invalid_actions_are_refused_that_envpool_would_take():
             {"episodic_lif": 1},
             "'episodic_lif'; did you mean 'episodic_life'",
         ),
-        ("Pong-v5", {"num_envs": 3}, "'num_envs', which num_envs decides"),
-        ("Pong-v5", {"seed": 3}, "'seed', which the seed of init decides"),
+        ("Pong-v5", {"num_envs": 3}, "'num_envs', which num_envs sets"),
+        ("Pong-v5", {"seed": 3}, "'seed', which the seed of init sets"),
         ("CartPole-v1", {"max_episode_steps": "x"}, "do not fit: TypeError: __init__"),
     ],
 )
@@ -203,7 +203,7 @@ def test_games_of_several_players_are_refused():
         if id.startswith("Jumanji") or "TicTacToe" in id or "tic_tac_toe" in id
         if envpool.make_spec(id).config.max_num_players > 1
     )
-    with pytest.raises(UserError, match="players; only those with one player"):
+    with pytest.raises(UserError, match="players; only environments with one player"):
         make_env(f"envpool:{name}", 2)
 
 
@@ -229,7 +229,7 @@ def test_answers_in_another_order_are_an_error():
     with VectorEnv(batch) as env:
         state, _ = env.init(1)
         batch._order = np.array([1, 0])
-        with pytest.raises(EnvError, match=r"answered for environments \[0, 1\]"):
+        with pytest.raises(EnvError, match=r"returned environments \[0, 1\]"):
             env.step(state, [0, 0])
 
 

@@ -221,7 +221,7 @@ def test_a_batch_is_of_wrapped_environments(num_workers):
     [
         (lambda: "tf/CartPole-v1", "written in TensorFlow"),
         (lambda: "envpool:CartPole-v1", "which EnvPool steps"),
-        (CountingEnv, "one instance of CountingEnv"),
+        (CountingEnv, "an existing instance of CountingEnv"),
         (lambda: gymnasium.make_vec("CartPole-v1", 2), "a CartPoleVectorEnv"),
     ],
 )

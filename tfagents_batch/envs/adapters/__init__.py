@@ -1,1 +1,1 @@
-"""Single environments of other packages as ``gymnasium.Env``s."""
+"""Adapters of other packages' single environments to ``gymnasium.Env``."""

@@ -1,7 +1,7 @@
-"""What a constructor returned, as a ``gymnasium.Env``: where other interfaces end.
+"""Convert environments of other interfaces to ``gymnasium.Env``.
 
-Objects are told by what they have, so no package is imported that the environment has
-not imported itself. Runs in workers.
+Interfaces are recognised by their methods, so no package is imported that the
+environment has not imported itself. Runs in workers.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ import gymnasium
 from tfagents_batch.envs.shared import validation
 
 
-def adapt(made: Any) -> Any:
-    """Make one environment of a known kind a ``gymnasium.Env``.
+def adapt(env: Any) -> Any:
+    """Convert one environment of a known kind to a ``gymnasium.Env``.
 
     Args:
-      made: what a constructor returned: a ``gymnasium.Env``, which is returned as it
-        is, an environment of the legacy gym package or a ``dm_env.Environment``.
+      env: object that a constructor returned: a ``gymnasium.Env``, which is returned
+        unchanged, an environment of legacy gym, or a ``dm_env.Environment``.
 
     Returns:
-      a ``gymnasium.Env``; anything else is returned for others to refuse.
+      a ``gymnasium.Env``; any other object unchanged, to be refused by the caller.
 
     Raises:
       UserError: for spaces or specs that are not supported.
     """
-    if isinstance(made, gymnasium.Env):
-        return made
-    if _is_dm(made):
+    if isinstance(env, gymnasium.Env):
+        return env
+    if _is_dm(env):
         from tfagents_batch.envs.adapters.dm import DmEnv
 
-        return DmEnv(made)
-    if _is_legacy_gym(made):
+        return DmEnv(env)
+    if _is_legacy_gym(env):
         from tfagents_batch.envs.adapters import legacy_gym
 
-        return legacy_gym.adapt(made)
-    return made
+        return legacy_gym.adapt(env)
+    return env
 
 
 def is_environment(value: Any) -> bool:
-    """Whether ``value`` is one environment, and not what makes one."""
+    """Return whether ``value`` is an environment, not a class or function for one."""
     if isinstance(value, (type, str)):
         return False
     return (
@@ -56,7 +56,7 @@ def _is_dm(value: Any) -> bool:
 
 
 def _is_legacy_gym(value: Any) -> bool:
-    """By its class, or by the classes of its spaces if it only behaves like one."""
+    """Check the class, or the space's class if the object only acts like gym's."""
     if not all(hasattr(value, name) for name in ("reset", "step")):
         return False
     space = getattr(value, "observation_space", None)
@@ -68,21 +68,21 @@ def _is_legacy_gym(value: Any) -> bool:
 
 
 def made_by(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
-    """What ``make`` returns, adapted; closed again if it is no environment.
+    """Create an environment by ``make`` and adapt it; close it after an error.
 
     Args:
       make: a constructor.
-      wrap: function of the environment, that puts wrappers around it.
+      wrap: function that puts wrappers around the environment.
 
     Raises:
-      Defect: if it is none; UserError, and whatever ``make`` and ``wrap`` raise.
+      Defect: if it is no environment; also exceptions of ``make`` and ``wrap``.
     """
-    made = make()
+    original = make()
     try:
-        env = adapt(made)
+        env = adapt(original)
         validation.environment(env)
         return env if wrap is None else wrap(env)
     except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to tell
-            getattr(made, "close", lambda: None)()
+        with contextlib.suppress(Exception):  # raise the first error
+            getattr(original, "close", lambda: None)()
         raise

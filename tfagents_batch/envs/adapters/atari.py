@@ -1,17 +1,17 @@
 """Atari games of ale-py with the standard preprocessing.
 
-An ``ALE/...`` id is made with ``frameskip=1`` and wrapped, from the inside out:
+An ``ALE/...`` id is created with ``frameskip=1`` and wrapped, from the inside out:
 
     1 to 30 no-ops after a reset, drawn from the environment's generator
-    an action is repeated for 4 frames; the last two are joined by their maximum
+    each action is repeated for 4 frames; the maximum of the last two is observed
     84 x 84 pixels, gray
     FIRE after a reset, in games that wait for it
     the last 4 frames, as channels: uint8 [84, 84, 4]
 
 (Mnih et al. 2015, Methods; Machado et al. 2018, section 5.) Sticky actions (with
-probability 0.25 the previous action is repeated), the smallest set of actions and the
-limit of 108 000 frames are those of ALE's ids. Rewards stay raw, so that the returns of
-episodes are the scores of the game: they are scaled where they are learned from.
+probability 0.25 the previous action is repeated), the minimal action set and the limit
+of 108 000 frames come from ALE's ids. Rewards stay raw, so that the returns of episodes
+are the scores of the game; the algorithm scales them.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def preprocess(
     fire_reset: bool = True,
     terminal_on_life_loss: bool = False,
 ) -> gymnasium.Env:
-    """The standard preprocessing.
+    """Add the standard preprocessing to an Atari game.
 
     Args:
-      env: of ale-py, made with ``frameskip=1``.
-      noop_max: most no-ops after a reset, at least one; 0 for none.
-      frame_skip: frames an action is repeated for.
-      screen_size: pixels a side, or width and height.
-      grayscale_obs: else three channels a frame.
-      frame_stack: frames of an observation; the oldest is the first channel.
-      fire_reset: press FIRE after a reset where the game has it as its second action.
-      terminal_on_life_loss: a lost life ends the episode, and the game starts anew.
+      env: environment of ale-py, created with ``frameskip=1``.
+      noop_max: maximum number of no-ops after a reset, at least one; 0 for none.
+      frame_skip: number of frames for which an action is repeated.
+      screen_size: pixels per side, or width and height.
+      grayscale_obs: observe gray; False gives three channels per frame.
+      frame_stack: frames per observation; the oldest is the first channel.
+      fire_reset: press FIRE after a reset if it is the second action of the game.
+      terminal_on_life_loss: end the episode after a lost life and restart the game.
 
     Returns:
       an environment that observes uint8 ``[height, width, channels]``.
@@ -79,8 +79,8 @@ def preprocess(
         grayscale_newaxis=True,
     )
     discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
-    waits = env.unwrapped.get_action_meanings()[1:2] == ["FIRE"]
-    if fire_reset and discrete and waits:
+    has_fire = env.unwrapped.get_action_meanings()[1:2] == ["FIRE"]
+    if fire_reset and discrete and has_fire:
         env = FireReset(env)
     env = FrameStackObservation(env, frame_stack)
     height, width, colors = env.observation_space.shape[1:]
@@ -94,7 +94,7 @@ def preprocess(
 
 
 class FireReset(gymnasium.Wrapper):
-    """Presses FIRE once after a reset: some games wait for it, others do not mind."""
+    """Press FIRE once after a reset, because some games wait for it."""
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         self.env.reset(seed=seed, options=options)
@@ -105,17 +105,17 @@ class FireReset(gymnasium.Wrapper):
 
 
 def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """A game by its registration; runs in workers.
+    """Create a game by its registration; runs in workers.
 
     Args:
-      spec: of an id that ale-py registered.
-      kwargs: of ``preprocess`` and of ALE; ``preprocess`` itself says whether to, by
-        default of ids that begin with ``ALE/`` (older ones say how they skip);
-        ``max_episode_steps`` counts actions, not frames.
+      spec: spec of an id that ale-py registered.
+      kwargs: arguments of ``preprocess`` and of ALE. The key ``preprocess`` turns the
+        preprocessing on or off; by default it is on for ids that begin with ``ALE/``
+        (older ids skip frames themselves). ``max_episode_steps`` counts actions.
     """
     kwargs = {"disable_env_checker": True, **kwargs}
     ale_py = importlib.import_module("ale_py")
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # without its banner
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # print no banner
     if not kwargs.pop("preprocess", spec.id.startswith("ALE/")):
         return gymnasium.make(spec, **kwargs)
     options = {name: kwargs.pop(name) for name in _options() if name in kwargs}
@@ -124,22 +124,22 @@ def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
     base = gymnasium.make(spec, **{**kwargs, "frameskip": 1})
     env = preprocess(base, **options)
     if limit is None and frames:
-        # ALE truncates not later; this one is for those who ask for the limit.
+        # ALE itself truncates no later; this wrapper makes the limit readable.
         skip = options.get("frame_skip", _options()["frame_skip"].default)
         limit = math.ceil(frames / skip)
     return env if limit is None else TimeLimit(env, limit)
 
 
 def is_ale(spec: EnvSpec) -> bool:
-    """Whether ale-py makes it."""
+    """Return whether ale-py creates this id."""
     return str(spec.entry_point).startswith("ale_py.")
 
 
 def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
-    """Refuse, in the learner, arguments that cannot be.
+    """Refuse invalid arguments in the learner.
 
     Raises:
-      UserError: naming the argument, or what is not installed.
+      UserError: with the name of the argument or of the missing package.
     """
     wanted = kwargs.get("preprocess", spec.id.startswith("ALE/"))
     if wanted and importlib.util.find_spec("cv2") is None:
@@ -171,11 +171,11 @@ def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
 def _check_preprocessed(name: str, kwargs: dict[str, Any]) -> None:
     wrong = None
     if kwargs.get("frameskip", 1) != 1:
-        wrong = "frameskip", "pass frame_skip, which joins frames as it skips them"
+        wrong = "frameskip", "pass frame_skip, which takes the maximum of two frames"
     elif kwargs.get("obs_type", "rgb") == "ram":
-        wrong = "obs_type", "memory is no picture"
+        wrong = "obs_type", "RAM is not an image"
     elif kwargs.get("sound_obs"):
-        wrong = "sound_obs", "sound is no picture"
+        wrong = "sound_obs", "sound is not an image"
     elif kwargs.get("continuous") and kwargs.get("noop_max", 1) > 0:
         wrong = "continuous", "no-ops are discrete: pass noop_max=0 too"
     if wrong is not None:

@@ -1,8 +1,8 @@
-"""Observations as their space has them, for interfaces that never insisted on it.
+"""Convert observations to the dtypes of their space, for lenient interfaces.
 
-Gymnasium environments are held to their spaces. Environments of older or other
-interfaces return lists, Python numbers or float64 where the space says float32;
-those, and nothing that would lose a value, are turned into the space's arrays.
+Gymnasium environments must match their spaces. Environments of older or other
+interfaces return lists, Python numbers or float64 where the space says float32. They
+are converted to the space's arrays, unless a value would be lost.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gymnasium import spaces as gs
 
 
 def coerce(space: gymnasium.Space, value: Any) -> Any:
-    """An observation in the dtypes of its space.
+    """Convert an observation to the dtypes of its space.
 
-    Numbers become floats of the width the space says; integers and bools become
-    integers of another width where all values fit. Anything else passes as it is, for
-    the checks of the worker to refuse.
+    Numbers become floats of the space's width. Integers and bools become integers of
+    another width if all values fit. Anything else stays unchanged, and the checks of
+    the worker refuse it.
     """
     if isinstance(space, gs.Dict):
         if not isinstance(value, dict):

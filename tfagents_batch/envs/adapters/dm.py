@@ -1,15 +1,15 @@
-"""``dm_env.Environment`` as ``gymnasium.Env``.
+"""Adapter of ``dm_env.Environment`` to ``gymnasium.Env``.
 
-Specs become spaces, the step types FIRST, MID and LAST become ``reset`` and flags:
+Specs become spaces; the step types FIRST, MID and LAST become ``reset`` and flags:
 
     LAST with discount 0           terminated
     LAST with a positive discount  truncated
-    MID                            the episode goes on, whatever its discount is
+    MID                            the episode continues, for any discount
 
-An environment's own discount is not multiplied into ours; ``info["discount"]`` has it,
-and ``info_keys={"discount": "float32"}`` makes it a column of the batch. dm_env has no
-seeds: ``reseeded.Reseeded`` is for constructors that take one. dm_env itself is not
-imported.
+The environment's discount is not multiplied into the algorithm's discount factor. It is
+in ``info["discount"]``, and ``info_keys={"discount": "float32"}`` makes it a column of
+the batch. dm_env has no seeds; if the constructor takes one, use ``reseeded.Reseeded``.
+dm_env itself is not imported.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 
-_FIRST, _LAST = 0, 2  # of dm_env.StepType
+_FIRST, _LAST = 0, 2  # values of dm_env.StepType
 
 
 class DmEnv(gymnasium.Env):
-    """One ``dm_env.Environment`` behind Gymnasium's interface.
+    """Adapter of one ``dm_env.Environment`` to Gymnasium's interface.
 
-    Array specs become Box, DiscreteArray and scalar bounded integer actions Discrete,
-    vectors of bounded integer actions MultiDiscrete, bools MultiBinary; dicts become
-    Dict, lists and tuples Tuple.
+    Array specs become Box. DiscreteArray and scalar bounded integer actions become
+    Discrete, vectors of bounded integer actions MultiDiscrete, and bools MultiBinary.
+    Dicts become Dict; lists and tuples become Tuple.
 
     Args:
       env: any object with the methods of ``dm_env.Environment``.
 
     Attributes:
-      env: that object.
+      env: the adapted object.
 
     Raises:
-      UserError: for a spec that has no space.
+      UserError: for a spec without a matching space.
     """
 
     def __init__(self, env: Any):
@@ -87,16 +87,16 @@ class DmEnv(gymnasium.Env):
 
 
 def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
-    """The space of a spec, or of a nest of them.
+    """Convert a spec, or a nest of specs, to a space.
 
     Args:
       spec: Array, BoundedArray or DiscreteArray of ``dm_env.specs``, or dicts, lists
         and tuples of them.
-      where: for messages.
-      is_action: make bounded integers discrete, so that a policy chooses among them.
+      where: name for messages.
+      is_action: make bounded integers discrete, so that a policy selects among them.
 
     Raises:
-      UserError: for a spec that has no space.
+      UserError: for a spec without a matching space.
     """
     if isinstance(spec, dict):
         children = spec.items()
@@ -121,7 +121,7 @@ def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
         return gs.Box(low, high, spec.shape, spec.dtype.type)
     if not hasattr(spec, "minimum"):
         raise UserError(
-            f"{where} has the spec {spec!r}: integers without bounds cannot be chosen; "
+            f"{where} has the spec {spec!r}: integers need bounds to be selected; "
             "use BoundedArray or DiscreteArray"
         )
     count = high.astype(np.int64) - low + 1
@@ -142,7 +142,7 @@ def _bounds(spec: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nested(spec: Any, action: Any) -> Any:
-    """An action nested as its spec is, in its dtypes."""
+    """Convert an action to the structure and dtypes of its spec."""
     if isinstance(spec, dict):
         return {key: _nested(child, action[key]) for key, child in spec.items()}
     if isinstance(spec, (list, tuple)):
@@ -152,7 +152,7 @@ def _nested(spec: Any, action: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> float:
-    """A scalar, in whatever form, as a float."""
+    """Convert a scalar of any numeric type to a float."""
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
         return float(value)
     if isinstance(value, np.ndarray) and value.shape == ():

@@ -1,12 +1,12 @@
-"""Environments of the legacy gym package, 0.21 to 0.26, as ``gymnasium.Env``.
+"""Adapter of the legacy gym package, 0.21 to 0.26, to ``gymnasium.Env``.
 
-``gym:CartPole-v1``, or an environment that a user's function returned. Both interfaces
-are understood, call by call: ``step`` with ``done`` or with ``terminated`` and
-``truncated``, ``reset`` with or without info, ``seed(s)`` or ``reset(seed=s)``.
+For ``gym:CartPole-v1`` and for environments that a user's function returned. Both
+interfaces are supported, call by call: ``step`` with ``done`` or with ``terminated``
+and ``truncated``, ``reset`` with or without info, ``seed(s)`` or ``reset(seed=s)``.
 
-gym is not maintained and breaks with NumPy 2 in a few places. Its checker is left out
-where we make the environment; the others get the names they miss (``_LOST``), in their
-own modules alone.
+gym is not maintained and breaks with NumPy 2 in a few places. Environments created here
+do not get gym's checker. Other modules of gym get the names of NumPy that they miss
+(``_LOST``); no module outside gym is changed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 
 EXTRA = 'pip install "tfagents_batch[gym]"'
-# What NumPy dropped and gym 0.26 still uses, and the modules that do.
+# Names that NumPy removed and gym 0.26 still uses, and the modules that use them.
 _LOST = {"bool8": np.bool_, "float_": np.float64, "float": float}
 _USERS = (
     "gym.envs.classic_control.acrobot",
     "gym.utils.passive_env_checker",
     "gym.wrappers.pixel_observation",
 )
-# Wrappers that gym.make puts outside of all; ours do the same and take both interfaces.
+# Outermost wrappers of gym.make; ours do the same and accept both interfaces.
 _TIME_LIMIT = ("gym.wrappers.time_limit", "TimeLimit")
 _OF_MAKE = {
     _TIME_LIMIT,
@@ -48,17 +48,17 @@ _OF_MAKE = {
 
 
 class LegacyGymEnv(gymnasium.Env):
-    """One environment of gym behind Gymnasium's interface.
+    """Adapter of one gym environment to Gymnasium's interface.
 
-    ``done`` becomes ``truncated`` where ``info["TimeLimit.truncated"]`` says so, else
+    ``done`` becomes ``truncated`` if ``info["TimeLimit.truncated"]`` is true, else
     ``terminated``. A seed goes to ``reset(seed=...)`` if the environment and its
     wrappers take it, else to ``seed(...)``; an environment with neither cannot be
-    seeded. Observations are given the dtype of their space (``coerce``). Options of a
-    reset are not handed on.
+    seeded. Observations are converted to the dtype of their space (``coerce``). Options
+    of a reset are not passed on.
 
     Args:
-      env: of gym; its spaces become Gymnasium's.
-      render_mode: for environments whose ``render`` takes a mode.
+      env: gym environment; its spaces become Gymnasium's.
+      render_mode: mode for environments with a ``render`` that takes one.
 
     Attributes:
       env: the environment of gym.
@@ -71,8 +71,8 @@ class LegacyGymEnv(gymnasium.Env):
         name = type(_unwrapped(env)).__name__
         if any(base.__name__ == "VectorEnv" for base in type(env).__mro__):
             raise UserError(
-                f"{name} is a batch of environments of gym; batches are made here: "
-                "pass what makes one"
+                f"{name} is a batch of gym environments; pass what creates one "
+                "environment"
             )
         self.env = env
         self.observation_space = convert_space(env.observation_space, name)
@@ -92,7 +92,7 @@ class LegacyGymEnv(gymnasium.Env):
     def step(self, action):
         result = self.env.step(action)
         if not isinstance(result, tuple) or len(result) not in (4, 5):
-            return result  # refused by the worker
+            return result  # the worker refuses it
         if len(result) == 5:
             return self._coerce(result[0]), *result[1:]
         observation, reward, done, info = result
@@ -112,13 +112,13 @@ class LegacyGymEnv(gymnasium.Env):
 
     def _seed(self, seed: int) -> dict[str, int]:
         """Seed the environment, or return the argument of ``reset`` that does."""
-        # So that sampling from it in the environment is seeded, too.
+        # The environment may sample from it, so it needs a seed too.
         self.env.action_space.seed(seed)
         *wrappers, base = _layers(self.env)
         taken = _parameters(base.reset)
         forwarded = all({"seed", "**"} & _parameters(each.reset) for each in wrappers)
         if "seed" in taken and not forwarded:
-            base.reset(seed=seed)  # its generator goes on in the reset that follows
+            base.reset(seed=seed)  # its generator continues in the next reset
             return {}
         if "seed" not in taken and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
@@ -129,14 +129,14 @@ class LegacyGymEnv(gymnasium.Env):
 def adapt(
     env: Any, max_episode_steps: int | None = None, render_mode: str | None = None
 ) -> gymnasium.Env:
-    """An environment of gym as a ``gymnasium.Env``.
+    """Convert a gym environment to a ``gymnasium.Env``.
 
-    The outermost wrappers, if ``gym.make`` put them there, give way to Gymnasium's
-    ``TimeLimit``: gym's own takes the newer interface only.
+    The outermost wrappers of ``gym.make`` are replaced by Gymnasium's ``TimeLimit``,
+    because gym's own accepts the newer interface only.
 
     Args:
-      env: of gym.
-      max_episode_steps: instead of the limit it has.
+      env: gym environment.
+      max_episode_steps: limit that replaces its own; None keeps its own.
       render_mode: see ``LegacyGymEnv``.
     """
     _repair()
@@ -154,12 +154,12 @@ def adapt(
 
 
 def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasium.Env:
-    """An environment of gym's registry; runs in workers.
+    """Create an environment of gym's registry; runs in workers.
 
     Args:
-      id: of gym's registry.
-      kwargs: of the environment, and ``max_episode_steps`` and ``render_mode``.
-      module: imported first.
+      id: id in gym's registry.
+      kwargs: arguments of the environment, ``max_episode_steps`` and ``render_mode``.
+      module: module to import first.
     """
     gym = _load()
     if module is not None:
@@ -167,21 +167,21 @@ def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasiu
     if id not in _registry(gym):
         raise UserError(
             f"gym does not know {id!r} in the worker process; register it in a module "
-            "and name it, gym:module:Id-v1, or pass a function that makes it"
+            "and use gym:module:Id-v1, or pass a function that creates it"
         )
     kwargs = dict(kwargs)
     limit = kwargs.pop("max_episode_steps", None)
     if "disable_env_checker" in _parameters(gym.make):
         kwargs.setdefault("disable_env_checker", True)
     with warnings.catch_warnings():
-        # Said once, by the learner.
+        # The learner warns once.
         warnings.filterwarnings("ignore", ".*is out of date")
         try:
             return adapt(gym.make(id, **kwargs), limit)
         except TypeError as error:
             if "render_mode" not in kwargs or "'render_mode'" not in str(error):
                 raise
-            # Its render takes the mode instead.
+            # The render of older environments takes the mode instead.
             mode = kwargs.pop("render_mode")
             return adapt(gym.make(id, **kwargs), limit, mode)
 
@@ -193,7 +193,7 @@ def needs(name: str) -> None:
 
 
 def check(name: str, id: str) -> None:
-    """Refuse, in the learner, what ``make`` could not make.
+    """Refuse, in the learner, an id that ``make`` cannot create.
 
     Raises:
       UserError: if gym is missing or does not know the id.
@@ -208,15 +208,15 @@ def check(name: str, id: str) -> None:
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
-    """A space of gym as Gymnasium's.
+    """Convert a space of gym to Gymnasium's.
 
     Args:
-      space: of gym, or Gymnasium's already.
+      space: space of gym or of Gymnasium.
       env: name of the environment, for messages.
       where: path of the space in the outermost one, for messages.
 
     Raises:
-      UserError: for a space that is not supported, naming it.
+      UserError: for an unsupported space; the error names it.
     """
     if isinstance(space, gymnasium.Space):
         return space
@@ -249,7 +249,7 @@ def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
 
 
 def _load() -> types.ModuleType:
-    """gym, without the four lines it prints when it is imported."""
+    """Import gym, without the four lines that it prints at import."""
     if "gym" not in sys.modules:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module("gym_notices.notices").notices.clear()
@@ -257,13 +257,13 @@ def _load() -> types.ModuleType:
 
 
 def _registry(gym: types.ModuleType) -> Any:
-    """Mapping of ids; an attribute of the registry before 0.26."""
+    """Return the mapping of ids; before 0.26 it is an attribute of the registry."""
     registry = gym.envs.registration.registry
     return getattr(registry, "env_specs", registry)
 
 
 def _repair() -> None:
-    """Give gym's own modules, as far as imported, the names that NumPy dropped."""
+    """Give gym's imported modules the names that NumPy removed."""
     if hasattr(np, "float_"):
         return
     for name in _USERS:
@@ -274,7 +274,7 @@ def _repair() -> None:
 
 
 def _layers(env: Any) -> list[Any]:
-    """Wrappers from the outside in, and what they wrap."""
+    """Return the wrappers from the outside in, then the environment."""
     layers, base = [env], _unwrapped(env)
     while layers[-1] is not base and "env" in vars(layers[-1]):
         layers.append(layers[-1].env)
@@ -286,7 +286,7 @@ def _unwrapped(env: Any) -> Any:
 
 
 def _parameters(function: Any) -> set[str]:
-    """Names of parameters; ``**`` if it takes any."""
+    """Return names of parameters; with ``**`` if any keyword is accepted."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Environments whose seed is an argument of their constructor."""
+"""Adapter for environments that take the seed as a constructor argument."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfagents_batch.envs.adapters.adapt import made_by
 
 
 class Reseeded(gymnasium.Env):
-    """An environment that is made anew with every seed.
+    """Environment that is created again for every seed.
 
-    For those whose constructor takes the seed, as dm_env's do: ``reset(seed=s)`` makes
-    a new one, and resets without a seed go on in it.
+    For environments with a seed in their constructor, as in dm_env: ``reset(seed=s)``
+    creates a new one, and resets without a seed continue with it.
 
     Args:
-      make: function of the argument below that makes one environment.
-      argument: name of that argument; it gets an int in ``[0, 2**31)``.
+      make: function that creates one environment from the seed argument.
+      argument: name of that argument; its value is an int in ``[0, 2**31)``.
     """
 
     def __init__(self, make: Callable[..., Any], argument: str):

@@ -1,1 +1,1 @@
-"""What ``tfb.check_env`` finds out about one environment."""
+"""Checks of one environment, for ``tfb.check_env``."""

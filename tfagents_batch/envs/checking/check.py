@@ -1,8 +1,8 @@
-"""``check_env``: what is wrong with an environment, all of it, and how to fix it.
+"""``check_env``: list everything that is wrong with an environment, and how to fix it.
 
-The environment is played in this process with random actions, three times: once to look
-at everything it returns, once more on the same instance, and once on a second instance
-beside the first, to see whether a seed says all. No TensorFlow here.
+The environment is played in this process with random actions, three times: once to
+check its results, once more on the same instance, and once on a second instance beside
+the first, to check that the seed determines everything. No TensorFlow here.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from tfagents_batch.envs.worker import stepper
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
-BESIDE_STEPS = 100  # of a second instance beside the first
-MAX_EXCEPTIONS = 10  # of an environment, before its run is ended
+BESIDE_STEPS = 100  # steps of a second instance beside the first
+MAX_EXCEPTIONS = 10  # exceptions of an environment that end its run
 
-# What differs when the same calls are made again: field, what it is and what to do.
+# Findings when repeated calls give other results: field, problem and fix.
 _AGAIN = (
     "reset(seed)",
-    "reset with the same seed and given the same actions, it differs",
+    "after a reset with the same seed, the same actions give different results",
     "begin reset() with super().reset(seed=seed), and draw every random number from "
     "self.np_random",
 )
 _BESIDE = (
     "constructor",
-    "two environments made alike, of the same seed and actions, differ",
-    "draw in reset(), from self.np_random, what the constructor draws, and keep state "
+    "two environments with the same arguments, seed and actions differ",
+    "draw random numbers in reset(), from self.np_random, and keep state "
     "in self, not in classes or modules",
 )
-Play = Callable[[Any], Iterator[Call]]  # of an environment: the same calls again
+Play = Callable[[Any], Iterator[Call]]  # plays an environment by the same calls
 
 
 def check_env(
@@ -66,40 +66,40 @@ def check_env(
     True
 
     Args:
-      env: a name (see ``envs.registry``), a function that makes one environment, or an
-        instance, which is not closed and should be reset before it is used again.
-      steps: of random play; more reach rarer defects.
-      seed: of the environment and of the actions.
+      env: a name (see ``envs.registry``), a function that creates one environment, or
+        an instance. An instance is not closed; reset it before you use it again.
+      steps: number of random steps; more steps find rarer defects.
+      seed: seed of the environment and of the actions.
       env_kwargs: arguments of the environment.
       raise_on_defect: False returns the report in any case.
 
     Returns:
-      what was found, to be printed; see ``envs.checking.findings.Report``.
+      a report that can be printed; see ``envs.checking.findings.Report``.
 
     Raises:
-      UserError: with every defect, where it was seen first and what to do; or for a
-        name or argument that cannot be used.
+      UserError: with every defect, where it appeared first and what to do; or for an
+        unusable name or argument.
     """
     layers.count("check_env", "steps", steps)
     layers.count("check_env", "seed", seed, least=0)
     make = registry.constructor(env, env_kwargs)
-    mine = not is_environment(env)  # made here, so closed here
+    owned = not is_environment(env)  # created here, so closed here
     report = Report(registry.describe(env))
     with contextlib.ExitStack() as stack:
 
-        def made(env: Any) -> Any:
-            if mine and env is not None:
+        def close_later(env: Any) -> Any:
+            if owned and env is not None:
                 close = getattr(env, "close", lambda: None)
                 stack.callback(report.attempt, Place("close()"), close)
             return env
 
-        first = made(_construct(make, report))
+        first = close_later(_construct(make, report))
         calls, again = [], None
         if first is not None:
             calls, again = _check(first, steps, seed, report)
         if calls:
             same = _same(report, _AGAIN, calls, again(first))
-            second = made(_second(make, first, report)) if mine else None
+            second = close_later(_second(make, first, report)) if owned else None
             if same and second is not None:
                 before = calls[: BESIDE_STEPS + 1]
                 same = _same(report, _BESIDE, before, again(first), again(second))
@@ -111,7 +111,7 @@ def check_env(
 
 
 def _construct(make: Callable[[], Any], report: Report) -> Any:
-    """The environment; None if there is none to check."""
+    """Create the environment; return None if it cannot be checked."""
     place = Place("constructor")
     good, env = report.attempt(place, lambda: adapt(make()))
     wrong = len(report.defects)
@@ -121,34 +121,34 @@ def _construct(make: Callable[[], Any], report: Report) -> Any:
 
 
 def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
-    """Another environment beside the first; None if there can be none."""
+    """Create another environment beside the first; return None if that fails."""
     place = Place("constructor")
     try:
         env = adapt(make())
     except CATCH as error:
         text = (
-            f"a second environment cannot be made beside the first: {words(error)}; "
-            "expected any number of them: keep files, ports and devices apart, or give "
-            "each a process of its own with num_workers=num_envs"
+            f"a second environment cannot be created beside the first: {words(error)}; "
+            "expected any number of them: use separate files, ports and devices, or "
+            "give each a process of its own with num_workers=num_envs"
         )
         report.add(WARNING, "alone", "constructor", text, place)
         return None
     if getattr(env, "unwrapped", env) is not getattr(first, "unwrapped", first):
         return env
     text = (
-        "the constructor returned the same environment twice, so all of a batch would "
-        "be one; expected a new one: make it inside the function"
+        "the constructor returned the same environment twice, so a batch would hold "
+        "only one; expected a new one: create it inside the function"
     )
     report.add(DEFECT, "shared", "constructor", text, place)
     return None
 
 
 def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call], Play]:
-    """Check what the environment declares, step it, and check all that it returns.
+    """Check what the environment declares, step it, and check everything it returns.
 
     Returns:
-      what happened up to the first exception, nothing if it cannot be seeded; and a
-      function of an environment that plays the same again.
+      the calls up to the first exception (empty if the environment takes no seed), and
+      a function that plays an environment again by the same calls.
     """
     observations, actions = declared.check_spaces(env, report)
     supported, facts = not report.defects, report.facts
@@ -163,10 +163,10 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
         return [], again
     returned = Returned(observations, report)
     calls: list[Call] = []
-    lengths, rewards, tried, exceptions = [], [], 0, 0
+    lengths, rewards, num_steps, exceptions = [], [], 0, 0
     for call in again(env, seeded=seeded, patience=MAX_EXCEPTIONS):
         place, stepping = call.place, call.place.call == STEP
-        tried += stepping
+        num_steps += stepping
         exceptions += call.raised
         if call.raised:
             continue
@@ -178,13 +178,13 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
         returned.look_again(place)
         if not exceptions:
             calls.append(call._replace(result=None))
-    facts |= {"steps": tried, "episodes": len(lengths)}
+    facts |= {"steps": num_steps, "episodes": len(lengths)}
     facts["longest_episode"] = max(lengths, default=None)
     rewards = [reward for reward in rewards if reward is not None]
     if rewards:
         facts["reward"] = (min(rewards), max(rewards))
     if supported and not exceptions and not lengths:
-        _never_ends(tried, facts["max_episode_steps"], report)
+        _never_ends(num_steps, facts["max_episode_steps"], report)
     return calls if seeded else [], again
 
 
@@ -209,10 +209,12 @@ def _same(
     before: Sequence[Call],
     *plays: Iterator[Call],
 ) -> bool:
-    """Whether the last of plays that take turns does what happened before; a difference
-    is a warning."""
+    """Return whether the last of several interleaved plays repeats the earlier calls.
+
+    A difference is added as a warning.
+    """
     for old, *new in zip(before, *plays, strict=False):
-        if any(call.raised for call in new):  # a finding already
+        if any(call.raised for call in new):  # already a finding
             return False
         found = new[-1].digest
         names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]

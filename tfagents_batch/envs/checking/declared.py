@@ -1,4 +1,4 @@
-"""What an environment declares: its spaces, and what ``reset`` takes."""
+"""Check what an environment declares: its spaces and the arguments of ``reset``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def check_spaces(
     """Check both spaces.
 
     Returns:
-      that of observations, None if it is not supported, and that of actions, None if it
-      is no space at all.
+      the observation space, None if it is not supported, and the action space, None if
+      it is not a ``gymnasium.Space``.
     """
     for name in ("observation_space", "action_space"):
         report.facts[name] = short(getattr(env, name))
@@ -40,7 +40,7 @@ def check_spaces(
 
 
 def check_signatures(env: Any, report: Report) -> bool:
-    """Check what ``reset`` takes, of every wrapper and of the environment.
+    """Check the arguments of ``reset``, for every wrapper and the environment.
 
     Returns:
       whether all of them take a seed.
@@ -49,7 +49,7 @@ def check_signatures(env: Any, report: Report) -> bool:
     for layer in _layers(env):
         try:
             signature = inspect.signature(layer.reset)
-        except (TypeError, ValueError):  # no Python function
+        except (TypeError, ValueError):  # not a Python function
             continue
         name = type(layer).__name__
         for keyword in ("seed", "options"):
@@ -57,24 +57,22 @@ def check_signatures(env: Any, report: Report) -> bool:
                 signature.bind_partial(**{keyword: None})
             except TypeError:
                 takes_seed = takes_seed and keyword != "seed"
-                text = f"reset() of {name} takes no {keyword}; expected {_RESET}: begin"
-                text += " it with super().reset(seed=seed)"
+                text = f"reset() of {name} takes no {keyword}; expected {_RESET}: start"
+                text += " with super().reset(seed=seed)"
                 report.add(DEFECT, f"no {keyword}", "reset()", text, Place())
         try:
             signature.bind()
         except TypeError as error:
-            text = (
-                f"reset() of {name} cannot be called alone: {error}; expected {_RESET}"
-            )
+            text = f"reset() of {name} needs arguments: {error}; expected {_RESET}"
             report.add(DEFECT, "required", "reset()", text, Place())
     return takes_seed
 
 
 def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
-    """Name the bounds of continuous actions, where they are not -1 and 1."""
+    """Add a hint about continuous actions with bounds other than [-1, 1]."""
     try:
         found = spaces.leaves(space)
-    except UserError:  # a defect already
+    except UserError:  # already a defect
         return
     for leaf in found:
         box = leaf.space
@@ -85,20 +83,20 @@ def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
         low, high = box.low.min(), box.high.max()
         fix = "wrap it in gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)"
         if not np.isfinite([low, high]).all():
-            fix = "bound it, and scale actions inside the environment"
+            fix = "give it bounds, and scale actions inside the environment"
         name = "action_space" + "".join(f"[{key!r}]" for key in leaf.path)
         report.add(
             HINT,
             "scale",
             name,
-            f"{name} goes from {low} to {high}; policies begin around [-1, 1] and "
+            f"{name} ranges from {low} to {high}; policies start around [-1, 1] and "
             f"learn best there: {fix}",
             Place(),
         )
 
 
 def _layers(env: Any) -> Iterator[Any]:
-    """Wrappers from the outside in, then the environment, whatever that holds."""
+    """Yield the wrappers from the outside in, then the environment."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env

@@ -1,4 +1,4 @@
-"""What a check of an environment found, each thing once, and the report of it."""
+"""Findings of an environment check, each listed once, and their report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.shared.failures import Defect
 
 DEFECT, WARNING, HINT = LEVELS = "defect", "warning", "hint"
-# As in a worker; Ctrl-C is the user's.
+# The same exceptions as in a worker; Ctrl-C must still end the check.
 CATCH = (Exception, SystemExit)
 _FACTS = (
     *("env", "observation_space", "action_space", "max_episode_steps", "steps"),
@@ -20,12 +20,12 @@ _FACTS = (
 
 
 class Place(NamedTuple):
-    """Where something was seen.
+    """Place of a finding.
 
     Attributes:
       call: "constructor", "reset()", "step()" or "close()"; "" for no call.
-      episode: counted from 0; None where it does not matter.
-      step: steps of the episode that were done before the call.
+      episode: counted from 0; None if it does not matter.
+      step: number of steps of the episode before the call.
     """
 
     call: str = ""
@@ -43,16 +43,16 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, wherever and however often it was seen.
+    """One problem, listed once for all its occurrences.
 
     Attributes:
       level: "defect", "warning" or "hint".
-      kind: what is wrong: "shape", "dtype", "type", "bounds", "finite", "reused", ...
-      field: of what: "reward", "observation['camera']", "reset()", "action_space", ...
-      text: what it is, what was expected and what to do.
-      place: where it was seen first.
-      counts: how often, by call.
-      traceback_text: of an exception; "" if there was none.
+      kind: kind of problem: "shape", "dtype", "type", "bounds", "finite", "reused", ...
+      field: "reward", "observation['camera']", "reset()", "action_space", ...
+      text: what is wrong, what was expected and what to do.
+      place: place of the first occurrence.
+      counts: number of occurrences by call.
+      traceback_text: traceback of the exception; "" if there was none.
     """
 
     level: str
@@ -64,7 +64,7 @@ class Finding:
     traceback_text: str = ""
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         line = f"{self.level}: {self.text}"
         if not str(self.place):
             return line
@@ -75,23 +75,23 @@ class Finding:
         return f"{line}]"
 
     def full_text(self) -> str:
-        """Its line, and the traceback under it."""
+        """Return the line of the finding, followed by its traceback."""
         if not self.traceback_text:
             return str(self)
         return f"{self}\n{textwrap.indent(self.traceback_text.rstrip(), ' ' * 4)}"
 
 
 class Report:
-    """What ``check_env`` found.
+    """Report of ``check_env``.
 
     Args:
       env: the environment, as text.
 
     Attributes:
       facts: "env", "observation_space" and "action_space" (as text),
-        "max_episode_steps" (None if there is no limit, or none is known), "steps" and
-        "episodes" (that ended) of the main run, "longest_episode" and "reward" (lowest
-        and highest) of it, and "reproducible"; None where it is not known.
+        "max_episode_steps" (None if there is no known limit); of the main run "steps",
+        "episodes" (finished ones), "longest_episode" and "reward" (lowest and highest);
+        and "reproducible". None if unknown.
     """
 
     def __init__(self, env: str = ""):
@@ -100,17 +100,17 @@ class Report:
 
     @property
     def defects(self) -> tuple[Finding, ...]:
-        """What breaks the environment API or damages data; fix these."""
+        """Problems that break the environment API or damage data; fix these."""
         return self._of(DEFECT)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What works, and is probably not meant."""
+        """Behaviour that works but is probably unintended."""
         return self._of(WARNING)
 
     @property
     def hints(self) -> tuple[Finding, ...]:
-        """What may make learning easier."""
+        """Changes that may make learning easier."""
         return self._of(HINT)
 
     @property
@@ -120,17 +120,17 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no defects."""
+        """True if there are no defects."""
         return not self.defects
 
     def __str__(self) -> str:
-        """The facts, and the findings with the tracebacks of exceptions."""
+        """Return the facts, and the findings with the tracebacks of exceptions."""
         lines = [self.headline()]
         lines += [f"  {key}: {value}" for key, value in self.facts.items()]
         return "\n".join([*lines, *(each.full_text() for each in self.findings)])
 
     def headline(self) -> str:
-        """One line: the environment, and how much was found."""
+        """Return one line: the environment and the number of findings."""
         counts = [
             f"{len(found) or 'no'} {level}{'' if len(found) == 1 else 's'}"
             for level, found in ((level, self._of(level)) for level in LEVELS)
@@ -147,9 +147,9 @@ class Report:
         place: Place,
         traceback_text: str = "",
     ) -> None:
-        """Add a finding, or count it: what is kept is where it was seen first."""
+        """Add a finding, or count a repeated one; the first place is stored."""
         key = kind, field
-        text = " ".join(text.split())  # spaces print themselves in several lines
+        text = " ".join(text.split())  # spaces may print several lines
         if key not in self._found:
             self._found[key] = Finding(
                 level, kind, field, text, place, {}, traceback_text
@@ -158,10 +158,10 @@ class Report:
         counts[place.call] = counts.get(place.call, 0) + 1
 
     def check(self, place: Place, rule: Callable, *args: Any) -> Any:
-        """Call a rule, such as those of ``validation``; a Defect is added.
+        """Call a rule, such as those of ``validation``; add the Defect it raises.
 
         Returns:
-          what the rule does; None if it raised.
+          the result of the rule; None if it raised.
         """
         try:
             return rule(*args)
@@ -170,16 +170,16 @@ class Report:
             return None
 
     def add_defect(self, defect: Defect, place: Place) -> None:
-        """Add what breaks a rule of ``validation``."""
+        """Add a Defect that a rule of ``validation`` raised or returned."""
         self.add(DEFECT, defect.kind, defect.field, str(defect), place)
 
     def attempt(
         self, place: Place, function: Callable, *args: Any, **kwargs: Any
     ) -> tuple[bool, Any]:
-        """Call a function of an environment; what it raises is a defect.
+        """Call a function of an environment, and add an exception as a defect.
 
         Returns:
-          whether it returned, and what.
+          whether it returned, and its result.
         """
         given = [short(value) for value in args]  # before anything can change it
         try:
@@ -194,17 +194,17 @@ class Report:
             return False, None
 
     def _of(self, level: str) -> tuple[Finding, ...]:
-        """The findings of a level, in the order in which they were met."""
+        """Return the findings of a level, in order of discovery."""
         return tuple(each for each in self._found.values() if each.level == level)
 
 
 def words(error: BaseException) -> str:
-    """Class and text of an exception in one line."""
+    """Return class and text of an exception in one line."""
     described = failures.describe(error)
     return short(f"{described['type_name']}: {described['text']}")
 
 
 def short(value: Any) -> str:
-    """A value as one line of bounded length."""
+    """Return a value as one line of at most about 200 characters."""
     text = " ".join(str(value).split())
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,4 +1,4 @@
-"""Random play of an environment, call by call; the same for the same seed and space."""
+"""Random play of an environment, call by call, determined by seed and space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfagents_batch.envs.checking.findings import Place, Report
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import flatten, leaves, pack
 
-RESET, STEP = "reset()", "step()"  # calls of a place
+RESET, STEP = "reset()", "step()"  # values of Place.call
 _FIELDS = {
     2: ("observation", "info"),
     4: ("observation", "reward", "done", "info"),
@@ -26,11 +26,11 @@ class Call(NamedTuple):
     """One call of ``reset`` or ``step``.
 
     Attributes:
-      place: of the call.
+      place: place of the call.
       raised: whether it raised, which is a finding.
-      result: what it returned.
-      digest: hashes of what it returned by field, taken before anything can change it;
-        without info, which may hold the time.
+      result: returned value.
+      digest: hashes of the result by field, computed before anything can change it;
+        without info, which may contain the time.
       ended: whether it ended the episode.
     """
 
@@ -55,16 +55,17 @@ def play(
 
     Args:
       env: the environment.
-      space: of the actions.
-      seed: of the actions, and of the first reset.
-      steps: that are tried, in all episodes.
-      report: gets what raises.
-      seeded: whether the first reset gets the seed.
-      patience: exceptions, or two of them in resets in a row, that end the play.
+      space: action space.
+      seed: seed of the actions and of the first reset.
+      steps: number of steps to try, in all episodes together.
+      report: report that exceptions are added to.
+      seeded: whether the first reset receives the seed.
+      patience: number of exceptions that end the play; two resets in a row that raise
+        end it too.
     """
     space = copy.deepcopy(space)
     space.seed(seed)
-    episode, length, observation = -1, None, None  # no length: no episode is on
+    episode, length, observation = -1, None, None  # length None: between episodes
     stuck = False
     while steps > 0 and patience > 0:
         if length is None:
@@ -97,9 +98,9 @@ def play(
 
 
 def parts(result: Any) -> dict[str, Any]:
-    """What ``reset`` or ``step`` returned, by field, in whatever form it did.
+    """Split a result of ``reset`` or ``step`` into fields, in any known form.
 
-    The whole is the observation where nothing else can be read, as of ``reset`` in the
+    Any other result is taken as the observation, such as that of ``reset`` in the
     legacy API.
     """
     names = _FIELDS.get(len(result)) if isinstance(result, tuple) else None
@@ -109,7 +110,7 @@ def parts(result: Any) -> dict[str, Any]:
 
 
 def has_ended(read: Mapping[str, Any]) -> bool:
-    """Whether a flag of any type says that the episode is over."""
+    """Return whether a flag of any type says that the episode is over."""
     for name in ("terminated", "truncated", "done"):
         try:
             if np.any(read.get(name, False)):
@@ -120,15 +121,15 @@ def has_ended(read: Mapping[str, Any]) -> bool:
 
 
 def digest(read: Mapping[str, Any]) -> dict[str, int]:
-    """Hashes of ``parts`` by field, nested ones apart."""
+    """Return hashes of ``parts`` by field, one for each leaf of nested values."""
     flat = [snapshot(part, name) for name, part in read.items() if name != "info"]
     return {name: hash(content) for each in flat for name, content in each.items()}
 
 
 def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:
-    """The content of a nested value by field, comparable and free of references.
+    """Return the content of a nested value by field, comparable and without references.
 
-    Objects that are neither numbers nor arrays count by their type.
+    Objects that are neither numbers nor arrays are represented by their type.
     """
     if isinstance(value, Mapping):
         items = value.items()
@@ -147,15 +148,16 @@ def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:
 
 
 def _sample(space: gymnasium.Space, observation: Any) -> Any:
-    """A random action, of those that ``observation["action_mask"]`` allows if any.
+    """Draw a random action that ``observation["action_mask"]``, if present, allows.
 
-    As workers hand it on: arrays, those of a Box without axes too.
+    It has the form in which workers pass actions: a Box action is an array, even if it
+    has no axes.
     """
     mask = _mask(space, observation)
     action = space.sample() if mask is None else space.sample(mask)
     try:
         pairs = zip(leaves(space), flatten(space, action), strict=True)
-    except UserError:  # a space that is not supported
+    except UserError:  # an unsupported space
         return action
     flat = [
         x if isinstance(leaf.space, gs.Discrete) else np.asarray(x) for leaf, x in pairs
@@ -164,7 +166,7 @@ def _sample(space: gymnasium.Space, observation: Any) -> Any:
 
 
 def _mask(space: gymnasium.Space, observation: Any) -> Any:
-    """What ``space.sample`` takes; None if all actions are allowed."""
+    """Return the mask for ``space.sample``; None if all actions are allowed."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     if mask is None or not isinstance(space, (gs.Discrete, gs.MultiDiscrete)):
         return None

@@ -1,7 +1,7 @@
-"""All that is wrong with what ``reset`` and ``step`` returned.
+"""Check the results of ``reset`` and ``step`` for every defect.
 
-Worker processes refuse the first broken rule and stop; here all of them are collected,
-and earlier observations are kept to see whether they change.
+Worker processes stop at the first broken rule. Here all of them are collected, and
+earlier observations are stored to see whether they change.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 from tfagents_batch.envs.checking.play import parts, snapshot
 from tfagents_batch.envs.shared import observation_rules, validation
 
-KEPT = 16  # observations that are looked at again
+NUM_STORED = 16  # observations that are checked again later
 
 
 class Returned:
-    """Checks results and adds what is wrong to a report.
+    """Checker of results that adds defects to a report.
 
     Args:
       space: the observation space; None leaves observations unchecked.
-      report: of the findings.
+      report: report that defects are added to.
     """
 
     def __init__(self, space: gymnasium.Space | None, report: Report):
         self._space = space
         self._report = report
-        self._kept: collections.deque = collections.deque(maxlen=KEPT)
+        self._stored: collections.deque = collections.deque(maxlen=NUM_STORED)
 
     def reset(self, result: Any, place: Place) -> None:
-        """Check what ``reset`` returned."""
+        """Check the result of ``reset``."""
         self._report.check(place, validation.reset_result, result)
         pair = isinstance(result, tuple) and len(result) == 2
         if pair or not isinstance(result, tuple) or isinstance(self._space, gs.Tuple):
@@ -42,7 +42,7 @@ class Returned:
             self._observe(result[0] if pair else result, place)
 
     def step(self, result: Any, place: Place) -> float | None:
-        """Check what ``step`` returned; the reward, if it is a number."""
+        """Check the result of ``step``; return the reward, None if it is no number."""
         self._report.check(place, validation.step_result, result)
         read = parts(result)
         if "reward" not in read:
@@ -57,19 +57,19 @@ class Returned:
 
     def look_again(self, place: Place) -> None:
         """Find observations that changed since they were returned."""
-        for index, (origin, observation, before) in enumerate(self._kept):
+        for index, (origin, observation, before) in enumerate(self._stored):
             after = snapshot(observation)
             if after == before:
                 continue
-            self._kept[index] = (origin, observation, after)
+            self._stored[index] = (origin, observation, after)
             names = [n for n in before | after if before.get(n) != after.get(n)]
             for name in names:
                 self._report.add(
                     DEFECT,
                     "reused",
                     name,
-                    f"{name} of {origin} changed in a later call: what was returned is "
-                    "written to again; expected a new array, and a new dict, each "
+                    f"{name} of {origin} changed in a later call: the returned object "
+                    "is written to again; expected a new array, and a new dict, each "
                     f"time: return a copy, such as {name}.copy()",
                     place,
                 )
@@ -80,7 +80,7 @@ class Returned:
                 self._space, observation, observation_rules.leaf_defects
             ):
                 self._report.add_defect(defect, place)
-        self._kept.append((place, observation, snapshot(observation)))
+        self._stored.append((place, observation, snapshot(observation)))
 
     def _reward(self, value: Any, place: Place) -> float | None:
         self._report.check(place, validation.reward, value)

@@ -1,1 +1,1 @@
-"""Batches of environments as operations of TensorFlow."""
+"""Batches of environments as TensorFlow operations."""

@@ -17,14 +17,14 @@ def function(
     """A ``tf.function`` that checks environments when it returns.
 
     A program that is aborted half-way leaves its variables half-written, so
-    environments only raise a flag there, and this wrapper raises their ``EnvError`` (or
-    ``Stopped``) once the program has returned. Ctrl-C ends environments on the native
-    route at once; ``KeyboardInterrupt`` follows.
+    environments only set a flag there, and this wrapper raises their ``EnvError`` (or
+    ``Stopped``) once the program has returned. Ctrl-C ends environments of the native
+    backend at once; ``KeyboardInterrupt`` follows.
 
     Args:
-      fn: a Python function; without it a decorator is returned.
-      envs: to check; every environment of this process if None.
-      options: of ``tf.function``.
+      fn: a Python function; None returns a decorator.
+      envs: environments to check; None checks every environment of this process.
+      options: options of ``tf.function``.
 
     Returns:
       a callable with the attributes of the ``tf.function`` it wraps.
@@ -47,7 +47,7 @@ class _Checked:
             with interrupts.guard():
                 result = self._compiled(*args, **kwargs)
         except Exception:
-            # A graph error may be the echo of a fault, which says more.
+            # A fault may have caused this graph error, and its own error says more.
             _check(self._envs)
             raise
         _check(self._envs)
@@ -68,6 +68,6 @@ def _check(envs: Sequence[Any] | None) -> None:
     if envs is None:
         envs = list(interrupts.POOLS)
     for env in envs:
-        check = getattr(env, "check", None)  # an environment of tensors has none
+        check = getattr(env, "check", None)  # TensorBatch has none
         if check is not None:
             check()

@@ -1,6 +1,6 @@
-"""What is stepped by Python, as ops: tensors in and out, and ``tf.numpy_function``.
+"""Calls of Python code as ops: ``tf.numpy_function``, with tensors in and out.
 
-Shared by the environments that hold their state outside the graph, behind a token.
+Shared by environments that store their state outside the graph, behind a token.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class HostCalls:
-    """The calls of an engine as ``tf.numpy_function``s; they cannot be compiled.
+    """Calls of an engine as ``tf.numpy_function``s, which XLA cannot compile.
 
     Args:
       engine: ``Portable``.
       outputs: specs of the token and of an environment's outputs.
-      reason: why this is not another route, for the error of compiled programs.
+      reason: why the native backend is not used, for the error of compiled programs.
     """
 
     def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):
@@ -38,15 +38,15 @@ class HostCalls:
         self._token = 0
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
-        """From an integer seed."""
+        """Start every environment, from an integer seed."""
         return self._call(self._host_init, [seed])
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """From token and action leaves."""
+        """Step every environment, from token and action leaves."""
         return self._call(self._host_step, inputs)
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
-        """bool ``[]``"""
+        """Return bool ``[]``, false after a stop or a fault."""
         ok = tf.numpy_function(lambda _: np.bool_(self._engine.ok), [token], tf.bool)
         return tf.ensure_shape(ok, [])
 
@@ -60,20 +60,22 @@ class HostCalls:
         return tf.numpy_function(function, inputs, self._dtypes)
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
-        return self._answer(self._engine.reset(int(seed) & SEED_MASK))
+        return self._flat(self._engine.reset(int(seed) & SEED_MASK))
 
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
         if int(token) != self._token:
             self._engine.give_up(stale(int(token), self._token))
-        return self._answer(self._engine.step(action))  # all rows failed, if so
+        return self._flat(
+            self._engine.step(action)
+        )  # after give_up all rows are failed
 
-    def _answer(self, batch: StepBatch) -> list[np.ndarray]:
+    def _flat(self, batch: StepBatch) -> list[np.ndarray]:
         self._token = (self._token + 1) % 2**31
         return [np.int32(self._token), *batch.flat()]
 
 
 def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
-    """Specs of the token and of an environment's outputs, as ``nested`` takes them."""
+    """Return specs of the token and of an environment's outputs, in their order."""
     batch = [spec.num_envs]
     observation = spaces.leaves(spec.observation_space)
     columns = ["float32", "bool", "bool", "bool", *spec.info.values()]
@@ -87,7 +89,7 @@ def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
 def checked(
     pool: Any, specs: Sequence[tf.TensorSpec], call: Callable, *inputs: Any
 ) -> list[tf.Tensor]:
-    """Call, raise what went wrong if that is possible now; outputs of known shapes."""
+    """Call, set static shapes, and raise a fault at once if the call is eager."""
     if tf.executing_eagerly():
         with interrupts.guard():
             flat = call(*inputs)
@@ -108,7 +110,7 @@ def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
-    """An integer scalar from what ``init`` is given; any Python int.
+    """Convert the seed of ``init`` to an integer scalar; any Python int is accepted.
 
     Raises:
       UserError: if it is not an integer scalar.
@@ -125,7 +127,7 @@ def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
 
 
 def token(state: Any) -> tf.Tensor:
-    """The state of an environment that keeps its own, int32 ``[]``."""
+    """Convert the state of an environment outside the graph to int32 ``[]``."""
     return scalar(tf.convert_to_tensor(state, tf.int32))
 
 
@@ -134,13 +136,13 @@ def scalar(x: tf.Tensor) -> tf.Tensor:
 
 
 def in_xla() -> bool:
-    """Return whether XLA compiles what is traced now."""
+    """Return whether XLA compiles the function that is traced now."""
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(GraphOrParentsInXlaContext(graph))
 
 
 def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
-    """The leaves of an action, checked as far as can be told before the program runs.
+    """Return the leaves of an action, checked as far as static shapes and dtypes allow.
 
     Raises:
       UserError: for a wrong structure, shape or dtype.
@@ -150,7 +152,7 @@ def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
         flat = spaces.flatten(space, action)
     except (KeyError, IndexError, TypeError) as error:
         raise UserError(
-            f"the action is not nested as its space {space} is "
+            f"the action does not have the structure of its space {space} "
             f"({type(error).__name__}: {error})"
         ) from None
     pairs = zip(flat, spaces.leaves(space), strict=True)

@@ -1,4 +1,4 @@
-"""Gymnasium environments as ops: the ``Env`` protocol over a pool of processes."""
+"""Gymnasium environments as ops: the ``Env`` protocol over a pool of workers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 class ProcessEnv:
     """A batch of Gymnasium environments in worker processes, usable inside graphs.
 
-    The state is an int32 token that orders the calls; each is used once. ``init`` and
-    ``step`` never abort a program: after a fault all rows come back invalid, ``ok``
-    is false, and the exception is raised by the next of: the end of an eager call,
-    ``tfb.function``, ``check`` and leaving the ``with`` block. A plain
-    ``tf.function`` has to be followed by ``check``. With ``on_fault="restart"`` only
-    the rows of an environment that fails come back invalid, and another one takes its
-    place.
+    The state is an int32 token that orders the calls; use each token once. ``init`` and
+    ``step`` never abort a program. After a fault all rows are marked invalid and ``ok``
+    is false. The exception is raised by the first of these: the end of an eager call,
+    ``tfb.function``, ``check``, or leaving the ``with`` block. Call ``check`` after a
+    plain ``tf.function``. With ``on_fault="restart"`` only the rows of the failed
+    environment are invalid, and a new environment replaces it.
 
-    On the native route the ops are custom calls, which run in eager code, in graphs
-    and under ``jit_compile=True``, where a whole rollout is one program. On the
-    portable route they are ``tf.numpy_function``s, which give the same transitions,
+    With the native backend the ops are custom calls. They run in eager code, in graphs
+    and under ``jit_compile=True``, where a whole rollout is one program. With the
+    portable backend they are ``tf.numpy_function``s, which give the same transitions
     more slowly and not under ``jit_compile=True``.
 
     >>> import gymnasium
@@ -43,29 +42,29 @@ class ProcessEnv:
     TensorShape([4, 4])
 
     Args:
-      constructors: functions without arguments that make one ``gymnasium.Env`` each;
-        lambdas and classes of ``__main__`` or a notebook are fine. Or a batch that
-        exists already, which is stepped in this process; see ``vector.vector_env``.
-      num_workers: processes; 0 steps in this process; None takes one per core, at
-        most one per environment.
-      route: "native" (needs a C++ compiler at first use), "portable", or "auto", the
-        native one where it can be had. Environments in this process are portable.
-        ``TFAGENTS_BATCH_ROUTE=portable`` in the environment means there is no other.
-      options: of ``Pool``: ``construct_seconds``, ``reset_seconds``,
+      constructors: functions without arguments that create one ``gymnasium.Env`` each;
+        lambdas and classes of ``__main__`` or a notebook are fine. Or an existing
+        batch, which is stepped in this process; see ``graph.vector_env``.
+      num_workers: number of processes; 0 steps in this process; None takes one per
+        core, at most one per environment.
+      route: backend: "native" (needs a C++ compiler at first use), "portable", or
+        "auto", native if available. Environments in this process are portable. The
+        environment variable ``TFAGENTS_BATCH_ROUTE=portable`` disables the native one.
+      options: options of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
         ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
         ``max_worker_mb``, ``info_keys``, ``worker_variables``, ``pin_workers``.
 
     Attributes:
       spec: EnvSpec.
-      num_workers: processes in use.
-      num_groups: of environments that ``send`` and ``receive`` step.
-      route: "native" or "portable".
-      compilable: whether ``jit_compile=True`` is possible: on the native route.
-      hub: the number by which programs call it there; None on the portable route.
+      num_workers: number of processes in use.
+      num_groups: number of groups of environments for ``send`` and ``receive``.
+      route: backend in use, "native" or "portable".
+      compilable: whether ``jit_compile=True`` is possible: with the native backend.
+      hub: number by which native programs call it; None with the portable backend.
 
     Raises:
-      EnvError: if an environment cannot be made.
+      EnvError: if an environment cannot be created.
       UserError: if an argument is wrong, spaces disagree, or memory is short.
     """
 
@@ -99,7 +98,7 @@ class ProcessEnv:
             count = len(spaces.leaves(pool.observation_space))
             self._calls = op.Calls(self.hub, self._outputs, count)
         else:
-            why = f"it is on the portable route, because {pool.reason}"
+            why = f"it uses the portable backend, because {pool.reason}"
             self._calls = host_calls.HostCalls(pool.engine, self._outputs, why)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
@@ -114,12 +113,12 @@ class ProcessEnv:
         return self._run(self._calls.init, host_calls.seed_tensor(seed))
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
-        """Step every row; a row that was last ignores its action and restarts.
+        """Step every row; one whose episode has ended ignores its action and restarts.
 
         Args:
           state: token of the previous ``init`` or ``step``.
-          action: nest of ``[B, ...]`` as the action space is nested; integers of any
-            width for discrete spaces. Box actions are clipped to finite bounds.
+          action: nest of ``[B, ...]`` with the structure of the action space; integers
+            of any width for discrete spaces. Box actions are clipped to finite bounds.
 
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
@@ -135,16 +134,16 @@ class ProcessEnv:
     def send(
         self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
     ) -> tf.Tensor:
-        """Have some groups of environments do a step, without waiting for it.
+        """Start a step of some groups of environments, without waiting for it.
 
-        Row r belongs to group ``r // (B / num_groups)``. While one group is at work,
-        another one can be received and acted for: double buffering. After ``init``
-        every group is free. Needs the native route.
+        Row r belongs to group ``r // (B / num_groups)``. While one group steps, the
+        policy can select actions for another one: double buffering. After ``init``
+        every group is free. Needs the native backend.
 
         Args:
           state: token of the previous call.
-          action: as of ``step``, of the rows of the groups, group after group.
-          groups: number of a group, or int32 ``[k]`` of distinct ones that are free.
+          action: as for ``step``, for the rows of the groups, group after group.
+          groups: number of a free group, or int32 ``[k]`` of distinct free groups.
 
         Returns:
           int32 token.
@@ -163,13 +162,13 @@ class ProcessEnv:
         groups: int | Sequence[int] | tf.Tensor | None = None,
         count: int = 1,
     ) -> tuple[tf.Tensor, tf.Tensor, TimeStep]:
-        """Wait for groups that were sent actions.
+        """Wait for groups that ``send`` started.
 
         Args:
           state: token of the previous call.
-          groups: as of ``send``; None for whichever are ready first. Which these are
-            depends on time, so runs then differ from each other.
-          count: without groups: how many.
+          groups: as for ``send``; None takes the groups that are ready first. These
+            depend on timing, so runs then differ from each other.
+          count: number of groups to wait for if ``groups`` is None.
 
         Returns:
           int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
@@ -183,7 +182,7 @@ class ProcessEnv:
         if not 1 <= count <= self.num_groups:
             raise UserError(
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
-                "which is what groups= of the environment says"
+                "the number passed to the environment as groups="
             )
         spec = self.spec._replace(num_envs=count * self._group_rows)
         outputs = host_calls.outputs(spec)
@@ -193,32 +192,32 @@ class ProcessEnv:
         return found[0], found[1], host_calls.timestep(spec, found[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
-        """bool ``[]``: false after a stop or a fault: the iteration is void."""
+        """Return bool ``[]``; false after a stop or a fault: discard the iteration."""
         return self._calls.ok(host_calls.token(state))
 
     def check(self) -> None:
-        """Raise what went wrong since the last check; the workers are closed then.
+        """Raise the fault since the last check, if any; its workers are closed then.
 
         Raises:
-          EnvError, UserError: a fault, or the use of an environment that is closed.
+          EnvError, UserError: for a fault, or for the use of a closed environment.
           Stopped: after ``stop``.
         """
         self._pool.check()
 
     def stop(self) -> None:
-        """Make the step under way and all later ones return at once, any thread."""
+        """Make the current step and all later ones return at once; from any thread."""
         self._pool.stop()
 
     def close(self) -> None:
-        """End the workers, within two seconds; idempotent, any thread."""
+        """End the workers within two seconds; idempotent, from any thread."""
         self._pool.close()
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the last call: ``env/*``, ``system/*`` and ``time/*``."""
+        """Return counters since the last call: ``env/*``, ``system/*``, ``time/*``."""
         return self._pool.metrics()
 
     def events(self) -> list[dict[str, Any]]:
-        """Failures and restarts since the last call, see ``Pool.events``."""
+        """Return failures and restarts since the last call, see ``Pool.events``."""
         return self._pool.events()
 
     def __enter__(self) -> ProcessEnv:
@@ -231,9 +230,9 @@ class ProcessEnv:
             raise fault
 
     def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
-        """Leaves of an action, with the shapes that the native calls need to know."""
+        """Give the leaves of an action the static shapes that native calls need."""
         known = all(x.shape.is_fully_defined() for x in flat)
-        if not known and not host_calls.in_xla():  # where they are known in the end
+        if not known and not host_calls.in_xla():  # XLA knows all shapes
             check = functools.partial(self._pool.engine.fitting, rows)
             flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
         leaves = zip(flat, self._actions, strict=True)
@@ -242,7 +241,7 @@ class ProcessEnv:
     def _need_native(self) -> None:
         if self.hub is None:
             raise UserError(
-                "send and receive need the native route, which cannot be had: "
+                "send and receive need the native backend, which is not available: "
                 f"{self._pool.reason}; use step"
             )
 
@@ -252,13 +251,13 @@ class ProcessEnv:
 
 
 def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
-    """int32 ``[k]``"""
+    """Convert group numbers to int32 ``[k]``."""
     tensor = tf.convert_to_tensor(groups)
     count = tensor.shape.num_elements()
     if not tensor.dtype.is_integer or count is None or tensor.shape.rank > 1:
         raise UserError(
             f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
-            "group, or a vector of them whose length is known when the function is "
+            "group, or a vector of them with a length known when the function is "
             "traced: tf.ensure_shape(groups, [k])"
         )
     return tf.reshape(tf.cast(tensor, tf.int32), [count])

@@ -23,25 +23,25 @@ from tfagents_batch.errors import UserError
 
 _LOG = logging.getLogger("tfagents_batch")
 _COSTS = {
-    AutoresetMode.SAME_STEP: "the first transition of every episode but the first of "
-    "each row is lost",
-    AutoresetMode.DISABLED: "one more reset and one more step for every episode but "
-    "the first of each row are lost",
+    AutoresetMode.SAME_STEP: "every episode loses its first transition, except the "
+    "first episode of each row",
+    AutoresetMode.DISABLED: "every episode wastes one reset and one step, except the "
+    "first episode of each row",
 }
 _CLOSE_SECONDS = 2.0
 _driven: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class GymnasiumBatch:
-    """A vector environment as a ``Steppable``.
+    """Adapter of a vector environment to ``Steppable``.
 
-    Environment i is seeded by ``stepper.env_seed(seed, i)`` where the vector
-    environment takes a seed per row, as Sync- and AsyncVectorEnv do. One that takes
-    a single number is seeded by ``env_seed(seed, 0)``; then a row depends on the size
-    of the batch too.
+    Environment i is seeded by ``stepper.env_seed(seed, i)`` if the vector environment
+    takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes one number only,
+    it is seeded by ``env_seed(seed, 0)``; then a row also depends on the size of the
+    batch.
 
     Raises:
-      UserError: if it cannot be driven.
+      UserError: if the vector environment cannot be used.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GymnasiumBatch:
         _check(env)
         mode = autoreset.mode_of(env, autoreset_mode)
         if mode in _COSTS:
-            text = "a vector environment restarts by %s: %s; NEXT_STEP loses nothing"
+            text = "a vector environment has the mode %s: %s; NEXT_STEP loses nothing"
             _LOG.warning(text, mode.name, _COSTS[mode])
         self.num_envs = int(env.num_envs)
         self.observation_space = env.single_observation_space
@@ -59,11 +59,11 @@ class GymnasiumBatch:
         self._env = env
         self._step = autoreset.STEPS[mode]
         own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
-        self._one_seed: bool | None = False if own else None  # None: to be tried
+        self._one_seed: bool | None = False if own else None  # None: unknown yet
         _driven.add(env.unwrapped)
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
-        """Start every environment; the batched observation and infos."""
+        """Start every environment; return the batched observation and infos."""
         seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
         try:
             result = self._env.reset(seed=seeds[0] if self._one_seed else seeds)
@@ -81,16 +81,17 @@ class GymnasiumBatch:
         return self._step(self._env, action, over)
 
     def close(self, failed: bool = False) -> None:
-        """End it, which may not answer any more if it ``failed``; idempotent."""
-        env, self._env = self._env, None  # which frees what it does not close
+        """Close it; after a failure (``failed``) it may not respond. Idempotent."""
+        env, self._env = self._env, None  # frees what its close() leaves open
         if env is None:
             return
         _driven.discard(env.unwrapped)
         options: dict[str, Any] = {}
         if isinstance(env.unwrapped, AsyncVectorEnv):
             alive = all(process.is_alive() for process in env.unwrapped.processes)
-            polite = alive and not failed  # which would wait for ever otherwise
-            options = {"timeout": _CLOSE_SECONDS} if polite else {"terminate": True}
+            responsive = alive and not failed  # else close() would wait forever
+            graceful = {"timeout": _CLOSE_SECONDS}
+            options = graceful if responsive else {"terminate": True}
         env.close(**options)
 
 
@@ -102,15 +103,14 @@ def VectorEnv(
     finite_check: str = stepper.RAISE,
     info_keys: Mapping[str, str] | None = None,
 ) -> ProcessEnv:
-    """Make a batch that exists already usable inside graphs.
+    """Make an existing batch usable inside graphs.
 
-    It is stepped in this process by ``tf.numpy_function`` ops, so not under
-    ``jit_compile=True``, without deadlines, and a crash of it ends this process.
-    Otherwise it behaves as environments that are made one by one.
+    It is stepped in this process by ``tf.numpy_function`` ops, so it cannot run under
+    ``jit_compile=True`` and has no deadlines, and its crash ends this process.
+    Otherwise it behaves like environments that ``make_env`` creates one by one.
 
-    Environments of every autoreset mode appear as NEXT_STEP ones; what SAME_STEP and
-    DISABLED lose by that is written in ``autoreset`` and counted in
-    ``env/unused_steps``.
+    Every autoreset mode is converted to NEXT_STEP. ``autoreset`` describes what
+    SAME_STEP and DISABLED lose by that; ``env/unused_steps`` counts it.
 
     >>> import gymnasium
     >>> import tensorflow as tf
@@ -121,19 +121,19 @@ def VectorEnv(
     TensorShape([4, 4])
 
     Args:
-      env: a vector environment, a function without arguments that makes one, or
+      env: a vector environment, a function without arguments that creates one, or
         another batch with the methods of ``batch_stepper.Steppable``. It is closed
-        with what is returned.
-      autoreset_mode: of a vector environment whose metadata do not say.
+        together with the returned environment.
+      autoreset_mode: autoreset mode of a vector environment without that metadata.
       on_fault: "raise", which fails the whole batch after a fault.
       finite_check: "raise" makes NaN and infinity in observations and rewards a
         fault; "off" passes them on.
-      info_keys: ``{key: dtype}`` of numbers to copy from the infos; float32, int32 or
-        bool. A missing one is NaN, 0 or false.
+      info_keys: ``{key: dtype}`` of info values to copy; float32, int32 or bool. A
+        missing value is NaN, 0 or false.
 
     Raises:
       EnvError: if the function raises.
-      UserError: if it cannot be driven, with the reason.
+      UserError: if it cannot be used, with the reason.
     """
     if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
         if not isinstance(env, GymnasiumVectorEnv):
@@ -182,13 +182,13 @@ def _check(env: GymnasiumVectorEnv) -> None:
     if env.unwrapped in _driven:
         raise UserError(
             f"this {type(env.unwrapped).__name__} is stepped by another environment "
-            "already; make one for each, for example one for training and one for "
+            "already; create one for each, for example one for training and one for "
             "evaluation"
         )
 
 
 def _time_limit(env: GymnasiumVectorEnv) -> int | None:
-    """Of the vector environment's registration, or its first environment's own."""
+    """Return the limit of the registration, else of the first environment."""
     limit = getattr(getattr(env.unwrapped, "spec", None), "max_episode_steps", None)
     first = next(iter(getattr(env.unwrapped, "envs", ())), None)
     if limit is None and first is not None:

@@ -1,1 +1,1 @@
-"""Environments written in TensorFlow, and what makes a batch of one of them."""
+"""Environments written in TensorFlow, and their batches."""

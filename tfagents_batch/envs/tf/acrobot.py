@@ -20,8 +20,8 @@ SECONDS = 0.2  # between two states
 class Acrobot:
     """Gymnasium's Acrobot-v1; a state is two angles and their speeds.
 
-    The first angle is that of the upper link, 0 downwards, the second that of the lower
-    link to the upper one. An action is the torque plus one between them.
+    The first angle is that of the upper link, 0 downwards. The second angle is between
+    the upper and the lower link. An action is the torque between them plus one.
     """
 
     max_episode_steps = 500
@@ -71,7 +71,7 @@ def _observation(state):
 
 
 def _integrated(state, torque):
-    """One step of the classic Runge-Kutta method."""
+    """Integrate one step by the classic Runge-Kutta method."""
 
     def moved(slopes, seconds):
         return [x + seconds * slope for x, slope in zip(state, slopes, strict=True)]
@@ -87,8 +87,8 @@ def _integrated(state, torque):
 
 
 def _slopes(state, torque):
-    """Sutton and Barto (2018), "Reinforcement Learning", section 11.3 of the first
-    edition: the accelerations of both joints."""
+    """Return speeds and accelerations of both joints (Sutton and Barto, 2018,
+    "Reinforcement Learning", section 11.3 of the first edition)."""
     upper, lower, upper_speed, lower_speed = state
     cosine, sine = tf.cos(lower), tf.sin(lower)
     d1 = (
@@ -113,5 +113,5 @@ def _slopes(state, torque):
 
 
 def _wrapped(angle):
-    """Into [-pi, pi]."""
+    """Wrap an angle into [-pi, pi]."""
     return angle - 2 * math.pi * tf.round(angle / (2 * math.pi))

@@ -14,12 +14,12 @@ from tfagents_batch.errors import UserError
 
 
 class Bandit:
-    """Episodes of one step: pull an arm, earn its mean plus noise.
+    """Episodes of one step: pull an arm, get its mean reward plus noise.
 
-    There is nothing to observe but a 1 (Sutton and Barto, 2018, chapter 2).
+    The observation is always 1 (Sutton and Barto, 2018, chapter 2).
 
     Args:
-      means: of the arms' rewards.
+      means: mean reward of each arm.
       noise: standard deviation of rewards.
     """
 
@@ -43,7 +43,7 @@ class Bandit:
 
     def render(self, state):
         colors = np.full([1, len(self.means), 3], 200, np.uint8)
-        colors[0, ::2] = 225  # arms told apart
+        colors[0, ::2] = 225  # alternate colors separate the arms
         if state >= 0:
             colors[0, int(state)] = (60, 90, 200)
         return drawing.cells(colors, 40)

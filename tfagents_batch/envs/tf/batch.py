@@ -18,15 +18,15 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class State(NamedTuple):
-    """Everything there is of a batch; a checkpoint of it goes on where it stopped.
+    """Complete state of a batch; a run continues exactly from its checkpoint.
 
     Attributes:
-      inner: nest of ``[B, ...]``, the environments' own.
-      key: int32 ``[B, 2]`` of each row's random numbers.
-      draws: int32 ``[B]``, how many keys were made of it.
+      inner: nest of ``[B, ...]``, states of the environments.
+      key: int32 ``[B, 2]``, random key of each row.
+      draws: int32 ``[B]``, number of keys derived from it.
       last: bool ``[B]``, the episode has ended: the next step restarts.
-      return_: f32 ``[B]`` and
-      length: i32 ``[B]`` of the episode so far.
+      return_: f32 ``[B]``, return of the episode so far.
+      length: i32 ``[B]``, length of the episode so far.
     """
 
     inner: Nest
@@ -40,24 +40,24 @@ class State(NamedTuple):
 class TensorBatch:
     """``num_envs`` copies of an environment, stepped by vectorised ops.
 
-    There is no process, no lock and nothing to close; a whole training run can be
-    one compiled program. Actions outside a Box are clipped to it; other actions are
-    trusted, as there is no one to tell within a program.
+    There are no processes, no locks and nothing to close; a whole training run can be
+    one compiled program. Actions outside a Box are clipped to it. Other actions are
+    not checked, because a compiled program cannot raise errors.
 
     Args:
       env: see ``TensorEnv``.
       num_envs: B.
-      check: that the environment is what it should be, and can be vectorised, before
-        it is used; takes about a second.
+      check: check before use that the environment is a valid ``TensorEnv`` and can be
+        vectorised; takes about a second.
 
     Attributes:
       spec: EnvSpec.
-      env: as given.
-      compilable, resumable: that it runs under XLA, and that its state is tensors, so
-        that a run goes on with it exactly where it stopped.
+      env: the given environment.
+      compilable: True, because it runs under XLA.
+      resumable: True, because its state is tensors, so a run can resume exactly.
 
     Raises:
-      UserError: if the environment does not do what a ``TensorEnv`` does, or cannot be
+      UserError: if the environment is not a valid ``TensorEnv``, or cannot be
         vectorised.
     """
 
@@ -74,7 +74,7 @@ class TensorBatch:
             {"episode_return": "float32", "episode_length": "int32"},
             getattr(env, "max_episode_steps", None),
         )
-        # Functions of their own, so that eager calls do not vectorise anew each time.
+        # Separate tf.functions, so that eager calls do not vectorise every time.
         self._init = tf.function(self._init_rows, autograph=False)
         self._init_each = tf.function(self._init_each_rows, autograph=False)
         self._step = tf.function(self._step_rows, autograph=False)
@@ -95,11 +95,11 @@ class TensorBatch:
         return self._step(state, spaces.pack(space, fitted))
 
     def ok(self, state: State) -> tf.Tensor:
-        """bool ``[]``: true, as nothing here can fail."""
+        """Return bool ``[]``, always true, because nothing here can fail."""
         return tf.constant(True)
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Do nothing, because there is nothing to free."""
 
     def __enter__(self) -> TensorBatch:
         return self
@@ -118,8 +118,8 @@ class TensorBatch:
             self._step_rows(state, action)
 
     def init_each(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
-        """``num_envs / S`` rows for each of the seeds, int32 ``[S]``, as ``init`` of a
-        smaller batch would open them."""
+        """Open ``num_envs / S`` rows for each seed, int32 ``[S]``, with the results of
+        ``init`` of a smaller batch."""
         return self._init_each(seeds)
 
     def _init_rows(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
@@ -132,7 +132,7 @@ class TensorBatch:
         )
 
     def _open(self, key: tf.Tensor) -> tuple[State, TimeStep]:
-        """An episode in every row, of its key."""
+        """Open an episode in every row, from its key."""
         batch = self.spec.num_envs
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
@@ -144,8 +144,8 @@ class TensorBatch:
         key = seeds.fold(state.key, draws)
 
         def row(inner, action, key, first):
-            # Both in every row, as rows cannot go different ways. The step of one that
-            # restarts is from its new state: it is not used, but has to be possible.
+            # Every row computes both, as rows cannot branch. A restarting row steps
+            # from its new state: the result is unused, but the step must be valid.
             fresh = tracing.reset(self.env, key)
             begun = nest.where(first, fresh[0], inner)
             inner, observation, reward, terminated = tracing.step(
@@ -166,7 +166,7 @@ class TensorBatch:
         return state, _timestep(state, observation, reward, *flags)
 
     def _map(self, function, *rows: Nest) -> Nest:
-        """A function of one row, applied to all of them at once."""
+        """Apply a function of one row to all rows at once."""
         try:
             return tf.vectorized_map(
                 lambda row: function(*row), rows, fallback_to_while_loop=False
@@ -190,15 +190,15 @@ def _timestep(state: State, *columns: Nest) -> TimeStep:
 
 
 def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
-    """int32 ``[rows, 2]``, of which row i depends on ``(seed, i)`` only."""
+    """Return keys, int32 ``[rows, 2]``; row i depends on ``(seed, i)`` only."""
     words = seeds.words([rows, 2], seeds.key(seed, "environments"))
     return tf.cast(words, tf.int32)
 
 
 def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
-    """Of the space's dtype, and within the bounds of a Box."""
+    """Cast an action to the space's dtype, and clip it to the bounds of a Box."""
     if isinstance(leaf.space, gymnasium.spaces.Box):
-        # Before the cast, which would wrap; bounds beyond the action's dtype hold.
+        # Clip before the cast, which would wrap, by bounds in the action's dtype.
         dtype = action.dtype.as_numpy_dtype
         most = np.finfo(dtype) if action.dtype.is_floating else np.iinfo(dtype)
         low, high = (
@@ -208,5 +208,5 @@ def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
             for bound in (leaf.space.low, leaf.space.high)
         )
         action = tf.clip_by_value(action, low, high)
-    # Discrete ones are int32, whatever the space keeps them as.
+    # Discrete actions are int32 for every dtype of the space.
     return tf.cast(action, leaf.dtype)

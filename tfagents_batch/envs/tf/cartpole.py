@@ -26,7 +26,7 @@ class CartPole:
     """Gymnasium's CartPole-v1; a state is position, speed, angle, angular speed.
 
     Args:
-      sutton_barto_reward: -1 for the fall and 0 before, instead of 1 for every step.
+      sutton_barto_reward: reward -1 for the fall and 0 before, instead of 1 per step.
     """
 
     max_episode_steps = 500

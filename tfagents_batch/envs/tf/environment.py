@@ -1,4 +1,4 @@
-"""What somebody writes who writes an environment in TensorFlow."""
+"""Interface of an environment written in TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class TensorEnv(Protocol):
-    """One environment as two pure functions of tensors; nothing has to be inherited.
+    """One environment as two pure functions of tensors; no base class is needed.
 
     The functions see one environment, without a batch axis, and are vectorised by
     ``TensorBatch``, which adds the batch, restarts, the time limit and statistics.
-    They are traced, not run: what depends on tensors is said with ``tf.where``, not
-    ``if``, and random numbers come from the key, see ``seeds``. Sizes are static.
+    They are traced, not run: use ``tf.where`` instead of ``if`` for conditions on
+    tensors, and draw random numbers from the key, see ``seeds``. Sizes are static.
 
     Attributes:
       observation_space, action_space: of one environment.
       max_episode_steps: truncates longer episodes; optional, None for no limit.
       render: optional function of a state, given as NumPy arrays, that returns a
-        picture, uint8 ``[height, width, 3]``; ``render_fps`` is how many make a second.
+        picture, uint8 ``[height, width, 3]``; ``render_fps`` is in frames per second.
     """
 
     observation_space: gymnasium.Space
@@ -43,7 +43,7 @@ class TensorEnv(Protocol):
     def step(
         self, state: Nest, action: Nest, key: tf.Tensor
     ) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
-        """Do a step; the state's episode has not ended.
+        """Step once; the episode of ``state`` has not ended.
 
         Args:
           state: as returned before.

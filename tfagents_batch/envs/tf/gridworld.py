@@ -39,18 +39,18 @@ _COLORS = {
 
 
 class GridWorld:
-    """Walk up, right, down or left; a wall is walked into in vain.
+    """Walk up, right, down or left; a step into a wall has no effect.
 
     A state is int32 ``[2]``, row and column; so is the observation, as float32 in
-    [0, 1], or one-hot. Episodes begin on a random ``S``, or anywhere free where there
+    [0, 1], or one-hot. Episodes begin on a random ``S``, or on any free cell if there
     is none, and end on ``G`` with reward 1 or on ``X`` with -1.
 
     Args:
       layout: rows of equal length, of ``# SGX``; ``#`` is a wall.
       slip: probability that the step goes to a random side instead.
-      step_reward: of every other step.
+      step_reward: reward of every other step.
       one_hot: observe ``[rows * columns]`` instead of two coordinates.
-      max_episode_steps: where an episode is cut off.
+      max_episode_steps: time limit in steps.
 
     Raises:
       UserError: if the layout has no goal, or cannot be read.

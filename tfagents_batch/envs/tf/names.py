@@ -56,7 +56,7 @@ ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
 
 
 def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
-    """The environment of a name that begins with ``tf/``.
+    """Create the environment of a name that begins with ``tf/``.
 
     Raises:
       UserError: if there is none, or it does not take the arguments.
@@ -75,7 +75,7 @@ def construct(
 ) -> TensorEnv:
     """Call a class or function that makes an environment.
 
-    ``max_episode_steps`` is taken for all of them, as by ``gymnasium.make``.
+    All of them accept ``max_episode_steps``, as in ``gymnasium.make``.
 
     Raises:
       UserError: if it does not take the arguments, or refuses one.

@@ -47,7 +47,7 @@ class Pendulum:
         fall = 3 * self.g / (2 * LENGTH) * tf.sin(angle)
         speed = speed + (fall + 3 / (MASS * LENGTH**2) * torque) * SECONDS
         speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
-        # Not around and around, for float32 loses its digits there.
+        # Wrapped, because large angles lose precision in float32.
         state = tf.stack([_wrapped(angle + speed * SECONDS), speed])
         return state, _observation(state), -cost, tf.constant(False)
 
@@ -63,7 +63,7 @@ class Pendulum:
 
 
 def _wrapped(angle):
-    """Into [-pi, pi)."""
+    """Wrap an angle into [-pi, pi)."""
     return tf.math.floormod(angle + math.pi, 2 * math.pi) - math.pi
 
 

@@ -14,9 +14,9 @@ from tfagents_batch.envs.tf import drawing
 class TMaze:
     """A corridor with a sign at its start and a fork at its end.
 
-    The sign says up or down, and is seen at the start only. Whoever turns that way at
-    the fork gets reward 4, else -1; bumping into a wall costs 0.1. Without memory the
-    best mean return is 1.5.
+    The sign says up or down, and is visible at the start only. Turning that way at the
+    fork gives reward 4, the other way -1; bumping into a wall costs 0.1. Without memory
+    the best mean return is 1.5.
 
     Actions are north, east, south and west. A state is int32 ``[2]``: the position, and
     the sign, 1 for north. The observation is float32 ``[3]``: sign as 1 or -1 at the
@@ -24,7 +24,7 @@ class TMaze:
 
     Args:
       length: steps from the start to the fork.
-      max_episode_steps: where an episode is cut off; four lengths, and 20, by default.
+      max_episode_steps: time limit in steps; None uses ``4 * length + 20``.
     """
 
     render_fps = 5

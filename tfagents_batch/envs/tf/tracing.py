@@ -1,4 +1,4 @@
-"""Trace an environment's functions and say what is wrong with them, before use."""
+"""Trace an environment's functions and check them before use."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def check_attributes(env: TensorEnv) -> None:
 
 
 def check(env: TensorEnv) -> None:
-    """Refuse what is not a ``TensorEnv``.
+    """Refuse an object that is not a valid ``TensorEnv``.
 
     Traces in a graph of its own, not in a ``tf.function``, after which TensorFlow's
     threads could no longer be set.
 
     Raises:
-      UserError: if ``reset`` or ``step`` do not return what a ``TensorEnv`` does, or
-        decide in Python. What else they raise is raised.
+      UserError: if ``reset`` or ``step`` return wrong values, or branch in Python
+        on a tensor. Their other exceptions pass through.
     """
     name = type(env).__name__
     with tf.__internal__.FuncGraph("check").as_default():
@@ -59,7 +59,7 @@ def _input(like: tf.Tensor | tf.TensorSpec) -> tf.Tensor:
 
 
 def reset(env: TensorEnv, key: tf.Tensor) -> tuple[Nest, Nest]:
-    """``env.reset``: a nest of tensors and an observation as the space says."""
+    """Call ``env.reset``; return a nest of tensors and a checked observation."""
     where = f"{type(env).__name__}.reset"
     returned = env.reset(key)
     if not isinstance(returned, tuple) or len(returned) != 2:
@@ -71,7 +71,7 @@ def reset(env: TensorEnv, key: tf.Tensor) -> tuple[Nest, Nest]:
 def step(
     env: TensorEnv, state: Nest, action: Nest, key: tf.Tensor
 ) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
-    """``env.step``, with its values as the space and ``TimeStep`` say."""
+    """Call ``env.step``; return values of the dtypes of the space and ``TimeStep``."""
     where = f"{type(env).__name__}.step"
     returned = env.step(state, action, key)
     if not isinstance(returned, tuple) or len(returned) != 4:
@@ -90,7 +90,7 @@ _STEP = "a tuple (state, observation, reward, terminated)"
 
 
 def _trace(where: str, function: Callable, *inputs: Any) -> Any:
-    """What a function returns; a ``UserError`` if it decides in Python."""
+    """Call a function; raise a ``UserError`` if it branches in Python on a tensor."""
     try:
         return function(*inputs)
     except (TypeError, tf.errors.OperatorNotAllowedInGraphError) as error:
@@ -126,7 +126,7 @@ def _scalar(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def _fit(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
-    """A tensor of a dtype; integers become floats, but not the other way round."""
+    """Convert to a tensor of a dtype; integers become floats, never the reverse."""
     tensor = tf.convert_to_tensor(value)
     if tensor.dtype == dtype:
         return tensor

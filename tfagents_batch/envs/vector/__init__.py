@@ -1,1 +1,1 @@
-"""Environments that come as batches already, stepped in the learner's process."""
+"""Existing batches of environments, stepped in the learner's process."""

@@ -1,19 +1,19 @@
-"""Vector environments of every autoreset mode, stepped as if they were NEXT_STEP ones.
+"""Convert vector environments of every autoreset mode to NEXT_STEP.
 
-The row after an episode's last one restarts: it ignores its action, shows the next
+The row after an episode's last row restarts: it ignores its action, contains the next
 episode's first observation and has reward 0. A vector environment steps all of its rows
-or none, so the modes differ in what that costs.
+or none, so the modes have different costs.
 
-* NEXT_STEP does just this. Nothing is lost.
-* SAME_STEP has already restarted when the last row is shown, and takes one more step,
-  under the caller's action, while the restart row is due. That row shows the
-  observation after the step, as a transition from the first one to the next row never
-  happened. So the first transition of the episode is in no row and no statistic.
-* DISABLED is reset by us: before the step, because an environment that finished must
-  not be stepped, and after it, because it was. So episodes are whole; what is lost is
-  an episode of one step that nobody saw, and the time of a second reset.
+* NEXT_STEP does exactly this. Nothing is lost.
+* SAME_STEP has already restarted when the last row is returned. It takes one more step,
+  with the caller's action, while the restart row is due. The restart row contains the
+  observation after that step, because the next row does not follow from the one before.
+  So the first transition of the episode is in no row and no statistic.
+* DISABLED is reset by this module: before the step, because a finished environment must
+  not be stepped, and after it, because that step has begun the new episode. So episodes
+  are complete; the cost is an unused episode of one step and a second reset.
 
-Each of these steps is counted.
+These unused steps are counted.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ class Stepped(NamedTuple):
     """One step in NEXT_STEP form.
 
     Attributes:
-      observation: leaves ``[B, ...]``, the environment's own arrays: not to be kept
-        nor written to.
+      observation: leaves ``[B, ...]``, the environment's own arrays: do not store them
+        or write to them.
       reward, terminated, truncated: f64, bool and bool ``[B]``; 0 and false where a
         row restarts.
-      info: of the vector environment.
-      rows: int ``[n]``, rows whose observation and info are those that follow.
-      rows_observation: leaves ``[n, ...]``.
+      info: info of the vector environment.
+      rows: int ``[n]``, rows with another observation and info, given next.
+      rows_observation: leaves ``[n, ...]`` for ``rows``.
       rows_info: infos ``[B]``, valid at ``rows``.
-      unused: steps that the environment took and no row shows.
-      raw_reward: f64 ``[B]`` before clipping, for the statistics; None if ``reward``.
+      unused: number of environment steps that are in no row.
+      raw_reward: f64 ``[B]`` before clipping, for the statistics; None if equal to
+        ``reward``.
     """
 
     observation: list[Any]
@@ -62,10 +63,10 @@ class Stepped(NamedTuple):
 
 
 def mode_of(env: VectorEnv, given: AutoresetMode | str | None) -> AutoresetMode:
-    """How a vector environment restarts, by its metadata if it is not ``given``.
+    """Return the autoreset mode: ``given``, or that of the metadata if None.
 
     Raises:
-      UserError: if it is not known.
+      UserError: if the mode is unknown.
     """
     found = (env.metadata or {}).get("autoreset_mode") if given is None else given
     try:
@@ -83,19 +84,19 @@ def next_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
 
     Args:
       env: the vector environment.
-      action: batched, as its action space is nested.
-      over: bool ``[B]``, rows that have to restart.
+      action: batched action, with the structure of the action space.
+      over: bool ``[B]``, rows that must restart.
 
     Raises:
-      Defect: for a wrong result; also for a row that ends while it restarts.
+      Defect: for a wrong result, or for a row that ends while it restarts.
     """
     stepped = _step(env, action, len(over))
     if over.any():
         both = over & (stepped.terminated | stepped.truncated)
         if both.any():
             raise Defect(
-                "a row ended in the step in which it had to restart: is its autoreset "
-                "mode NEXT_STEP, as its metadata say? pass autoreset_mode= otherwise",
+                "a row ended in the step in which it had to restart: its autoreset "
+                "mode may not be NEXT_STEP, as its metadata say; pass autoreset_mode=",
                 row=int(np.flatnonzero(both)[0]),
             )
         stepped.reward[over] = 0.0
@@ -116,12 +117,12 @@ def same_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
         return stepped._replace(unused=unused)
     info = stepped.info
     final = info.get("final_obs")
-    there = np.asarray(info.get("_final_obs", final is not None))
-    lost = ended & ~there
+    present = np.asarray(info.get("_final_obs", final is not None))
+    lost = ended & ~present
     if lost.any():
         raise Defect(
             "an episode ended without info['final_obs'], which a SAME_STEP environment "
-            "has to give: its last observation is lost",
+            "must return: its last observation is lost",
             row=int(np.flatnonzero(lost)[0]),
         )
     rows = np.flatnonzero(ended)
@@ -133,7 +134,7 @@ def same_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
 
 
 def disabled(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
-    """Step an environment that does not restart unasked.
+    """Step an environment that does not restart by itself.
 
     Arguments and errors as in ``next_step``; rows are restarted by
     ``reset(options={"reset_mask": over})``.
@@ -143,12 +144,12 @@ def disabled(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
     _reset(env, over)
     stepped = _step(env, action, len(over))
     _clear(stepped, over)
-    # Its arrays may be the environment's, which the reset is going to write to.
-    kept = [np.array(leaf) for leaf in stepped.observation]
+    # Copies, because the reset may write to the environment's own arrays.
+    copies = [np.array(leaf) for leaf in stepped.observation]
     flat, info = _reset(env, over)
     rows = np.flatnonzero(over)
     return stepped._replace(
-        observation=kept,
+        observation=copies,
         rows=rows,
         rows_observation=[np.asarray(leaf)[rows] for leaf in flat],
         rows_info=info,
@@ -195,13 +196,13 @@ def _reset(env: VectorEnv, over: np.ndarray) -> tuple[list[Any], dict[str, Any]]
 
 
 def _clear(stepped: Stepped, over: np.ndarray) -> None:
-    """What happened in an unused step is nobody's."""
+    """Clear rewards and flags of an unused step."""
     stepped.reward[over] = 0.0
     stepped.terminated[over] = stepped.truncated[over] = False
 
 
 def _final_rows(space: gymnasium.Space, final: Any, rows: np.ndarray) -> list[Any]:
-    """Leaves ``[n, ...]`` of the final observations of some rows."""
+    """Return leaves ``[n, ...]`` of the final observations of some rows."""
     name = "info['final_obs']"
     if not (isinstance(final, np.ndarray) and final.dtype == object):
         flat = flatten(space, final, name)

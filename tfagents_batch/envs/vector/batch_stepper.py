@@ -1,9 +1,8 @@
-"""Steps a batch that exists already, over rows of shared arrays.
+"""Step an existing batch, and write its results to rows of shared arrays.
 
 The counterpart of ``stepper.Stepper``, which steps environments one by one. The rules
-are those of ``validation`` and ``observation_rules``, for arrays with a batch axis; the
-attribute ``row`` of a Defect says which environment it is about, None if that is not
-known.
+are those of ``validation`` and ``observation_rules``, for arrays with a batch axis. The
+attribute ``row`` of a Defect is the index of its environment, None if unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tfagents_batch.envs.worker import stepper
 
 @runtime_checkable
 class Steppable(Protocol):
-    """A batch of environments; restarts are those of NEXT_STEP."""
+    """Batch of environments that restarts as in autoreset mode NEXT_STEP."""
 
     num_envs: int
     observation_space: gymnasium.Space
@@ -40,17 +39,17 @@ class Steppable(Protocol):
     max_episode_steps: int | None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
-        """Batched observation and infos of first steps; row i is i's of ``seed``."""
+        """Return batched first observations and infos; row i depends on (seed, i)."""
 
     def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step; rows that are ``over`` restart."""
+        """Step every row; rows that are ``over`` restart."""
 
     def close(self, failed: bool = False) -> None:
-        """Free everything; ``failed`` if it may not answer any more. Idempotent."""
+        """Free everything; if ``failed``, it may not respond. Idempotent."""
 
 
 def inspect(batch: Steppable) -> dict:
-    """What is known of each environment, as of ``stepper.inspect``."""
+    """Return what ``stepper.inspect`` returns, for each environment of a batch."""
     return {
         "observation_space": spaces.to_json(batch.observation_space),
         "action_space": spaces.to_json(batch.action_space),
@@ -59,18 +58,18 @@ def inspect(batch: Steppable) -> dict:
 
 
 class BatchStepper:
-    """A batch and its rows. A failure loses all of them.
+    """Steps a batch and fills its rows. A failure loses all of them.
 
     Args:
       batch: the environments.
       arrays: views of all rows.
-      words: control words, uint32.
+      words: uint32 control words.
       finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
       catch: exceptions that become failures.
 
     Attributes:
-      unused: steps taken that no row shows, since the start.
-      notes: for the log; whoever reads them empties the list.
+      unused: number of steps since the start that are in no row.
+      notes: messages for the log; the reader empties the list.
     """
 
     def __init__(
@@ -119,10 +118,10 @@ class BatchStepper:
         self._batch.close(self._failed)
 
     def _run(self, phase: str, command: Any) -> list[Failure]:
-        self._failed, found = True, []  # until it has answered
+        self._failed, found = True, []  # failed until the command returns
         try:
             command()
-            self._look_outside()
+            self._count_out_of_bounds()
             self._failed = False
         except self._catch as error:
             found.append(self._failure(error, phase))
@@ -160,7 +159,7 @@ class BatchStepper:
         self.unused += stepped.unused
 
     def _write(self, reward: np.ndarray) -> None:
-        """Rows that were over open an episode, the others go on in theirs."""
+        """Write flags and statistics; rows that were over begin a new episode."""
         arrays, over = self._arrays, self._over
         arrays.first[:] = over
         arrays.episode[over] += 1
@@ -181,7 +180,7 @@ class BatchStepper:
             column[rows] = value[rows]
 
     def _action(self) -> Any:
-        """The batched action, a copy, with an action of ours where it is ignored."""
+        """Return a copy of the batched action; ignored actions become neutral ones."""
         space, over, flat = self._batch.action_space, self._over, []
         restarts = over.any()
         pairs = zip(spaces.leaves(space), self._arrays.action, strict=True)
@@ -198,8 +197,8 @@ class BatchStepper:
             row = min(found)
             raise Defect(f"{found[row]} has NaN or infinite values", row=row)
 
-    def _look_outside(self) -> None:
-        """Now and then, count observations outside their bounds."""
+    def _count_out_of_bounds(self) -> None:
+        """Count observations outside their bounds, at some steps only."""
         count = self._checks
         self._checks = count + 1
         if not validation.is_full_check(count):
@@ -211,16 +210,16 @@ class BatchStepper:
             self._noted.update(new)
             self.notes.append(
                 f"{', '.join(new)} lies outside the bounds of its space; counted in "
-                "env/observation_out_of_bounds and not said again"
+                "env/observation_out_of_bounds and not logged again"
             )
 
     def _failure(self, error: BaseException, phase: str) -> Failure:
-        """Say which row it was, where that is known; else everybody's action."""
+        """Describe a failure: its row if known, else the actions of all rows."""
         row, arrays = getattr(error, "row", None), self._arrays
         known: dict[str, Any] = {"phase": phase, "seed": self._seed}
         more = ""
         if row is None:
-            which = f"which of the {self._batch.num_envs} environments is not known"
+            which = f"one of {self._batch.num_envs} environments; it is not known which"
             more = f" ({which}; the seed of init was {self._seed})"
             shown, place = [array[None] for array in arrays.action], 0
         else:
@@ -237,7 +236,7 @@ class BatchStepper:
 
 
 def _neutral(leaf: spaces.Leaf) -> Any:
-    """An action for rows whose action is ignored: 0, or what is nearest to it."""
+    """Return an action for rows that ignore it: 0, or the nearest allowed value."""
     space = leaf.space
     if isinstance(space, gs.Box):
         return np.clip(0, space.low, space.high).astype(space.dtype)
@@ -247,7 +246,7 @@ def _neutral(leaf: spaces.Leaf) -> Any:
 
 
 def _refuse_reward(reward: np.ndarray) -> None:
-    """Refuse, by a Defect, rewards that float32 cannot hold."""
+    """Raise a Defect for rewards that float32 cannot represent."""
     if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
         return
     for row, value in enumerate(reward.tolist()):
@@ -257,10 +256,10 @@ def _refuse_reward(reward: np.ndarray) -> None:
 def _info_column(
     name: str, info: dict[str, Any], dtype: np.dtype, num_envs: int
 ) -> np.ndarray:
-    """One column ``[B]`` of a vector environment's infos; NaN or 0 where it is missing.
+    """Return one column ``[B]`` of a vector environment's infos; NaN or 0 if missing.
 
     Raises:
-      Defect: if it holds what ``dtype`` cannot.
+      Defect: if ``dtype`` cannot represent its values.
     """
     column = np.full(num_envs, np.nan if dtype.kind == "f" else 0, dtype)
     if name not in info:
@@ -271,20 +270,20 @@ def _info_column(
             f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
             f"numbers that {dtype} can hold, as declared in info_keys"
         )
-    there = np.asarray(info.get(f"_{name}", True))
-    np.copyto(column, value, "same_kind", where=there)
+    present = np.asarray(info.get(f"_{name}", True))
+    np.copyto(column, value, "same_kind", where=present)
     return column
 
 
 class ObservationReader:
-    """Checks batched observations and copies them into the shared arrays.
+    """Reader that checks batched observations and copies them into the shared arrays.
 
     Args:
-      space: of one environment.
+      space: observation space of one environment.
       arrays: one ``[B, ...]`` per leaf.
 
     Attributes:
-      not_finite: as of ``ObservationWriter``.
+      not_finite: method of ``ObservationWriter``.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
@@ -295,20 +294,20 @@ class ObservationReader:
         self.not_finite = ObservationWriter(space, list(arrays)).not_finite
 
     def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
-        """Check and copy.
+        """Check and copy observations.
 
         Args:
           flat: leaves ``[n, ...]``.
-          rows: where they belong; all rows if None.
+          rows: target rows; None writes all rows.
 
         Raises:
-          Defect: for wrong shapes, dtypes, and integers out of range.
+          Defect: for wrong shapes, wrong dtypes and integers out of range.
         """
         for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
             value = np.asarray(given)
             batch = (len(array) if rows is None else len(rows),)
             rules = [observation_rules.form_defects, observation_rules.fit_defects]
-            if not isinstance(leaf.space, gs.Box):  # integers that index something
+            if not isinstance(leaf.space, gs.Box):  # discrete values must be in range
                 rules.insert(1, observation_rules.bounds_defects)
             for rule in rules:
                 for found in rule(leaf, value, name, batch):
@@ -318,12 +317,12 @@ class ObservationReader:
             array[slice(None) if rows is None else rows] = value
 
     def outside(self) -> dict[str, int]:
-        """``{leaf's name: rows outside the bounds of its Box}``, which is no defect."""
+        """Return ``{leaf: rows outside the bounds of its Box}``, which is no defect."""
         found = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
                 low, high = leaf.space.low, leaf.space.high
-                if array.dtype.kind == "f":  # rounded as the observation was
+                if array.dtype.kind == "f":  # round the bounds like the observation
                     low, high = low.astype(array.dtype), high.astype(array.dtype)
                 wrong = (array < low) | (array > high)
                 count = int(wrong.reshape(len(array), -1).any(axis=1).sum())

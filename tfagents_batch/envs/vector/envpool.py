@@ -1,10 +1,10 @@
-"""EnvPool's environments, written in C++ and stepped as a batch by threads of its own.
+"""EnvPool's environments: written in C++, stepped as a batch by its own threads.
 
     make_env("envpool:Pong-v5", num_envs=8)
 
-Its threads run in this process, so a crash of EnvPool ends it. An environment that
-finished restarts on the next step, with its action ignored and reward 0. EnvPool takes
-its seeds when it is made: ``init`` makes another pool.
+Its threads run in this process, so a crash of EnvPool ends this process. A finished
+environment restarts on the next step, which ignores its action and has reward 0.
+EnvPool takes seeds only in its constructor, so ``init`` creates another pool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
 PREFIX = "envpool:"
-# What is not the environment's own, and who decides it.
+# Arguments of EnvPool that env_kwargs may not set, and what sets them instead.
 _OURS = {
     **{"num_envs": "num_envs", "batch_size": "num_envs", "num_threads": "num_workers"},
     **{"seed": "the seed of init", "env_seed": "the seed of init"},
@@ -37,25 +37,25 @@ _OURS = {
 
 
 class EnvPoolBatch:
-    """One EnvPool, as a ``Steppable``.
+    """Adapter of one EnvPool to ``Steppable``.
 
-    Environment i depends on ``(seed, i)`` only, whatever the number of threads.
-    Images that EnvPool gives channels first, uint8 ``[C, H, W]``, are given channels
-    last, ``[H, W, C]``.
+    Environment i depends on ``(seed, i)`` only, not on the number of threads. EnvPool's
+    images, uint8 ``[C, H, W]`` with channels first, become ``[H, W, C]`` with channels
+    last.
 
     Args:
-      name: with or without the prefix, such as ``envpool:Pong-v5``.
+      name: id with or without the prefix, such as ``envpool:Pong-v5``.
       num_envs: B.
-      num_threads: of EnvPool; None for one per core that this process may use, and 0
-        for one. At most one per environment is used.
-      env_kwargs: of the environment, such as ``{"episodic_life": True}``.
+      num_threads: number of EnvPool's threads; None uses one per core available to this
+        process, 0 uses one. At most one per environment is used.
+      env_kwargs: arguments of the environment, such as ``{"episodic_life": True}``.
 
     Attributes:
-      num_threads: in use.
-      info_keys: columns worth having: ``lives`` where there are some.
+      num_threads: number of threads in use.
+      info_keys: default info columns: ``lives`` if the environment has lives.
 
     Raises:
-      UserError: for a name or argument that cannot be used; without EnvPool, too.
+      UserError: for an unusable name or argument, or if EnvPool is not installed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EnvPoolBatch:
         kwargs = dict(env_kwargs or {})
         self._make, spec = _recipe(name.removeprefix(PREFIX), name, kwargs)
         self._kwargs = kwargs
-        with warnings.catch_warnings():  # of bounds that are rounded to float32
+        with warnings.catch_warnings():  # about bounds rounded to float32
             warnings.simplefilter("ignore")
             space = spec.gymnasium_observation_space
             self.action_space = spec.gymnasium_action_space
@@ -92,8 +92,8 @@ class EnvPoolBatch:
         self._pool: Any = None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
-        """Make a pool with other seeds and start it."""
-        self._pool = None  # its threads end before others begin
+        """Create a pool with new seeds and start it."""
+        self._pool = None  # end its threads before new ones start
         seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
         self._pool = self._make(
             num_envs=self.num_envs,
@@ -103,46 +103,46 @@ class EnvPoolBatch:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _ = self._pool.observation_space  # which it makes once
+            _ = self._pool.observation_space  # cached by EnvPool, warns once
         result = self._pool.reset()
         validation.reset_result(result)
         observation, info = result
         self._check_order(info)
         flat = flatten(self._space, observation)
-        return spaces.pack(self.observation_space, self._turned(flat)), info
+        return spaces.pack(self.observation_space, self._channels_last(flat)), info
 
     def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step; rows that are over restart."""
+        """Step every row; rows that are over restart."""
         stepped = autoreset.next_step(self._pool, action, over)
         self._check_order(stepped.info)
         raw = None
-        if self._has_raw_reward:  # of Atari, before reward_clip
+        if self._has_raw_reward:  # Atari only: the reward before reward_clip
             raw = np.asarray(stepped.info["reward"], np.float64)
-        observation = self._turned(stepped.observation)
+        observation = self._channels_last(stepped.observation)
         return stepped._replace(observation=observation, raw_reward=raw)
 
     def close(self, failed: bool = False) -> None:
-        """End its threads."""
+        """End the threads."""
         self._pool = None
 
     def _check_order(self, info: dict[str, Any]) -> None:
         if not np.array_equal(info["env_id"], self._order):
-            raise Defect(f"EnvPool answered for environments {info['env_id'].tolist()}")
+            raise Defect(f"EnvPool returned environments {info['env_id'].tolist()}")
 
-    def _turned(self, flat: list[Any]) -> list[Any]:
-        """Images channels last, in buffers that the next step uses again."""
-        turned = []
+    def _channels_last(self, flat: list[Any]) -> list[Any]:
+        """Return images with channels last, in buffers that the next step reuses."""
+        flat_last = []
         for value, buffer in zip(flat, self._images, strict=True):
             if buffer is not None:
                 for channel in range(buffer.shape[-1]):  # faster than one transposition
                     buffer[..., channel] = value[:, channel]
                 value = buffer
-            turned.append(value)
-        return turned
+            flat_last.append(value)
+        return flat_last
 
 
 def _recipe(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """A function that makes pools of an id, and their EnvSpec; no pool is made."""
+    """Return a function that creates pools of an id, and their EnvSpec."""
     try:
         envpool = importlib.import_module("envpool")
     except ImportError as error:
@@ -158,12 +158,12 @@ def _recipe(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     for key in kwargs:
         if key in _OURS:
             raise UserError(
-                f"env_kwargs has {key!r}, which {_OURS[key]} decides; leave it out"
+                f"env_kwargs has {key!r}, which {_OURS[key]} sets; leave it out"
             )
     try:
         fields = envpool.make_spec(id).config._fields
-    except Exception as error:  # such as a library that is not installed
-        raise UserError(f"EnvPool cannot make {name!r}: {_line(error)}") from error
+    except Exception as error:  # for example, a library is not installed
+        raise UserError(f"EnvPool cannot create {name!r}: {_line(error)}") from error
     own = [field for field in fields if field not in _OURS]
     for key in kwargs:
         if key not in fields and not key.startswith(("render_", "from_pixels")):
@@ -177,14 +177,14 @@ def _recipe(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     players = getattr(spec.config, "max_num_players", 1)
     if players != 1:
         raise UserError(
-            f"environment {name!r} has {players} players; only those with one player "
-            "can be learned from"
+            f"environment {name!r} has {players} players; only environments with one "
+            "player are supported"
         )
     return lambda **more: envpool.make_gymnasium(id, **more), spec
 
 
 def _channels_last(space: gymnasium.Space) -> gymnasium.Space:
-    """The space with its images turned."""
+    """Return the space, with channels last for its images."""
     if isinstance(space, gs.Dict):
         return gs.Dict({key: _channels_last(x) for key, x in space.spaces.items()})
     if not isinstance(space, gs.Box) or space.dtype != np.uint8:
@@ -196,5 +196,5 @@ def _channels_last(space: gymnasium.Space) -> gymnasium.Space:
 
 
 def _line(error: BaseException) -> str:
-    """The beginning of an error's text, which may go on for pages."""
+    """Return class and first line of an error, because its text may be very long."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

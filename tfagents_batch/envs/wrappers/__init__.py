@@ -8,13 +8,12 @@
 
     env = tfb.make_env(make, num_envs=8)
 
-or by name, as the config of a run has them (``named``)::
+or by name, as in the config of a run (see ``named``)::
 
     env = tfb.make_env("Pendulum-v1", 8, wrappers=["standard_stack"])
 
-They run in worker processes, so no TensorFlow. Where Gymnasium has the same thing, use
-Gymnasium's;
-``docs/concepts/wrappers.md`` says what is ours and why.
+They run in worker processes and must not import TensorFlow. Use Gymnasium's wrapper if
+it has the same one; ``docs/concepts/wrappers.md`` lists the differences.
 """
 
 from tfagents_batch.envs.wrappers.actions import ActionRepeat, ClipAction

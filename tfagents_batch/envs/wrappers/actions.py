@@ -1,4 +1,4 @@
-"""Clip actions, and repeat them."""
+"""Wrappers that clip or repeat actions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ INFO_KEY = "action_clipped_fraction"
 
 
 class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
-    """Shows an unbounded Box of actions and clips to the bounds of ``env``.
+    """Declare an unbounded Box of actions and clip them to the bounds of ``env``.
 
-    ``info["action_clipped_fraction"]`` is the share of the action's numbers that lay
-    outside (float in [0, 1], 0 after a reset). A batch sees no bounds any more and so
-    counts nothing in ``env/action_clipped_fraction``; ask for the key instead, by
+    ``info["action_clipped_fraction"]`` is the fraction of the action's numbers outside
+    the bounds (float in [0, 1], 0 after a reset). A batch no longer sees bounds, so its
+    ``env/action_clipped_fraction`` counts nothing; use the key instead, by
     ``make_env(..., info_keys={"action_clipped_fraction": "float32"})``.
 
     Args:
-      env: with a Box of float actions.
+      env: environment with a Box of float actions.
 
     Raises:
       UserError: for another action space.
@@ -38,7 +38,7 @@ class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
             raise UserError(
                 f"ClipAction: the action space is {space}, and integers have no "
                 "unbounded Box; wrap it in RangeNormalize(action=True) first, or leave "
-                "ClipAction out: a batch clips to bounds that it sees"
+                "ClipAction out: a batch clips actions to bounds itself"
             )
         self._low, self._high, self._dtype = space.low, space.high, space.dtype
         self._size = max(space.low.size, 1)
@@ -58,14 +58,14 @@ class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
 
 
 class ActionRepeat(gymnasium.Wrapper, RecordConstructorArgs):
-    """Steps ``amount`` times with one action and sums the rewards.
+    """Step ``amount`` times with one action and sum the rewards.
 
     Stops early when the episode ends. Observation, flags and info are those of the
-    last step taken. A time limit beneath is known outside as ``ceil(limit / amount)``.
+    last step taken. An inner time limit is reported as ``ceil(limit / amount)``.
 
     Args:
-      env: to be stepped.
-      amount: inner steps of one outer step, at least 1.
+      env: environment to step.
+      amount: number of inner steps per outer step, at least 1.
 
     Raises:
       UserError: for another ``amount``, or if ``env`` restarts by itself.

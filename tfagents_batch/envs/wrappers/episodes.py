@@ -1,4 +1,4 @@
-"""Where episodes begin and end: random starts, limits and restarts."""
+"""Wrappers for the start and end of episodes: random starts, limits and restarts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from gymnasium.utils import RecordConstructorArgs
 
 from tfagents_batch.envs.wrappers import layers
 
-_STREAM = (0x57A27,)  # tells these draws from others that are keyed by the same seed
+_STREAM = (0x57A27,)  # separates these draws from others with the same seed
 
 
 class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
-    """Takes ``n`` random actions after each reset, ``n`` uniform in ``0..max_steps-1``.
+    """Take ``n`` random actions after each reset, uniform in ``0..max_steps-1``.
 
-    Should the episode end meanwhile, another is begun with another ``n``. The draws
-    come from a generator of this wrapper alone, keyed by the seed of ``reset``, which
-    in a batch is another one for each environment; later resets continue it. Rewards
-    of the random steps are dropped, and ``info["random_start_steps"]`` counts them. A
-    time limit beneath counts them too, one around this wrapper does not.
+    If the episode ends meanwhile, another one begins with another ``n``. The wrapper
+    has its own random generator, seeded by the seed of ``reset``, which differs between
+    the environments of a batch; later resets continue it. Rewards of the random steps
+    are dropped, and ``info["random_start_steps"]`` counts the steps. An inner time
+    limit counts them too; a limit around this wrapper does not.
 
     Args:
-      env: to be started; its action space is sampled uniformly.
-      max_steps: one more than the most random actions, at least 1.
-      retries: episodes begun anew, at most, before ``reset`` gives up.
+      env: environment to start; its action space is sampled uniformly.
+      max_steps: upper bound of ``n``, exclusive, at least 1.
+      retries: maximum number of further episodes to try before ``reset`` raises.
 
     Raises:
       UserError: for other numbers, or if ``env`` restarts by itself.
-      RuntimeError: from ``reset``, if every attempt ended.
+      RuntimeError: from ``reset``, if every episode ended during its random steps.
     """
 
     def __init__(self, env: gymnasium.Env, max_steps: int, retries: int = 10):
@@ -39,7 +39,7 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
         layers.refuse_restarts("RandomStart", env)
         self._max_steps = layers.count("RandomStart", "max_steps", max_steps)
         self._retries = layers.count("RandomStart", "retries", retries, least=0)
-        # A copy, so that seeding the one that users see changes nothing here.
+        # A copy, so that seeding env.action_space changes nothing here.
         self._actions = copy.deepcopy(env.action_space)
         self._generator: np.random.Generator | None = None
 
@@ -50,7 +50,7 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
             self._actions.seed(int(self._generator.integers(2**31)))
         for _ in range(self._retries + 1):
             observation, info = self.env.reset(seed=seed, options=options)
-            seed = None  # once: or each attempt would be the same episode
+            seed = None  # seed once, or each attempt would be the same episode
             steps = int(self._generator.integers(self._max_steps))
             ended = False
             for _ in range(steps):
@@ -68,18 +68,18 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
 
 
 class LimitDuration(gymnasium.Wrapper, RecordConstructorArgs):
-    """Truncates episodes at step ``max_episode_steps`` and guards their ends.
+    """Truncate episodes at step ``max_episode_steps``, and refuse steps after the end.
 
-    The limit sets ``truncated`` and never ``terminated``; an episode that terminates on
-    its last step is not also truncated by it, for nothing was cut off.
+    The limit sets ``truncated``, never ``terminated``. It does not set ``truncated`` on
+    a step that terminates the episode, because nothing was cut off.
 
     Args:
-      env: to be limited.
-      max_episode_steps: at least 1.
+      env: environment to limit.
+      max_episode_steps: limit in steps, at least 1.
 
     Raises:
       UserError: for another number, or if ``env`` restarts by itself.
-      RuntimeError: from ``step`` before the first reset, and after any end.
+      RuntimeError: from ``step`` before the first reset or after the end of an episode.
     """
 
     def __init__(self, env: gymnasium.Env, max_episode_steps: int):
@@ -94,7 +94,7 @@ class LimitDuration(gymnasium.Wrapper, RecordConstructorArgs):
 
     @property
     def spec(self):
-        """What is registered, with this limit, as Gymnasium's TimeLimit does."""
+        """Registered spec with this limit, as in Gymnasium's TimeLimit."""
         spec = super().spec
         if spec is not None:
             spec.max_episode_steps = self._max_episode_steps
@@ -123,23 +123,23 @@ class LimitDuration(gymnasium.Wrapper, RecordConstructorArgs):
 class AutoReset(gymnasium.wrappers.Autoreset):
     """Gymnasium's ``Autoreset`` that also starts an environment that was never reset.
 
-    For single environments in one's own loop. The step after the end ignores its action
-    and returns what ``reset`` returned, with reward 0 and neither end flag:
+    Use it for single environments in your own loop. The step after the end ignores its
+    action and returns the results of ``reset`` with reward 0 and both end flags false:
     ``observation, 0.0, False, False, info``. So no observation is lost, not even the
-    last of an episode, and one row in each episode is a restart, just as in a batch of
-    ours. The first ``step`` starts the environment if ``reset`` was not called.
+    last of an episode, and one step of each episode is a restart, as in a batch of this
+    package. The first ``step`` starts the environment if ``reset`` was not called.
 
-    A batch restarts environments itself, by ``reset``, which also clears what is
-    pending here: inside one this wrapper changes nothing and can be left out.
+    A batch restarts environments itself by ``reset``, which also clears a pending
+    restart of this wrapper. Inside a batch it changes nothing; leave it out.
 
     Args:
-      env: outermost layer so far; wrappers that go around this one see no resets.
+      env: outermost layer so far; wrappers around this one see no resets.
 
     Raises:
-      UserError: if something beneath restarts already.
+      UserError: if an inner layer restarts already.
     """
 
     def __init__(self, env: gymnasium.Env):
         layers.refuse_restarts("AutoReset", env)
         super().__init__(env)
-        self.autoreset = True  # until it is reset or started
+        self.autoreset = True  # until the first reset or step

@@ -1,4 +1,4 @@
-"""What lies beneath a wrapper, and checks that all wrappers make."""
+"""Inner layers of a wrapper, and checks that all wrappers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfagents_batch.errors import UserError
 
 
 def walk(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The environment itself, then layer by layer what it wraps."""
+    """Yield the environment itself, then each inner layer that it wraps."""
     layer = env
     while layer is not None:
         yield layer
@@ -22,12 +22,12 @@ def walk(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 
 
 def time_limit(env: gymnasium.Env) -> int | None:
-    """Most steps of an episode, counted as ``env`` counts them; None if unknown.
+    """Return the time limit in steps of ``env``; None if unknown.
 
-    The outermost wrapper that counts steps decides: beneath an ``ActionRepeat`` there
-    may be a limit in other steps. Where none counts, it is what an environment is
-    registered with. (The ``spec`` of a wrapper around an ``ActionRepeat`` has the limit
-    in the steps beneath it.)
+    It is the limit of the outermost wrapper that counts steps, because a limit inside
+    an ``ActionRepeat`` counts other steps. If no wrapper counts, it is the limit of the
+    registration. (The ``spec`` of a wrapper around an ``ActionRepeat`` has the limit in
+    inner steps.)
     """
     counted = (getattr(x, "__dict__", {}).get("_max_episode_steps") for x in walk(env))
     specs = (getattr(layer, "spec", None) for layer in walk(env))
@@ -38,10 +38,10 @@ def time_limit(env: gymnasium.Env) -> int | None:
 
 
 def count(wrapper: str, name: str, value: Any, least: int = 1) -> int:
-    """``value`` as an int of at least ``least``.
+    """Return ``value`` as an int of at least ``least``.
 
     Raises:
-      UserError: if it is none.
+      UserError: if it is not such an integer.
     """
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < least:
@@ -58,23 +58,23 @@ def indices(
     suited: Callable[[list[int]], bool],
     expected: str,
 ) -> list[int]:
-    """``values`` as a list of integers of at least 0.
+    """Return ``values`` as a list of integers of at least 0.
 
     Raises:
-      UserError: if they are none, or not ``suited``; with what was ``expected``.
+      UserError: if they are not, or not ``suited``; it says what was ``expected``.
     """
     try:
         values = list(values)
         found = [count(wrapper, f"one of {name}", each, least=0) for each in values]
         if suited(found):
             return found
-    except TypeError:  # no list
+    except TypeError:  # not a list
         pass
     raise UserError(f"{wrapper}: {name} is {values!r}; expected {expected}")
 
 
 def shaped(wrapper: str, what: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """``value`` as an array of the space's shape, which is not broadcast.
+    """Return ``value`` as an array of exactly the space's shape, without broadcasting.
 
     Raises:
       ValueError: for another shape.
@@ -82,14 +82,14 @@ def shaped(wrapper: str, what: str, value: Any, shape: tuple[int, ...]) -> np.nd
     array = np.asarray(value)
     if array.shape != shape:
         raise ValueError(
-            f"{wrapper}: the {what} has shape {list(array.shape)}; the space says "
-            f"{list(shape)}"
+            f"{wrapper}: the {what} has shape {list(array.shape)}; expected the "
+            f"shape of the space, {list(shape)}"
         )
     return array
 
 
 def box(wrapper: str, field: str, space: gymnasium.Space) -> gs.Box:
-    """``space``, which has to be a Box.
+    """Return ``space``, which must be a Box.
 
     Raises:
       UserError: if it is not.
@@ -102,17 +102,17 @@ def box(wrapper: str, field: str, space: gymnasium.Space) -> gs.Box:
 def refuse_restarts(wrapper: str, env: gymnasium.Env) -> None:
     """Refuse an environment that restarts itself inside ``step``.
 
-    A wrapper that keeps something between steps would carry it over into the next
+    A wrapper that stores state between steps would carry it over into the next
     episode, because it sees no ``reset``.
 
     Raises:
-      UserError: naming both wrappers.
+      UserError: with the names of both wrappers.
     """
     for layer in walk(env):
         name = type(layer).__name__
         if isinstance(layer, gymnasium.wrappers.Autoreset):
             raise UserError(
-                f"{wrapper} cannot wrap {name}, whose restarts it would not see; put "
+                f"{wrapper} cannot wrap {name}, because it sees no restarts of it; put "
                 f"{name} outermost, and in a batch leave it out: the batch restarts "
                 "environments itself"
             )

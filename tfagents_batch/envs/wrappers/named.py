@@ -1,9 +1,9 @@
-"""Wrappers by name, as a run's config has them.
+"""Wrappers by name, as in the config of a run.
 
     [{"name": "TimeLimit", "max_episode_steps": 200}, "standard_stack"]
 
-The first one is innermost. Names are those of this package and of ``GYMNASIUM``, fixed
-lists: the config of somebody else's run imports nothing. Runs in workers.
+The first one is innermost. Names are those of this package and of ``GYMNASIUM``. These
+lists are fixed, so another user's config cannot import anything. Runs in workers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tfagents_batch.envs.adapters.adapt import made_by
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
-# Wrappers of Gymnasium whose arguments JSON can write. The others take functions, open
-# windows, write files, or learn statistics that no checkpoint holds. Some are missing
-# in the oldest Gymnasium that is supported.
+# Wrappers of Gymnasium with arguments that JSON can represent. The others take
+# functions, open windows, write files, or learn statistics that no checkpoint saves.
+# The oldest supported Gymnasium lacks some of them.
 GYMNASIUM = tuple(
     name
     for name in (
@@ -37,22 +37,22 @@ GYMNASIUM = tuple(
     if hasattr(gymnasium.wrappers, name)
 )
 NAMES = (*wrappers.__all__, *GYMNASIUM)
-# Arguments that Gymnasium takes in another type than JSON has.
+# Arguments that must be converted from JSON's types.
 _TYPES: dict[str, Callable[[Any], Any]] = {
     "bins": lambda value: tuple(value) if isinstance(value, list) else value,
     "dtype": lambda value: np.dtype(value).type,
     "shape": tuple,
-    # Bounds in 64 bits would make Gymnasium warn of every Box in 32 bits.
+    # With 64-bit bounds Gymnasium would warn about every 32-bit Box.
     **dict.fromkeys(("min_action", "max_action", "min_obs", "max_obs"), np.float32),
 }
-# What wrappers refuse an environment or an argument with.
+# Exceptions that wrappers raise to refuse an environment or an argument.
 _REFUSALS = UserError, TypeError, ValueError, AssertionError, gymnasium.error.Error
 Entry = tuple[str, dict[str, Any]]  # name and arguments
 Wrappers = Sequence[str | Mapping[str, Any]]
 
 
 def check(listed: Wrappers) -> list[Entry]:
-    """Names and arguments of wrappers; no environment is needed.
+    """Return names and arguments of wrappers; no environment is needed.
 
     Args:
       listed: names, or objects with a "name" and the arguments.
@@ -69,15 +69,15 @@ def check(listed: Wrappers) -> list[Entry]:
 
 
 def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
-    """A constructor of the same environment, wrapped; light to cloudpickle.
+    """Return a constructor of the wrapped environment, small when cloudpickled.
 
     Args:
-      make: what ``registry.constructor`` returns.
-      listed: as of ``check``.
+      make: function that ``registry.constructor`` returned.
+      listed: as for ``check``.
 
     Raises:
-      UserError: as ``check``; what the environment itself does not suit is told by the
-        constructor.
+      UserError: as ``check``. The constructor raises it if a wrapper does not fit the
+        environment.
     """
     entries = check(listed)
     if not entries:
@@ -86,7 +86,7 @@ def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
 
 
 def refuse(listed: Wrappers, what: str, instead: str) -> None:
-    """Refuse wrappers around what has no single environments to be wrapped.
+    """Refuse wrappers for a batch that has no single environments to wrap.
 
     Raises:
       UserError: if there are any.

@@ -1,4 +1,4 @@
-"""Observe what changed, chosen frames of the past, or a part."""
+"""Wrappers that observe differences, past frames or selected entries."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
-RAW, ZEROS = "raw", "zeros"  # reset_value
+RAW, ZEROS = "raw", "zeros"  # values of reset_value
 # Integers double in width, so that no difference overflows.
 _WIDER = {1: np.int16, 2: np.int32, 4: np.int64, 8: np.int64}
 
 
 class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
-    """Observes ``s[t] - s[t-1]``, and after a reset ``s[0]`` or zeros.
+    """Observe ``s[t] - s[t-1]``, and after a reset ``s[0]`` or zeros.
 
-    The declared space is ``[low - high, high - low]``, widened where ``s[0]`` needs it.
-    Integers are widened first (uint8 to int16, int16 to int32, the rest to int64, in
-    which differences beyond 2^63 wrap), floats keep their dtype.
+    The declared space is ``[low - high, high - low]``, widened if ``s[0]`` needs it.
+    Integers are converted first: uint8 to int16, int16 to int32, others to int64, in
+    which differences beyond 2^63 wrap. Floats keep their dtype.
 
     Args:
-      env: with a Box of observations.
+      env: environment with a Box of observations.
       reset_value: "raw", the first observation itself, or "zeros".
 
     Raises:
@@ -50,12 +50,12 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
         wide = space.dtype if floating else _WIDER[space.dtype.itemsize]
         self._dtype = np.dtype(wide)
         self._last: np.ndarray | None = None
-        with np.errstate(over="ignore"):  # a range of more than float32: infinite
+        with np.errstate(over="ignore"):  # a range beyond float32 becomes infinite
             low, high = (b.astype(self._dtype) for b in (space.low, space.high))
             least, most = low - high, high - low
         if self._raw:
             least, most = np.minimum(least, low), np.maximum(most, high)
-        least, most = np.asarray(least), np.asarray(most)  # not scalars
+        least, most = np.asarray(least), np.asarray(most)  # arrays, not scalars
         self.observation_space = gs.Box(least, most, dtype=self._dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -63,29 +63,29 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
         return super().reset(seed=seed, options=options)
 
     def observation(self, observation: Any) -> np.ndarray:
-        # A copy, wide enough; a wrong dtype stays wrong, for the batch to refuse.
+        # A copy in the wider dtype; a wrong dtype stays, so that the batch refuses it.
         frame = np.array(observation)
         if frame.dtype == self._inner:
             frame = frame.astype(self._dtype, copy=False)
         last, self._last = self._last, frame
         if last is None:
             return frame.copy() if self._raw else np.zeros_like(frame)
-        return np.asarray(frame - last)  # of scalars NumPy makes no array
+        return np.asarray(frame - last)  # a scalar for 0-d arrays
 
 
 class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
-    """Observes ``s[t - i]`` for each ``i`` in ``past_indices``, in that order.
+    """Observe ``s[t - i]`` for each ``i`` in ``past_indices``, in that order.
 
-    Before the episode began there is its first observation. Frames keep their dtype and
-    are stored once each, however many indices name them. Every leaf of a nested space
-    gets the new axis.
+    For steps before the episode, the first observation is used. Frames keep their dtype
+    and are stored once each, even if several indices select them. Every leaf of a
+    nested space gets the new axis.
 
     Args:
-      env: of any supported observation space.
-      past_indices: steps back, not negative, 0 (the current one) among them;
-        ``[0, 1, 4]`` is now, one step ago and four steps ago.
+      env: environment with any supported observation space.
+      past_indices: numbers of steps back, not negative and including 0, the current
+        step; ``[0, 1, 4]`` is now, one step ago and four steps ago.
       flatten: concatenate along the first axis of a Box instead of stacking on a new
-        one: ``[n * d, ...]`` instead of ``[n, d, ...]``.
+        axis: ``[n * d, ...]`` instead of ``[n, d, ...]``.
 
     Raises:
       UserError: for other indices or spaces, or if ``env`` restarts by itself.
@@ -106,7 +106,7 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
         )
         self._join = np.concatenate if flatten else np.stack
         self._inner = space = env.observation_space
-        # Discrete values may be ints; a wrong dtype of an array is not hidden here.
+        # Discrete values may be ints; other dtypes stay, so that errors are detected.
         self._dtypes = [
             leaf.space.dtype if isinstance(leaf.space, gs.Discrete) else None
             for leaf in spaces.leaves(space)
@@ -141,17 +141,17 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
 
 
 class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
-    """Observes chosen entries of a vector, in the order in which they are named.
+    """Observe selected entries of a vector, in the given order.
 
-    ``SelectEntries(env, [0, 2])`` of CartPole hides both velocities, which then have to
-    be remembered.
+    ``SelectEntries(env, [0, 2])`` for CartPole hides both velocities, so that the
+    policy needs a memory.
 
     Args:
-      env: with a Box of observations of rank 1.
-      indices: of the entries, from 0, each at most once.
+      env: environment with observations in a Box of rank 1.
+      indices: indices of the entries, from 0, each at most once.
 
     Raises:
-      UserError: for another space, or for indices that are not entries of it.
+      UserError: for another space, or for indices outside it.
     """
 
     def __init__(self, env: gymnasium.Env, indices: Sequence[int]):

@@ -1,4 +1,4 @@
-"""Scale observations and actions from their bounds to [-1, 1]."""
+"""Wrapper that scales observations and actions from their bounds to [-1, 1]."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from gymnasium.utils import RecordConstructorArgs
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
-HUGE = 1e30  # bounds from here on mean "none", though they are finite
+HUGE = 1e30  # finite bounds from this size on mean "unbounded"
 _LOG = logging.getLogger("tfagents_batch")
 
 
 class RangeNormalize(gymnasium.ObservationWrapper, RecordConstructorArgs):
-    """Scales observations to [-1, 1] and takes actions from there, both float32.
+    """Scale observations to [-1, 1] and accept actions in [-1, 1], both float32.
 
     observation' = 2 (observation - low) / (high - low) - 1, and 0 where low = high
     action       = (action' + 1) / 2 (high - low) + low
 
-    Computed in float64 whatever the dtype, so uint8 does not overflow: 200 of [0, 255]
-    becomes 0.5686. What lies outside its bounds is scaled on, not clipped. Actions of
-    an integer Box are rounded. All bounds have to be finite, and below 1e30 in size,
-    which many environments use for "unbounded".
+    Every dtype is computed in float64, so uint8 does not overflow: 200 in [0, 255]
+    becomes 0.5686. Values outside their bounds are scaled, not clipped. Actions of an
+    integer Box are rounded. All bounds must be finite, and below 1e30 in size, because
+    many environments use larger ones for "unbounded".
 
     Args:
-      env: to be scaled.
-      observation: True insists, None scales if all bounds are finite (and says in the
-        log if not), False leaves observations as they are.
-      action: the same for actions.
+      env: environment to scale.
+      observation: True requires scaling, None scales if all bounds are finite (else it
+        is logged), False leaves observations unchanged.
+      action: as ``observation``, for actions.
 
     Raises:
-      UserError: for True where the space is no Box or has bounds that are not finite.
+      UserError: for True if the space is no Box or has infinite bounds.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RangeNormalize(gymnasium.ObservationWrapper, RecordConstructorArgs):
 
 
 class _Range:
-    """The map between a Box and [-1, 1]."""
+    """Affine map between a Box and [-1, 1]."""
 
     def __init__(self, space: gs.Box):
         self._shape = space.shape
@@ -87,7 +87,7 @@ class _Range:
         unit = layers.shaped("RangeNormalize", "action", unit, self._shape)
         unit = unit.astype(np.float64)
         value = (unit + 1.0) / 2.0 * self._width + self._low
-        # Rounding may pass a bound by a digit, which environments refuse.
+        # Rounding may exceed a bound slightly, which environments refuse.
         bounded = np.minimum(np.maximum(value, self._low), self._high)
         inside = np.abs(unit) <= 1.0
         value = bounded if inside.all() else np.where(inside, bounded, value)
@@ -97,7 +97,7 @@ class _Range:
 
 
 def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | None:
-    """The map, or None if there is none to be; see ``RangeNormalize``."""
+    """Return the map, or None for no scaling; see ``RangeNormalize``."""
     if wanted is False:
         return None
     if wanted is not True and wanted is not None:
@@ -113,7 +113,7 @@ def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | 
     if wanted is True:
         raise UserError(
             f"RangeNormalize: {field}=True, but its space, {space}, {why}; give it "
-            f"finite bounds, or use {field}=None to scale only what has them"
+            f"finite bounds, or use {field}=None, which scales only finite bounds"
         )
-    _LOG.info("RangeNormalize leaves %ss as they are: %s %s", field, space, why)
+    _LOG.info("RangeNormalize leaves %ss unchanged: %s %s", field, space, why)
     return None

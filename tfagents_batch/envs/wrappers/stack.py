@@ -1,4 +1,4 @@
-"""The standard stack of wrappers, and names of what a batch does itself."""
+"""Standard stack of wrappers, and BatchPPO names for what a batch does itself."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def standard_stack(
     normalize_ranges: bool = True,
     finite_check: str = "raise",
 ) -> gymnasium.Env:
-    """Wrap an environment as BatchPPO does, from the inside out.
+    """Wrap an environment as BatchPPO does. From the inside out:
 
     1. ``LimitDuration``, if ``max_episode_steps`` is given
-    2. ``RangeNormalize``, if ``normalize_ranges``: whatever is a Box with finite bounds
-    3. ``ClipAction``, if actions are a Box of floats by now
+    2. ``RangeNormalize``, if ``normalize_ranges``: every Box with finite bounds
+    3. ``ClipAction``, if the actions are then a Box of floats
 
     BatchPPO's ``ConvertTo32Bit`` and ``CacheSpaces`` are not needed: a batch has 32-bit
-    numbers, looks for NaN and keeps its spaces.
+    numbers, checks for NaN and stores its spaces.
 
     Images (uint8 of rank 2 or more) stay uint8: networks scale them, and they are four
-    times smaller on their way there. Call it in a constructor, the same one for
-    training and evaluation::
+    times smaller to transfer. Call it in a constructor, and use the same constructor
+    for training and evaluation::
 
         def make():
             return standard_stack(gymnasium.make("Pendulum-v1"))
@@ -37,10 +37,11 @@ def standard_stack(
         env = tfb.make_env(make, num_envs=8)
 
     Args:
-      env: of any supported spaces; Discrete and nested actions pass unchanged.
-      max_episode_steps: truncates episodes, None leaves them as long as they are.
+      env: environment with any supported spaces; Discrete and nested actions pass
+        unchanged.
+      max_episode_steps: limit in steps; None adds no limit.
       normalize_ranges: scale to [-1, 1].
-      finite_check: not used; that of the batch says what is done about NaN.
+      finite_check: unused; the ``finite_check`` of the batch handles NaN.
 
     Returns:
       The wrapped environment.
@@ -63,16 +64,16 @@ def standard_stack(
 
 
 def CacheSpaces(env: gymnasium.Env) -> gymnasium.Env:
-    """Return ``env``: a batch asks for its spaces once, and keeps them."""
+    """Return ``env``: a batch reads its spaces once and stores them."""
     return env
 
 
 def ConvertTo32Bit(env: gymnasium.Env, finite_check: str = "raise") -> gymnasium.Env:
-    """Return ``env``: a batch has 32-bit numbers and looks for NaN and infinity.
+    """Return ``env``: a batch has 32-bit numbers and checks for NaN and infinity.
 
     Args:
-      env: of any supported spaces.
-      finite_check: not used; that of the batch says what is done about NaN.
+      env: environment with any supported spaces.
+      finite_check: unused; the ``finite_check`` of the batch handles NaN.
     """
     del finite_check
     return env

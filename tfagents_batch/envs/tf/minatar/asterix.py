@@ -18,7 +18,7 @@ SPAWN_SPEED, MOVE_SPEED = 10, 5  # steps, at the start
 
 
 class Drawn(NamedTuple):
-    """Of what comes next: from the left? treasure? which of the free lanes, [0, 1)."""
+    """Draws for the next spawn: from the left, treasure, and free lane in [0, 1)."""
 
     right: tf.Tensor
     gold: tf.Tensor
@@ -26,7 +26,7 @@ class Drawn(NamedTuple):
 
 
 class State(NamedTuple):
-    """int32 and bool: scalars, and ``[8]`` of what is in the lanes."""
+    """Game state: int32 and bool scalars, and ``[8]`` for the things in the lanes."""
 
     x: tf.Tensor
     y: tf.Tensor
@@ -81,7 +81,7 @@ def advance(state, action, drawn, ramping):
     moved = state.lane_x + tf.where(state.right, 1, -1)
     lane_x = tf.where(moves & there, moved, state.lane_x)
     there, more, over_too = met(there & grid.inside(lane_x), lane_x)
-    # Whoever stands still was met above.
+    # Things that did not move were met above.
     reward, over = reward + more, over | (over_too & moves)
 
     move_timer = tf.where(moves, state.move_speed, state.move_timer) - 1
@@ -109,12 +109,12 @@ def picture(state):
 
 
 def _spawned(state, drawn):
-    """Something new in a free lane, if it is time and there is one."""
+    """Spawn a thing in a free lane, if it is due and a lane is free."""
     due = state.spawn_timer == 0
     free = ~state.there
     places = tf.cast(grid.count(free), tf.float32)
     chosen = tf.cast(drawn.lane * places, tf.int32)
-    # The lane with as many free ones before it.
+    # The free lane with ``chosen`` free lanes before it.
     before = tf.cumsum(tf.cast(free, tf.int32), exclusive=True)
     new = due & free & (before == chosen)
     return state._replace(
@@ -127,7 +127,7 @@ def _spawned(state, drawn):
 
 
 def _ramped(state):
-    """Spawn, and every other time move, sooner."""
+    """Make things spawn sooner, and every other time move sooner."""
     ramps = (state.spawn_speed > 1) | (state.move_speed > 1)
     faster = ramps & (state.ramp_timer < 0)
     moves = faster & (state.move_speed > 1) & (state.ramps % 2 == 1)

@@ -21,7 +21,7 @@ DY = np.array([-1, -1, 1, 1], np.int32)
 
 
 class State(NamedTuple):
-    """int32 scalars, bool ``[]`` strike: a brick was hit just now, bool bricks."""
+    """Game state: int32 scalars, bool ``[]`` strike (a brick was hit), bool bricks."""
 
     paddle: tf.Tensor
     x: tf.Tensor
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 def draw(key):
-    """The side from which the ball comes."""
+    """Draw the side from which the ball comes."""
     return seeds.integers([], key, 2)
 
 

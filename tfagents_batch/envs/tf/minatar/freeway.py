@@ -14,12 +14,12 @@ from tfagents_batch.envs.tf.minatar.game import Rules
 CHANNELS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 LANES = np.arange(1, 9, dtype=np.int32)  # rows with a car
 COLUMN, START = 4, 9  # of the chicken
-REST = 3  # steps between two of the chicken
+REST = 3  # steps between two moves of the chicken
 LENGTH = 2500  # steps of a game
 
 
 class State(NamedTuple):
-    """int32: scalars of the chicken, ``[8]`` of the cars, steps that are left.
+    """Game state, int32: scalars of the chicken, ``[8]`` of the cars, steps left.
 
     A car moves when its timer is 0, by one column to the sign of its speed; the speed's
     size is what the timer then starts from.
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 def draw(key):
-    """Speeds of the cars: 1 to 5, to either side."""
+    """Draw the speeds of the cars: 1 to 5, in either direction."""
     size, side = seeds.split(key)
     speed = 1 + seeds.integers([len(LANES)], size, 5)
     return tf.where(seeds.bernoulli([len(LANES)], side, 0.5), speed, -speed)

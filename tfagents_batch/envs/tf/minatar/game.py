@@ -50,12 +50,12 @@ class MinAtar:
 
     Args:
       rules: of the game.
-      sticky_action_prob: that the action before is done once more instead; Machado et
-        al., 2018.
+      sticky_action_prob: probability of repeating the previous action instead; Machado
+        et al., 2018.
       difficulty_ramping: whether games get faster, where they do.
       use_minimal_action_set: only actions that make a difference, else all six.
-      max_episode_steps: where an episode is cut off; the games have no such end, which
-        good players would not see.
+      max_episode_steps: time limit in steps; None sets no limit, as in the original
+        games.
     """
 
     render_fps = 10
@@ -93,7 +93,7 @@ class MinAtar:
         return State(game, action), self.rules.picture(game), reward, over
 
     def render(self, state):
-        """A color for every channel; later channels cover earlier ones."""
+        """Draw each channel in its color; later channels cover earlier ones."""
         planes = self.rules.picture(tf.nest.map_structure(tf.constant, state.game))
         colors = np.zeros([grid.SIZE, grid.SIZE, 3], np.uint8)
         for channel, plane in enumerate(np.moveaxis(planes.numpy(), -1, 0)):

@@ -12,12 +12,12 @@ NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)  # actions
 
 
 def cell(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """bool ``[10, 10]``, true in one cell; nowhere if that is outside."""
+    """Return bool ``[10, 10]``, true in one cell; all false if it is outside."""
     return (y == ROWS) & (x == COLUMNS)
 
 
 def cells(there: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """bool ``[10, 10]``, true where one of several things is.
+    """Return bool ``[10, 10]``, true in each cell with at least one thing.
 
     Args:
       there: bool ``[n]``, which things exist.
@@ -29,27 +29,27 @@ def cells(there: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 def at(grid: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """bool ``[]``, what a bool grid holds in a cell; false outside."""
+    """Return bool ``[]``, the value of a bool grid in a cell; false outside."""
     return tf.reduce_any(grid & cell(y, x))
 
 
 def down(grid: tf.Tensor, rows: int) -> tf.Tensor:
-    """A grid moved by some rows; what leaves it is gone."""
+    """Return a grid moved by some rows; cells that leave it are lost."""
     return _moved(grid, rows, 0)
 
 
 def right(grid: tf.Tensor, columns: int) -> tf.Tensor:
-    """A grid moved by some columns; what leaves it is gone."""
+    """Return a grid moved by some columns; cells that leave it are lost."""
     return _moved(grid, columns, 1)
 
 
 def count(flags: tf.Tensor) -> tf.Tensor:
-    """int32 ``[]``, how many are true."""
+    """Return int32 ``[]``, the number of true flags."""
     return tf.reduce_sum(tf.cast(flags, tf.int32))
 
 
 def inside(x: tf.Tensor) -> tf.Tensor:
-    """bool, whether a column exists."""
+    """Return bool, whether a column is inside the grid."""
     return (x >= 0) & (x < SIZE)
 
 

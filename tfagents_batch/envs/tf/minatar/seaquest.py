@@ -26,12 +26,12 @@ MOST, MOST_DIVERS, MOST_BULLETS = 32, 3, 3
 
 
 class Things(NamedTuple):
-    """Some of a kind, ``[n]`` each, in the order in which they appeared.
+    """Things of one kind, ``[n]`` each, in order of appearance.
 
     Attributes:
-      there: bool, whether this one exists; the others come after.
+      there: bool, whether the slot is in use; unused slots come last.
       x, y: int32.
-      right: bool, where it goes.
+      right: bool, whether it moves to the right.
       timer: int32, steps until it moves.
       reload: int32, steps until it shoots.
     """
@@ -45,11 +45,11 @@ class Things(NamedTuple):
 
     @property
     def ahead(self) -> tf.Tensor:
-        """int32: 1 to the right, -1 to the left."""
+        """Direction, int32: 1 to the right, -1 to the left."""
         return tf.where(self.right, 1, -1)
 
     def appended(self, new: tf.Tensor, **values) -> Things:
-        """One more, where ``new`` says so."""
+        """Append one thing if ``new`` is true."""
         slots = np.arange(self.there.shape[0], dtype=np.int32)
         slot = grid.count(self.there) == slots
         added = {
@@ -60,7 +60,7 @@ class Things(NamedTuple):
         return Things(self.there | (slot & new), right=right, **added)
 
     def compact(self) -> Things:
-        """The same, with those that are gone at the end."""
+        """Move unused slots to the end."""
         place = tf.cumsum(tf.cast(self.there, tf.int32), exclusive=True)
         slots = np.arange(self.there.shape[0], dtype=np.int32)[:, np.newaxis]
         source = self.there & (place == slots)  # of every slot
@@ -74,7 +74,7 @@ class Things(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Of an enemy and a diver that may come: side, row, and whether a submarine."""
+    """Draws for a new enemy and a new diver: side, row, and whether a submarine."""
 
     right: tf.Tensor
     submarine: tf.Tensor
@@ -177,9 +177,9 @@ def picture(state):
 
 
 def _spawned(state, drawn):
-    """An enemy and a diver, if it is time.
+    """Spawn an enemy and a diver, if they are due.
 
-    An enemy does not come against others of its row, but its timer starts again.
+    An enemy is not spawned against others in its row, but its timer starts again.
     """
     due = state.spawn_timer == 0
     against = [
@@ -226,7 +226,7 @@ def _steered(state, action):
 
 
 def _shot(state):
-    """Bullets move on and hit what is there: fish before submarines, old before new."""
+    """Move bullets and hit things: fish before submarines, old before new."""
     bullets = state.bullets
     x = bullets.x + bullets.ahead
     bullets = bullets._replace(x=x, there=bullets.there & grid.inside(x))
@@ -244,7 +244,7 @@ def _shot(state):
 
 
 def _collected(state):
-    """Divers move on; one who meets the submarine comes aboard, if there is room."""
+    """Move divers; a diver that meets the submarine comes aboard if there is room."""
     divers, aboard = state.divers, state.divers_aboard
     rows = [Things(*row) for row in zip(*map(tf.unstack, divers), strict=True)]
     after = []
@@ -264,7 +264,7 @@ def _collected(state):
 
 
 def _swum(state, kind):
-    """Enemies of a kind move on, into the submarine or a bullet, and may shoot."""
+    """Move enemies of a kind, into the submarine or a bullet; they may shoot."""
     things, bullets = getattr(state, kind), state.bullets
     in_row = things.there & (things.y == state.y)
     moves = things.there & (things.timer == 0)
@@ -298,7 +298,7 @@ def _swum(state, kind):
 
 
 def _fired_at(state):
-    """Bullets of submarines move on; is the player hit, before or after that?"""
+    """Move enemy bullets; also return whether one hits the player before or after."""
     player = grid.cell(state.y, state.x)
     before = state.enemy_bullets
     left, right = tf.unstack(before)
@@ -308,7 +308,7 @@ def _fired_at(state):
 
 
 def _breathed(state, ramping):
-    """Timers, oxygen, and what happens at the surface."""
+    """Update timers and oxygen, and handle the surface."""
     submerged = state.y > 0
     surfaces = ~submerged & ~state.surfaced
     suffocated = state.oxygen <= 0
@@ -354,14 +354,14 @@ def _joined(one, other):
 
 
 def _ranks(things, order):
-    """int32 ``[n]``: how many in the same cell come before, in an order of all."""
+    """Return int32 ``[n]``, how many in the same cell come before in ``order``."""
     same = _together(things, things)
     before = order[:, np.newaxis] > order
     return tf.reduce_sum(tf.cast(same & before, tf.int32), 1)
 
 
 def _matched(queue, takers, ranks):
-    """In every cell the first takes the first, and so on.
+    """Match things in every cell: the first takes the first, and so on.
 
     Args:
       queue: those that are taken, the first in it first.
@@ -377,7 +377,7 @@ def _matched(queue, takers, ranks):
 
 
 def _together(one, other):
-    """bool ``[n, m]``: both exist and are in one cell."""
+    """Return bool ``[n, m]``, whether both exist and are in one cell."""
     x = one.x[:, tf.newaxis] == other.x
     y = one.y[:, tf.newaxis] == other.y
     return x & y & one.there[:, tf.newaxis] & other.there

@@ -20,7 +20,7 @@ PACE, FASTEST = 12, 6  # steps between moves of the aliens, first and at last
 
 
 class State(NamedTuple):
-    """int32 scalars and bool ``[10, 10]`` grids; direction is -1 or 1."""
+    """Game state: int32 scalars, bool ``[10, 10]`` grids; direction is -1 or 1."""
 
     x: tf.Tensor
     bullets: tf.Tensor
@@ -100,7 +100,7 @@ def picture(state):
 
 
 def _marched(state):
-    """Aliens a column on, or at the edge a row down and turned; have they landed?"""
+    """Move aliens a column, or at the edge a row down; return whether they landed."""
     aliens, direction = state.aliens, state.direction
     edge = tf.where(direction < 0, 0, BOTTOM)
     turns = tf.reduce_any(aliens & (edge == grid.COLUMNS))
@@ -115,7 +115,7 @@ def _marched(state):
 
 
 def _shooter(aliens, x):
-    """bool grid: the lowest alien of the nearest column, of equal ones the left one."""
+    """Return a bool grid: lowest alien of the nearest column, left one of equals."""
     columns = tf.reduce_any(aliens, 0)
     far = tf.where(columns, 2 * tf.abs(x - grid.COLUMNS), 100)
     ranked = far + tf.cast(x < grid.COLUMNS, tf.int32)
