@@ -1,4 +1,4 @@
-"""Adam as published: epsilon is added to the corrected deviation."""
+"""Adam as published: epsilon is added to the bias-corrected root."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Adam:
             mean, square = momentum.value, velocity.value
             mean = mean + (gradient - mean) * to_mean
             square = square + (tf.square(gradient) - square) * to_square
-            deviation = tf.sqrt(square / correction)
+            root = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)
-            weight.assign(weight.value - scale * mean / (deviation + epsilon))
+            weight.assign(weight.value - scale * mean / (root + epsilon))
         self.iterations.assign(taken)

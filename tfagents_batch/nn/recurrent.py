@@ -2,7 +2,7 @@
 
 What inputs add to the gates does not depend on time: it is one product for all steps,
 the ``call`` of a cell. What remains for a loop is a cell's ``step``. Backwards it is
-the same: gates are computed anew for all steps at once, a loop carries nothing but the
+the same: gates are computed again for all steps at once, a loop carries nothing but the
 gradient of the state (``back``), and the gradient of the kernels is one product again,
 where that of TensorFlow's loops adds up one for each step.
 """
