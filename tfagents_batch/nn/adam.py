@@ -77,7 +77,7 @@ class Adam:
         step = tf.cast(taken, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
-        # Made once, not for every weight: tracing takes the less.
+        # Created once, not per weight, to shorten tracing.
         to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in self._betas)
         epsilon = tf.constant(self.epsilon, tf.float32)
         slots = zip(
