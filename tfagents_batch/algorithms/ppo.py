@@ -2,7 +2,7 @@
 
 Clipped objective (eq. 7), adaptive KL penalty (section 4, with the cutoff of Hafner
 et al. 2017) or both; generalized advantages; epochs of minibatches, all as graph.
-Minibatches are of transitions, or of sequences where the network is recurrent.
+Minibatches hold transitions, or sequences if the network is recurrent.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 
 
 class PPO(tf.Module):
-    """See the module; satisfies ``interfaces.Algorithm``.
+    """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
 
     Args:
       config: settings.
-      spec: of the environments.
-      network: a ``keras.Model`` or builder of the user's, see ``nn.user``; None for
-        the built-in one.
+      spec: spec of the environments.
+      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
+        built-in network.
 
     Attributes:
-      step: i64, transitions trained on.
+      step: i64, number of transitions trained on.
       recurrent: whether the network keeps a state between steps.
 
     Raises:
@@ -71,7 +71,7 @@ class PPO(tf.Module):
         self.recurrent = bool(nest.flatten(start))
         self._sequential = self.recurrent or config.kl_reduction == "sequence"
         self._check_minibatches()
-        # For its type: what else there is to a policy is in its parameters.
+        # Only its type matters: the parameters hold all else of a policy.
         self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # of this call
         self.optimizer = optimizer.Optimizer(
@@ -92,15 +92,15 @@ class PPO(tf.Module):
 
     @property
     def compilable(self) -> bool:
-        """Does XLA make the update faster? (It does not where it convolves, on CPU.)"""
+        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
         return not self.network.convolves
 
     def compile_parts(self, on: bool) -> None:
-        """Compile what pays where the update as a whole is not compiled."""
+        """Compile the optimizer step, for when the whole update is not compiled."""
         self.optimizer.compiled = on
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        """What a checkpoint holds: everything that updates change."""
+        """Return the variables of a checkpoint: everything that updates change."""
         parts = {
             "network": networks.named_variables(self.network),
             "optimizer": self.optimizer.named_variables(),

@@ -1,8 +1,8 @@
 """Atari (extra ``atari``), with the settings of rl-baselines3-zoo.
 
-But for three things: the range of ratios stays as wide as it is at the start, rewards
-are divided by the deviation of returns where they are cut to their sign there, and a
-lost life ends no episode, so that returns are scores. Steps are 40 million frames.
+Three settings differ: the clip range does not shrink, rewards are divided by the
+standard deviation of returns instead of cut to their sign, and a lost life does not
+end an episode, so that returns are scores. Steps are 40 million frames.
 """
 
 from tfagents_batch.configs.tuned import like, tuned

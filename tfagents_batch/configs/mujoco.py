@@ -15,8 +15,8 @@ PRESETS = {
     "hopper": like(_halfcheetah, env="Hopper-v5"),
     # No threshold; as long as in rl-baselines3-zoo.
     "ant": like(_halfcheetah, env="Ant-v5", steps=2_000_000),
-    # Solved at a mean return of -3.75. Episodes are 50 steps, so that a discount of
-    # 0.9, which rl-baselines3-zoo has too, loses little.
+    # Solved at a mean return of -3.75. Episodes are 50 steps, so a discount factor
+    # of 0.9, as in rl-baselines3-zoo, loses little.
     "reacher": tuned(
         ("Reacher-v5", 1_000_000, 8, 256),
         (3e-4, 10, 64),
@@ -24,7 +24,7 @@ PRESETS = {
         network={"init_std": 0.6},
     ),
     # No threshold. Discounts, network and entropy bonus of rl-baselines3-zoo, where
-    # they were searched for; its deviation of 0.135 suits actions within 0.4. Rollouts
+    # they were searched for; its std of 0.135 suits actions within 0.4. Rollouts
     # are of more environments, and larger steps are taken for it.
     "humanoid": tuned(
         ("Humanoid-v5", 10_000_000, 16, 256),

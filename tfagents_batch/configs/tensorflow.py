@@ -1,4 +1,4 @@
-"""Environments written in TensorFlow, whose steps are part of the compiled program.
+"""Environments written in TensorFlow; their steps are part of the compiled program.
 
 Those of classic control are solved where they are solved outside of the graph. Most
 have twice the environments, which cost little here, for half the steps of each.

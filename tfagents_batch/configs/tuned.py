@@ -1,4 +1,4 @@
-"""How the presets that are tuned here are written: one entry of a table each."""
+"""Helpers that write each tuned preset as one entry of a table."""
 
 from __future__ import annotations
 

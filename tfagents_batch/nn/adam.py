@@ -1,4 +1,4 @@
-"""Adam as published: epsilon is added to the corrected deviation."""
+"""Adam as published: epsilon is added to the bias-corrected root."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Adam:
         step = tf.cast(taken, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
-        # Made once, not for every weight: tracing takes the less.
+        # Created once, not per weight, to shorten tracing.
         to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in self._betas)
         epsilon = tf.constant(self.epsilon, tf.float32)
         slots = zip(
@@ -87,8 +87,8 @@ class Adam:
             mean, square = momentum.value, velocity.value
             mean = mean + (gradient - mean) * to_mean
             square = square + (tf.square(gradient) - square) * to_square
-            deviation = tf.sqrt(square / correction)
+            root = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)
-            weight.assign(weight.value - scale * mean / (deviation + epsilon))
+            weight.assign(weight.value - scale * mean / (root + epsilon))
         self.iterations.assign(taken)

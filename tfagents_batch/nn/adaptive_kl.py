@@ -27,16 +27,18 @@ class Settings:
 
     objective: Literal["clip", "kl", "both"] = option("clip", "what bounds the update")
     kl_target: float = option(
-        0.01, "KL an update aims at, under the penalty; nats", above=0
+        0.01, "target KL divergence of an update, for the penalty; nats", above=0
     )
-    kl_init_penalty: float = option(1.0, "first weight of the KL penalty", above=0)
+    kl_init_penalty: float = option(1.0, "initial weight of the KL penalty", above=0)
     kl_adapt_low: float = option(
         0.7, "KL over kl_target below which the penalty falls", above=0
     )
     kl_adapt_high: float = option(
         1.3, "KL over kl_target above which the penalty rises", above=0
     )
-    kl_adapt_factor: float = option(1.5, "by which the penalty rises or falls", above=1)
+    kl_adapt_factor: float = option(
+        1.5, "factor by which the penalty rises or falls", above=1
+    )
     kl_cutoff_factor: float = option(
         2.0, "KL over kl_target where the cutoff begins", above=0
     )
@@ -45,8 +47,8 @@ class Settings:
     )
     kl_reduction: Literal["batch", "sequence"] = option(
         "batch",
-        "what KL is a mean of, before penalty and cutoff: a minibatch, or each "
-        "of its sequences",
+        "average KL over a minibatch, or over each of its sequences, before penalty "
+        "and cutoff",
     )
 
     def check(self) -> Settings:

@@ -19,10 +19,10 @@ class Deviation(NamedTuple):
     A cut would have no gradient: what has come to a bound would stay there.
 
     Attributes:
-      first: at the start, more than ``least`` and less than ``most``.
-      least: deviations stay above it.
-      most: and below this; None for no bound.
-      kind: of the function without one.
+      first: initial standard deviation, between ``least`` and ``most``.
+      least: lower bound.
+      most: upper bound; None sets no bound.
+      kind: function that is used without an upper bound.
     """
 
     first: float
@@ -32,12 +32,12 @@ class Deviation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the trained numbers."""
+        """Name of the trained parameter."""
         return "log_std" if self._is_exp else "raw_std"
 
     @property
     def start(self) -> float:
-        """The x of ``first``."""
+        """Value x of the trained parameter that gives ``first``."""
         excess = self.first - self.least
         if self.most is not None:
             return math.log(excess) - math.log(self.most - self.first)
@@ -47,7 +47,7 @@ class Deviation(NamedTuple):
         return excess + math.log(-math.expm1(-excess))
 
     def of(self, x: tf.Tensor) -> tf.Tensor:
-        """f32, like x."""
+        """Return the standard deviation for x, f32, like x."""
         if self.most is not None:
             return self.least + (self.most - self.least) * tf.sigmoid(x)
         return self.least + (tf.exp(x) if self._is_exp else tf.math.softplus(x))

@@ -10,7 +10,7 @@ from tfagents_batch.errors import UserError
 
 
 def fresh_copy(model: keras.Model) -> keras.Model:
-    """The same architecture, its weights initialised anew; ``model`` stays as it is.
+    """The same architecture, with new initial weights; ``model`` is unchanged.
 
     Raises:
       UserError: if the architecture cannot be known from outside.

@@ -17,23 +17,23 @@ Initializer = Callable[..., tf.Tensor]
 
 
 def hidden(kind: Kind) -> Initializer:
-    """Of a hidden layer: orthogonal (Saxe et al. 2014), as PPO implementations use
-    them, or uniform (Glorot and Bengio 2010)."""
+    """Initializer of a hidden layer: orthogonal (Saxe et al. 2014), as PPO
+    implementations use it, or uniform (Glorot and Bengio 2010)."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(math.sqrt(2))
     return keras.initializers.GlorotUniform()
 
 
 def policy(kind: Kind, scale: float) -> Initializer:
-    """Of a policy's head: orthogonal times ``scale``, or a truncated normal with a
-    variance of ``scale`` over the number of inputs."""
+    """Initializer of a policy head: orthogonal times ``scale``, or a truncated normal
+    with a variance of ``scale`` over the number of inputs."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(scale)
     return keras.initializers.VarianceScaling(scale, "fan_in", "truncated_normal")
 
 
 def value(kind: Kind) -> Initializer:
-    """Of a value's head."""
+    """Initializer of a value head."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(1.0)
     return keras.initializers.GlorotUniform()

@@ -1,7 +1,7 @@
 """Streaming mean and variance, and the normalisers built on them.
 
 Sums are float64: float32 ones lose the second moment after about 2**24 samples.
-Statistics advance only when told to, so a batch is acted on and learned from with
+Statistics advance only on request, so a batch is acted on and learned from with
 the same ones.
 """
 
@@ -22,7 +22,7 @@ from tfagents_batch.ops import histograms, masked
 from tfagents_batch.types import Nest, Trajectory
 
 RewardKind = Literal[True, False, "per_step"]
-FLOOR = 1e-4  # of a deviation
+FLOOR = 1e-4  # lower bound of a standard deviation
 EQUAL = 1e-12  # a variance of samples that are equal but for rounding
 
 
@@ -73,7 +73,7 @@ class Moments(tf.Module):
         """f32 ``shape``: sample standard deviation; 1 before there are two samples.
 
         Args:
-          floor: least deviation.
+          floor: lower bound of the standard deviation.
           epsilon: added to the variance.
         """
         count = self.count.value
@@ -196,7 +196,7 @@ class RewardNormalizer(tf.Module):
         of the rewards themselves, as batch-ppo has it (a constant reward has none, and
         sparse rewards come out large), False for rewards as they are.
       clip: largest magnitude that is passed on.
-      floor, epsilon: of the deviation, see ``Moments.std``.
+      floor, epsilon: see ``Moments.std``.
     """
 
     def __init__(

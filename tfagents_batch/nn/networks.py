@@ -51,33 +51,42 @@ class Config:
     )
     min_std: float = option(
         0.0,
-        "what that deviation never falls below; trained is what exceeds it",
+        "lower bound of the standard deviation; it is added to the trained part",
         least=0,
     )
     max_std: float | None = option(
-        None, "what it never exceeds; it is then a sigmoid between the two", above=0
+        None,
+        "upper bound of the standard deviation, reached by a sigmoid; none sets no "
+        "bound",
+        above=0,
     )
-    std: Std = option("exp", "what makes the deviation of a trained number")
+    std: Std = option(
+        "exp", "function that maps the trained parameter to the standard deviation"
+    )
     squash: bool = option(
-        False, "a Box policy's actions into their bounds, by tanh, instead of a cut"
+        False,
+        "squash the actions of a Box policy into their bounds by tanh instead of "
+        "clipping",
     )
-    mean: Mean = option("linear", "of a Box policy; tanh keeps it within -1 and 1")
-    initializer: kernels.Kind = option("orthogonal", "of the towers' kernels")
+    mean: Mean = option("linear", "mean of a Box policy; tanh keeps it within -1 and 1")
+    initializer: kernels.Kind = option(
+        "orthogonal", "initializer of the towers' kernels"
+    )
     policy_scale: float = option(
         POLICY_SCALE,
         "scale of the policy head's kernel at the start",
         above=0,
     )
     core: Literal["none", "gru", "lstm"] = option(
-        "none", "recurrent layer in the place of each tower's last one"
+        "none", "recurrent layer that replaces the last layer of each tower"
     )
     value_core: ValueCore = option(
         "own",
-        "of a recurrent network's value: its own, shared with the policy, or none",
+        "core of a recurrent network's value: its own, shared with the policy, or none",
     )
     cnn: CNN = option(
         "auto",
-        "of images; auto is small below 36 pixels and nature from there on",
+        "convolutions for images; auto uses small below 36 pixels and nature otherwise",
     )
 
     def check(self, path: str = "") -> Config:
@@ -233,7 +242,7 @@ def added_loss(network: keras.Model) -> tf.Tensor:
 
 
 def convolves(network: Network, steps: TimeStep) -> bool:
-    """Whether a convolution is among the operations that evaluating a network takes."""
+    """Return True if evaluating a network runs a convolution."""
     state = network.initial_state(steps.first.shape[1])
     function = tf.function(
         lambda steps, state: network.unroll(steps, state)[0].value, autograph=False

@@ -2,7 +2,7 @@
 
 What inputs add to the gates does not depend on time: it is one product for all steps,
 the ``call`` of a cell. What remains for a loop is a cell's ``step``. Backwards it is
-the same: gates are computed anew for all steps at once, a loop carries nothing but the
+the same: gates are computed again for all steps at once, a loop carries nothing but the
 gradient of the state (``back``), and the gradient of the kernels is one product again,
 where that of TensorFlow's loops adds up one for each step.
 """
@@ -21,7 +21,7 @@ from tfagents_batch.types import Nest
 
 
 class Cell(keras.layers.Layer):
-    """What the cells have in common.
+    """Common base of the cells.
 
     Args:
       units: of its state.
@@ -69,7 +69,7 @@ class GRU(Cell):
         )
 
     def call(self, x):
-        """What inputs ``[N, F]`` add before the activations, ``[N, 3 units]``."""
+        """Return the pre-activations of inputs, ``[N, F]`` to ``[N, 3 units]``."""
         parts = [self._rows(kernel)[0] for kernel in (self.gates, self.candidate)]
         bias = tf.concat([self.gates_bias, self.candidate_bias], 0)
         return x @ tf.concat(parts, 1) + bias
@@ -87,7 +87,7 @@ class GRU(Cell):
         return update * state + (1 - update) * new
 
     def recall(self, weights, inputs, before, after):
-        """What ``back`` wants to know of steps ``[N, ...]``."""
+        """Return the values of steps ``[N, ...]`` that ``back`` needs."""
         return *self._gates(weights, inputs, before), before
 
     def back(self, weights, recalled, gradient):
@@ -155,7 +155,7 @@ class LSTM(Cell):
         self.bias = self.add_weight(shape=(4 * units,), initializer=forget, name="bias")
 
     def call(self, x):
-        """What inputs ``[N, F]`` add before the activations, ``[N, 4 units]``."""
+        """Return the pre-activations of inputs, ``[N, F]`` to ``[N, 4 units]``."""
         return x @ self._rows(self.gates)[0] + self.bias
 
     def initial_state(self, batch: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -59,7 +59,7 @@ class Towers(keras.Model):
 
 
 class RecurrentTowers(keras.layers.Layer):
-    """Towers whose last hidden layer is a recurrent core.
+    """Towers with a recurrent core as their last hidden layer.
 
     What the value knows of the past is kept by a core of its own, by the one that it
     shares with the policy (all layers but the heads are shared then), or not at all:
@@ -124,7 +124,7 @@ class RecurrentTowers(keras.layers.Layer):
         return nest.unfold(heads, time, batch), state
 
     def _inputs(self, features: tf.Tensor) -> list[tf.Tensor]:
-        """What each core makes of its inputs, ``[N, n]``."""
+        """Return each core's projection of its inputs, ``[N, n]``."""
         towers = [self.policy_tower, self.value_tower]
         pairs = zip(self.cores, towers, strict=False)
         return [core(tower(features)) for core, tower in pairs]

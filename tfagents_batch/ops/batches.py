@@ -1,4 +1,4 @@
-"""What policy gradients learn from: transitions, or sequences of them."""
+"""Training batches of policy gradients: transitions, or sequences of them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tfagents_batch.types import Nest, TimeStep
 
 
 class Batch(NamedTuple):
-    """What a loss reads, ``[T, B, ...]`` of a trajectory.
+    """Input of a loss, ``[T, B, ...]`` of a trajectory.
 
-    It is cut into rows, which lead: transitions ``[N, ...]`` or sequences ``[N, L,
-    ...]``. A minibatch of sequences is time-major again, ``[L, n, ...]``.
+    It is cut into rows on the leading axis: transitions ``[N, ...]`` or sequences
+    ``[N, L, ...]``. A minibatch of sequences is time-major again, ``[L, n, ...]``.
 
     Attributes:
-      steps: as the network sees them.
+      steps: steps as the network receives them.
       action: nest.
-      log_prob: of the behavior policy.
-      policy: its parameters.
-      advantage: of the actions.
-      value: before the update.
-      target: what it should have been.
-      mask: of sequences: bool, which of their steps count.
-      state: of sequences: that of a recurrent network before their first step, ``[N,
-        ...]``.
+      log_prob: log-probability of the action under the behavior policy.
+      policy: parameters of the behavior policy.
+      advantage: advantage of the actions.
+      value: value estimate before the update.
+      target: target of the value estimate.
+      mask: for sequences, bool: true for the steps that count.
+      state: for sequences, the state of a recurrent network before their first step,
+        ``[N, ...]``.
     """
 
     steps: TimeStep
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
     @property
     def sequential(self) -> bool:
-        """Whether these are sequences."""
+        """True if the rows are sequences."""
         return not isinstance(self.mask, tuple)
 
     @property
@@ -55,22 +55,22 @@ class Batch(NamedTuple):
 def rows(
     batch: Batch, mask: tf.Tensor, length: int | None, state: Nest = ()
 ) -> tuple[Batch, tf.Tensor]:
-    """Rows that minibatches are made of, and which of them count, bool ``[N]``.
+    """Return the rows for minibatches, and a mask of those that count, bool ``[N]``.
 
     A sequence counts if one of its steps does.
 
     Args:
       batch: ``[T, B, ...]``.
       mask: bool ``[T, B]``.
-      length: of sequences, cut to T; None for transitions.
-      state: of a recurrent network before each step, ``[T, B, ...]``.
+      length: length of sequences, at most T; None for transitions.
+      state: state of a recurrent network before each step, ``[T, B, ...]``.
     """
     if length is None:
         return nest.fold((batch, mask))
     length = min(length, mask.shape[0])
     cut = functools.partial(sequences.cut, length=length)
     rows = cut(batch._replace(policy=()))._replace(
-        policy=cut(batch.policy, padding=1.0),  # a deviation of 0 has no KL
+        policy=cut(batch.policy, padding=1.0),  # a std of 0 has no KL
         mask=cut(mask),
         state=sequences.starts(state, length),
     )
@@ -78,11 +78,11 @@ def rows(
 
 
 def minibatch(rows: Batch, taken: tf.Tensor) -> tuple[Batch, tf.Tensor]:
-    """Some rows as a loss reads them, and its mask.
+    """Return rows in the layout of a loss, and the mask of the loss.
 
     Args:
       rows: ``[n, ...]``.
-      taken: bool ``[n]`` or ``[]``, which of them count.
+      taken: bool ``[n]`` or ``[]``, true for the rows that count.
     """
     if not rows.sequential:
         return rows, taken

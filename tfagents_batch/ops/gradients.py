@@ -1,4 +1,4 @@
-"""Gradients of one's own, which end with the program that they were written for."""
+"""Custom gradients that are freed together with the program that uses them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _REGISTRY = ops.gradient_registry._registry
 def custom(function: Callable) -> Callable:
     """``tf.custom_gradient`` that does not keep the graph it was traced in.
 
-    TensorFlow registers the gradient of every call under a name of its own, for as
+    TensorFlow registers the gradient of every call under its own name, for as
     long as the process lives, and the gradient holds all of the graph, tens of
-    megabytes for a training. Here the graph holds the gradient, and the registry
+    megabytes per training run. Here the graph holds the gradient, and the registry
     refers to it weakly.
 
     Args:
-      function: of tensors, returns a nest of tensors and a function from their
+      function: takes tensors, returns a nest of tensors and a function from their
         gradients to those of its arguments, as ``tf.custom_gradient`` expects.
     """
     differentiable = tf.custom_gradient(function)
@@ -37,14 +37,14 @@ def custom(function: Callable) -> Callable:
 
 
 def _entrust(operation: tf.Operation) -> None:
-    """Give the gradient of an operation to the program that it is a part of."""
+    """Make the program that contains an operation own the gradient of it."""
     name = operation.get_attr("_gradient_op_type").decode()
     entry = _REGISTRY[name]
     gradient = entry["type"]
     program = operation.graph
     outer = getattr(program, "outer_graph", None)
     while isinstance(outer, tf.__internal__.FuncGraph):
-        # For the body of a loop is made anew when its gradient is wanted.
+        # The body of a loop is traced again when its gradient is computed.
         program, outer = outer, outer.outer_graph
     program._own_gradients = [*getattr(program, "_own_gradients", ()), gradient]
     found = weakref.ref(gradient, lambda _: _REGISTRY.pop(name, None))

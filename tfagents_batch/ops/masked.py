@@ -1,7 +1,7 @@
 """Statistics over the valid entries of a tensor.
 
-``mask`` is bool and has the shape of ``x`` or of its leading axes. What is masked
-out, NaN and infinity included, reaches neither a value nor a gradient.
+``mask`` is bool and has the shape of ``x`` or of its leading axes. Masked
+entries, NaN and infinity included, reach neither a value nor a gradient.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INVALID_LOGIT = -1e9
 
 
 def safe(x: tf.Tensor, mask: tf.Tensor, value: float = 0.0) -> tf.Tensor:
-    """Put ``value`` where masked out, before an operation that must not see it.
+    """Replace masked entries by ``value``, before an operation that must not see them.
 
     The gradient of ``tf.where(mask, f(x), 0)`` is NaN where ``f`` has none, because
     0 * NaN is NaN; ``f(safe(x, mask))`` has gradient 0 there.
@@ -23,7 +23,7 @@ def safe(x: tf.Tensor, mask: tf.Tensor, value: float = 0.0) -> tf.Tensor:
     Args:
       x: f32 ``[..., *]``.
       mask: bool, leading axes of ``x``.
-      value: what to put, inside the domain of the operation that follows.
+      value: the replacement, inside the domain of the operation that follows.
     """
     return tf.where(_as_flag(mask, x), x, tf.cast(value, x.dtype))
 
@@ -47,7 +47,7 @@ def mean_over_time(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 def moments(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and (population) variance over valid entries, f32 ``[]`` each; 0 if none.
 
-    The mean is corrected by the mean of what it leaves over, so that equal entries
+    The mean is corrected by the mean of the residuals, so that equal entries
     have a variance of 0 whatever their size.
     """
     rough, centered = _center(x, mask)

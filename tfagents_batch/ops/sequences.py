@@ -1,9 +1,9 @@
 """Trajectories cut into sequences, for networks that go through time.
 
 ``[T, B, ...]`` becomes ``[C, L, ...]`` with C = B * ceil(T / L): sequence k * B + b is
-part k of stream b. The sequences lead, so that they are dealt to minibatches as single
-transitions are; a network wants them ``swap``-ped. What is cut may hold several
-episodes, or parts of them: where a new one opens, ``first`` says so.
+part k of stream b. Sequences are the leading axis, so minibatches are drawn from them
+as from single transitions; ``swap`` makes them time-major for a network. A sequence
+may hold several episodes or parts of them: ``first`` marks the start of each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def cut(x: Nest, length: int, padding: float = 0.0) -> Nest:
     Args:
       x: nest, its T and B static.
       length: L, at least 1.
-      padding: what stands behind T in the last part of every stream; false in a mask.
+      padding: value after T in the last part of every stream; false in a mask.
         A constant, so that nothing of other rows can reach a result or a gradient, and
         one that is sound: 1 for a standard deviation.
     """
@@ -40,12 +40,12 @@ def cut(x: Nest, length: int, padding: float = 0.0) -> Nest:
 
 
 def starts(x: Nest, length: int) -> Nest:
-    """What stands at the start of every sequence: ``[T, B, ...]`` to ``[C, ...]``."""
+    """Return the first entry of every sequence: ``[T, B, ...]`` to ``[C, ...]``."""
     return nest.fold(nest.map(lambda x: x[::length], x))
 
 
 def swap(x: Nest) -> Nest:
-    """The two leading axes the other way round."""
+    """Swap the two leading axes."""
     return nest.map(
         lambda x: tf.transpose(x, [1, 0, *range(2, len(x.shape))]),
         x,

@@ -1,7 +1,7 @@
 """Trajectories of whole episodes from a batch of environments.
 
-Every environment gives the same number of episodes. (Taking the first ones that end
-would favour short ones.) An environment that fails may leave gaps; so that these do
+Every environment gives the same number of episodes. (Taking the first episodes that
+end would favour short ones.) An environment that fails may leave gaps; so that these do
 not depend on lengths either, an episode has a turn: number k of an environment's turns
 begins by row ``k * (T + 1)``, early enough to come to its end whatever its length. What
 is lost uses up its turn, and what comes late has a later one.
@@ -21,11 +21,11 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
 class Episodes(tf.Module):
-    """Plays ``episodes`` whole episodes, the same number in each environment.
+    """Source of ``episodes`` whole episodes, the same number in each environment.
 
     Every call opens new episodes everywhere, with its seed: ``init`` is part of the
-    program, so that nothing has to be played to its end that nobody will use, and a
-    call depends on its seed and the weights only. An environment that has given its
+    program. No unused episode has to be finished, and a call depends only on its
+    seed and the weights. An environment that has given its
     episodes is stepped on, unused, until all have.
 
     An episode is a stream of its own: T is ``max_length`` and B is ``episodes``, stream
@@ -36,13 +36,13 @@ class Episodes(tf.Module):
 
     Args:
       env: the batch of environments.
-      actor: who acts; every episode begins with its initial state.
+      actor: policy that selects actions; every episode begins with its initial state.
       episodes: n, a multiple of ``num_envs``.
       max_length: T, steps of the longest episode; by default the environments' time
         limit. Of environments without one, longer episodes are cut off there, and
         cost their environment its later ones, which are missing: choose it not less
         than the longest episode.
-      explore: sample actions, else take the policy's mode.
+      explore: sample actions; otherwise take the policy's mode.
 
     Raises:
       UserError: if ``episodes`` is no multiple, or no length is known.
@@ -68,15 +68,15 @@ class Episodes(tf.Module):
 
     @property
     def compilable(self) -> bool:
-        """May collecting run under XLA?"""
+        """True if collecting can run under XLA."""
         return getattr(self.env, "compilable", False)
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """Where it stands: nowhere, as every call starts anew."""
+        """Return no variables: every call starts from new episodes."""
         return {}
 
     def ok(self) -> tf.Tensor:
-        """bool ``[]``: false when the last trajectory must not be used."""
+        """Return bool ``[]``: false when the last trajectory must not be used."""
         return self._ok.read_value()
 
     def metrics(self) -> Metrics:
@@ -95,7 +95,7 @@ class Episodes(tf.Module):
         self._idle.assign(tf.cast(idle, tf.float32))
         missing = tf.cast(turns.end < 0, tf.float32)
         self._missing.assign(tf.reduce_sum(missing))
-        return self._dealt(rows, turns)
+        return self._to_trajectory(rows, turns)
 
     def _play(self, seed) -> tuple[Any, _Row, _Turns, tf.Tensor]:
         """Step until every environment has given its episodes.
@@ -141,7 +141,7 @@ class Episodes(tf.Module):
         )
         return env_state, arrays.stacked(written), turns, idle
 
-    def _dealt(self, rows: _Row, turns: _Turns) -> Trajectory:
+    def _to_trajectory(self, rows: _Row, turns: _Turns) -> Trajectory:
         """Rows to the streams of their episodes."""
         length, count = self._length, self._rounds * self._batch
         begin, end = (tf.reshape(x, [-1]) for x in (turns.begin, turns.end))
@@ -164,15 +164,15 @@ class Episodes(tf.Module):
 
 
 def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
-    """Episodes of each environment.
+    """Return the number of episodes per environment.
 
     Args:
-      episodes: of all of them.
+      episodes: number of episodes of all environments together.
       num_envs: B.
-      name: of ``episodes``, where it comes from.
+      name: name of the setting that gives ``episodes``, for the error.
 
     Raises:
-      UserError: if they cannot all have the same number.
+      UserError: if the environments cannot all have the same number.
     """
     if episodes < 1 or episodes % num_envs:
         least = num_envs * max(episodes // num_envs, 1)
@@ -185,11 +185,11 @@ def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
 
 
 def longest(spec: EnvSpec, max_length: int | None = None) -> int:
-    """Steps of the longest episode that there can be.
+    """Return the largest possible number of steps of an episode.
 
     Args:
-      spec: of the environments.
-      max_length: as somebody says; None for the environments' time limit.
+      spec: spec of the environments.
+      max_length: the caller's limit; None uses the environments' time limit.
 
     Raises:
       UserError: if it is not known, or less than the environments' time limit.
@@ -214,7 +214,7 @@ def longest(spec: EnvSpec, max_length: int | None = None) -> int:
 
 
 class _Row(NamedTuple):
-    """What is kept of a moment: ``[B, ...]``, or ``[S, B, ...]`` of all."""
+    """Stored data of one step, ``[B, ...]``, or of all steps, ``[S, B, ...]``."""
 
     timestep: TimeStep
     action: Nest
@@ -222,7 +222,7 @@ class _Row(NamedTuple):
 
 
 class _Turns(NamedTuple):
-    """Which episodes are given, and the rows they are in.
+    """Progress of each environment's turns, and the rows of their episodes.
 
     Attributes:
       number: int32 ``[B]``, turn of the newest episode; -1 before there was one.
@@ -240,7 +240,7 @@ class _Turns(NamedTuple):
 
 
 def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) -> _Turns:
-    """Take in row ``t``."""
+    """Update the turns with row ``t``."""
     rounds = turns.end.shape[0]
     opens = timestep.first & timestep.valid
     soonest = (t + length) // (length + 1)  # that begins by row k * (length + 1)
@@ -256,6 +256,6 @@ def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) ->
 
 
 def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
-    """bool ``[B]``: whether an environment may give something after row ``t``."""
+    """Return bool ``[B]``: true if an environment may still give an episode."""
     last = turns.end.shape[0] - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))

@@ -1,4 +1,4 @@
-"""Which distribution an action space asks for, and what a network must feed it.
+"""Distribution families of action spaces, and the network outputs they need.
 
 All classes satisfy ``interfaces.Distribution``. Actions are values of the action
 space: int32, or float32 for a Box.
@@ -44,9 +44,9 @@ class Family:
       size: network outputs that ``make`` needs; also the width of its mask.
       shape: of one action.
       dtype: of actions, tf.int32 or tf.float32.
-      needs_std: whether ``make`` needs a standard deviation.
-      takes_mask: whether actions can be masked.
-      squashed: whether actions are kept inside their bounds.
+      needs_std: True if ``make`` needs a standard deviation.
+      takes_mask: True if actions can be masked.
+      squashed: True if actions are kept inside their bounds.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Family:
         return self._build(outputs, **options)
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """What ``sample`` of any of them consumes, ``[*shape, ...]``, in one op.
+        """Return the noise that ``sample`` consumes, ``[*shape, ...]``, in one op.
 
         Args:
           shape: leading axes, such as ``(T, B)``.
@@ -106,7 +106,7 @@ class Family:
 
 
 def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
-    """The family of distributions over an action space.
+    """Return the family of distributions over an action space.
 
     Args:
       space: Discrete (Categorical), MultiDiscrete (MultiCategorical), MultiBinary
@@ -146,7 +146,7 @@ def _categorical(name, size, shape, build) -> Family:
 def _box(space, shape, squash) -> Family:
     distribution = DiagNormal
     if squash:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is unbounded
+        with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
             low, high = np.float32(space.low), np.float32(space.high)
         if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
             raise UserError(
