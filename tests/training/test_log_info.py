@@ -55,7 +55,7 @@ def test_what_was_said_of_episodes_is_a_mean_over_those_that_said_it():
     info = {"score": tf.constant(score)}
     flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
     steps = TimeStep(zeros, zeros, *flags, info)
-    found = metrics.told(Trajectory(steps, zeros[1:], {}), ["score"])
+    found = metrics.episode_info_metrics(Trajectory(steps, zeros[1:], {}), ["score"])
     assert {name: float(x) for name, x in found.items()} == {
         "episode/score/sum": 6.0,
         "episode/score/count": 2.0,
