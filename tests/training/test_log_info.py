@@ -117,8 +117,8 @@ def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
     )
     flags = [f"--logdir={run.logdir}", "--episodes=3", f"--env={env}"]
     assert script.main(flags) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["mean_is_success"] == float(told["mean_length"] == 500)
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["mean_is_success"] == float(printed["mean_length"] == 500)
     result = tfb.evaluate(run.logdir, 3, env=env)
     assert result.infos["is_success"].shape == (3,)
 

@@ -1,4 +1,4 @@
-"""Where a run's policy is played: in what it is trained on, or somewhere else."""
+"""Configs for playing a run's policy, in its training environment or another."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tfagents_batch.training.run_config import IN_PROCESS, Config
 
 
 def sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Add the number of environments that are given one by one, or made already.
+    """Add ``num_envs`` to options if the environments passed determine it.
 
     Args:
       env: as ``make_env`` takes it, or an Env.
-      options: settings of a Config that were asked for.
+      options: settings of a Config that the user passed.
 
     Raises:
-      UserError: for a setting that such environments leave no choice in.
+      UserError: if a setting contradicts the environments.
     """
     size = make.size(env)
     if size is None:
@@ -40,18 +40,18 @@ def sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def suited(config: Config, env: Any, own: bool) -> Config:
-    """Adapt a run's config to another environment than the one that is trained on.
+    """Adapt a run's config to an environment that differs from the training one.
 
     Args:
-      config: of the run.
+      config: config of the run.
       env: as ``make_env`` takes it, or an ``Env``.
-      own: whether the run's ``env_kwargs`` and wrappers are meant for it too, if it is
-        not a name; for one they are if it is that of the run.
+      own: whether the run's ``env_kwargs`` and wrappers apply to it too. If it is a
+        name, they apply if that is the name of the run's environment.
 
     Returns:
-      It without what would not concern that environment: arguments of another one,
-      workers and their options where there are none, and, of what is made already,
-      wrappers that are not meant for it.
+      The config without settings that do not apply: arguments of another environment,
+      workers and their options if it has no workers, and wrappers of an instance if
+      they are not meant for it.
     """
     changes: dict[str, Any] = {}
     if isinstance(env, str):
@@ -72,22 +72,23 @@ def to_play(
     """Turn a run's config into one for playing its agent.
 
     Args:
-      saved: of the run.
-      env: to play instead; None for what the run was trained on.
-      env_kwargs, wrappers: of that; None for those of the run where they fit.
+      saved: config of the run.
+      env: environment to play; None uses the training environment.
+      env_kwargs, wrappers: for that environment; None uses those of the run if they
+        apply.
     """
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
-    changes["update_every"] = None  # which num_envs divides
-    again = {"env_kwargs": env_kwargs, "wrappers": wrappers}
-    changes |= {name: value for name, value in again.items() if value is not None}
-    if env is not None:  # a function may be what the run was trained on
+    changes["update_every"] = None  # it would have to be a multiple of num_envs
+    passed = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    changes |= {name: value for name, value in passed.items() if value is not None}
+    if env is not None:  # a function may be the training environment itself
         saved = suited(saved, env, own=True)
     return dataclasses.replace(saved, **changes)
 
 
 def in_process(config: Config, env: Any) -> Config:
-    """Turn a config into one of a single environment, or batch, without workers."""
+    """Turn a config into one for a single environment or batch without workers."""
     options = config.env_options.items()
     return dataclasses.replace(
         config,
@@ -99,25 +100,26 @@ def in_process(config: Config, env: Any) -> Config:
 
 
 def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
-    """How many environments play an evaluation, each as often, and episodes in all.
+    """Return the numbers of environments and of episodes of an evaluation.
 
     Args:
-      env: what is played, as ``make_env`` takes it or an Env.
-      episodes: that were asked for.
-      most: environments, where as many can be made as wanted.
+      env: evaluation environment, as ``make_env`` takes it or an Env.
+      episodes: requested number.
+      most: maximum number of environments, if their number can be chosen.
 
     Returns:
-      The number of environments and the number of episodes, which is greater than what
-      was asked for where every one of a given number of environments has to be played.
+      The number of environments and the number of episodes. Every environment plays
+      equally many. If ``env`` fixes the number of environments, the number of episodes
+      is rounded up to a multiple of it.
     """
     given = make.size(env)
     alike = isinstance(env, (list, tuple)) and all(x == env[0] for x in env)
-    if given is None or alike:  # then some stand for all
+    if given is None or alike:  # fewer environments are then enough
         return evaluate.batch_size(episodes, min(most, given or most)), episodes
     return given, math.ceil(episodes / max(given, 1)) * given
 
 
 def _has_workers(env: Any, env_kwargs: dict[str, Any]) -> bool:
-    """Whether each environment is made on its own, in a worker or in this process."""
+    """Return whether environments are created one by one, maybe in workers."""
     whole = make.is_made(env) or make.is_batch(env)
     return not whole and make.tensor_env(env, env_kwargs) is None

@@ -1,4 +1,4 @@
-"""The settings of a run, whatever its algorithm; written to config.json."""
+"""Settings of a run for any algorithm; written to config.json."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tfagents_batch.sources import episodes
 from tfagents_batch.training import evaluate, metrics
 from tfagents_batch.training.runtime import threads
 
-# Of ``make_env``, beside those that a run has settings for. Some are for environments
-# without workers, too.
+# Options of ``make_env`` that are not settings of a run. Those of ``IN_PROCESS`` also
+# apply to environments without workers.
 IN_PROCESS = ("finite_check", "strict_bounds")
-VARIABLES = "worker_variables"  # may hold secrets, and run code: never saved
+VARIABLES = "worker_variables"  # may contain secrets and run code: never saved
 ENV_OPTIONS = (
     *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
     *("max_restarts", "restart_period_seconds", "max_worker_mb"),
     *(VARIABLES, "pin_workers", "route"),
 )
-# How a run is watched, and what it runs on: neither says what is learned.
+# Settings of logging and of the machine: they do not change what is learned.
 _watching = functools.partial(
     option, resumable=True, same_curve=True, same_program=True
 )
@@ -42,7 +42,7 @@ class Config:
     env: str = option("", "environment name, see the README")
     env_kwargs: dict = option({}, "JSON object of the environment's arguments")
     wrappers: list = option(
-        [], "JSON list of what to wrap each environment in, the innermost first"
+        [], "JSON list of wrappers of each environment, the innermost first"
     )
     env_options: dict = option(
         {},
@@ -59,7 +59,7 @@ class Config:
     )
     seed: int = option(
         0,
-        "of everything random",
+        "seed of all random numbers",
         least=0,
         most=2**31 - 1,
         same_curve=True,
@@ -69,23 +69,23 @@ class Config:
         8, "environments stepped as one batch", least=1, most=arguments.MAX_ENVS
     )
     num_workers: int | None = _running(
-        None, "worker processes; 0 steps in this process, default one a core", least=0
+        None, "worker processes; 0 steps in this process; default one per core", least=0
     )
     envs_per_worker: int | None = _running(
-        None, "another way to say num_workers: environments in each process", least=1
+        None, "environments per worker process; alternative to num_workers", least=1
     )
     threads: int | None = _running(
         None,
-        "of TensorFlow; default one for small networks, else one a core",
+        "TensorFlow threads; default 1 for small networks, else one per core",
         least=1,
         most=threads.MOST,
     )
     rollout_length: int = option(
-        256, "steps of each environment an iteration", least=1, most=1_000_000
+        256, "steps of each environment per iteration", least=1, most=1_000_000
     )
     update_every: int | None = option(
         None,
-        "whole episodes an iteration, instead of rollout_length; a multiple of "
+        "whole episodes per iteration, instead of rollout_length; a multiple of "
         "num_envs",
         least=1,
         most=1_000_000,
@@ -93,7 +93,7 @@ class Config:
     eval_every: int | None = _watching(
         None, "steps between evaluations; 0 never, default a tenth of the run", least=0
     )
-    eval_episodes: int = _watching(10, "episodes an evaluation", least=1)
+    eval_episodes: int = _watching(10, "episodes per evaluation", least=1)
     eval_actions: evaluate.Actions = option(
         "mode",
         "evaluate the policy's mode, its samples, or both (eval_sample/...)",
@@ -105,12 +105,12 @@ class Config:
     checkpoint_every: float = _watching(60.0, "seconds between checkpoints", least=0)
     keep_every: int = _watching(
         0,
-        "steps between checkpoints that stay; 0: only the newest three and the best",
+        "steps between permanent checkpoints; 0 keeps the newest three and the best",
         least=0,
     )
     log_info: list = option(
         [],
-        "JSON list of numbers of the environments' infos to log, as episodes end",
+        "JSON list of info keys with numbers to log when episodes end",
         same_curve=True,
     )
     compile: Literal["auto", "full", "update", "off"] = _running(
@@ -120,31 +120,33 @@ class Config:
         False, "collect while updating, with weights that are one update older"
     )
     precision: Literal["float32", "mixed_bfloat16"] = option(
-        "float32", "of convolution stacks; weights, losses, optimizer stay float32"
+        "float32", "dtype of convolutions; weights, losses, optimizer stay float32"
     )
-    compile_cache: bool = _watching(True, "keep compiled programs for later starts")
+    compile_cache: bool = _watching(True, "save compiled programs for later starts")
     device: Literal["cpu", "gpu"] = _running(
-        "cpu", "where updates run; gpu has not been tried yet"
+        "cpu", "device of updates; gpu has not been tested yet"
     )
     on_fault: Literal["raise", "restart"] = _running(
-        "raise", "when an environment fails: end the run, or replace the environment"
+        "raise", "reaction to a failed environment: end the run, or replace it"
     )
     stop_at_return: float | None = _watching(
-        None, "end when the mean return of an evaluation reaches it"
+        None, "end training when an evaluation's mean return reaches this"
     )
     log_video_every: int = _watching(
-        0, "steps between films of an episode in TensorBoard; 0 never", least=0
+        0, "steps between videos of an episode in TensorBoard; 0 never", least=0
     )
     track: Literal["none", "wandb", "mlflow"] = _watching(
-        "none", "where else the log goes: Weights & Biases or MLflow"
+        "none", "experiment tracker that also gets the log"
     )
-    settings: Any = option(ppo.Config(), "of the algorithm: --algorithm.<setting>")
+    settings: Any = option(
+        ppo.Config(), "settings of the algorithm: --algorithm.<setting>"
+    )
 
     def check(self) -> Config:
-        """Return the config, each value as its type keeps it, if it makes sense.
+        """Return the config with each value converted to its type.
 
         Raises:
-          UserError: naming the setting.
+          UserError: if a setting is invalid; names it.
         """
         if self.algorithm not in algorithms.REGISTRY:
             raise UserError(
@@ -184,12 +186,12 @@ class Config:
 
 
 def without_variables(config: Config) -> Config:
-    """A config that may be written down: without its workers' environment variables."""
+    """Return a config that may be saved, without its workers' variables."""
     options = {k: v for k, v in config.env_options.items() if k != VARIABLES}
     return dataclasses.replace(config, env_options=options)
 
 
-# Settings that say one thing in two ways, the newer of which replaces the older.
+# Pairs of settings with the same meaning: one replaces the other.
 _REPLACES = {
     "num_workers": "envs_per_worker",
     "envs_per_worker": "num_workers",
@@ -198,13 +200,15 @@ _REPLACES = {
 
 
 def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete options so that they replace what a preset or a run says in other words.
+    """Add None for each alternative setting that the options replace.
+
+    A preset or a resumed run may have set such an alternative.
 
     Args:
-      options: settings of a Config that were asked for.
+      options: settings of a Config that the user passed.
 
     Raises:
-      UserError: if both ways to say how much is collected are asked for.
+      UserError: if ``rollout_length`` and ``update_every`` are both set.
     """
     options = dict(options)
     for name, other in _REPLACES.items():
