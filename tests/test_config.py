@@ -200,13 +200,11 @@ def test_help_lists_every_flag_with_its_default_in_groups():
         "general flags, with their defaults:\n  --algorithm=ppo  (str)\n"
     )
     assert "  --steps=1000000  (int)\n      environment steps\n" in general
-    normalize = (
-        "  --algorithm.normalize=true  (bool)\n      by streaming moments"
-    )
+    normalize = "  --algorithm.normalize=true  (bool)\n      by streaming moments"
     assert normalize in algorithm
     assert "  --algorithm.learning_rate=0.0003  (schedule)\n" in algorithm
     assert "  --algorithm.sizes=64,64  (int,...)\n" in algorithm
-    assert "  --algorithm.network.hidden=none  (int)\n" in network
+    assert "  --algorithm.network.hidden=none  (int,...)\n" in network
     assert max(map(len, text.splitlines())) <= 88
     for name in config.flat(config.to_dict(Settings())):
         assert f"  --algorithm.{name}=" in text

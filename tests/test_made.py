@@ -180,7 +180,7 @@ def test_a_file_of_environments_may_be_moved(moved_run, tmp_path, capsys):
     (logdir / "metrics.jsonl").unlink()  # a run goes on without its lines, too
     again = tfb.train(resume=logdir, env=env, steps=400)
     assert again.finished and again.metrics["episode/return_mean"] == 21
-    assert "alarms begin anew" in capsys.readouterr().err
+    assert "alarms start again" in capsys.readouterr().err
     assert [event["event"] for event in read_events(logdir)][-1] == "finished"
     copy = tmp_path / "mine.py"
     copy.write_text("make = None")

@@ -15,7 +15,7 @@ def test_every_callback_is_called_in_order_with_what_happened(tmp_path):
     calls = []
     each = Callbacks(
         tmp_path,
-        on_iteration=[lambda told: calls.append(1), calls.append],
+        on_iteration=[lambda event: calls.append(1), calls.append],
         on_evaluation=calls.append,
         on_checkpoint=calls.append,
     )
@@ -35,14 +35,14 @@ def test_every_callback_is_called_in_order_with_what_happened(tmp_path):
 
 @pytest.mark.parametrize("returned", [None, True, np.True_])
 def test_none_and_true_go_on(tmp_path, returned):
-    each = Callbacks(tmp_path, on_iteration=lambda told: returned)
+    each = Callbacks(tmp_path, on_iteration=lambda event: returned)
     each.iteration(1, dict)
     assert each.stopped_by is None
 
 
 @pytest.mark.parametrize("returned", [False, np.False_])
 def test_false_ends_training_and_says_who_did_it(tmp_path, returned):
-    def enough(told):
+    def enough(event):
         return returned
 
     calls = []
@@ -54,7 +54,7 @@ def test_false_ends_training_and_says_who_did_it(tmp_path, returned):
 
 @pytest.mark.parametrize("returned", [0, 1, "no", 0.0])
 def test_anything_else_is_refused_by_name(tmp_path, returned):
-    def vague(told):
+    def vague(event):
         return returned
 
     each = Callbacks(tmp_path, on_evaluation=vague)
@@ -66,8 +66,8 @@ def test_an_exception_comes_out_as_it_is_and_nothing_is_called_after_it(tmp_path
     error = KeyError("mine")
     calls = []
 
-    def bad(told):
-        calls.append(told)
+    def bad(event):
+        calls.append(event)
         raise error
 
     each = Callbacks(tmp_path, on_iteration=[bad, bad], on_checkpoint=calls.append)

@@ -55,7 +55,7 @@ def test_what_was_said_of_episodes_is_a_mean_over_those_that_said_it():
     info = {"score": tf.constant(score)}
     flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
     steps = TimeStep(zeros, zeros, *flags, info)
-    found = metrics.told(Trajectory(steps, zeros[1:], {}), ["score"])
+    found = metrics.episode_info_metrics(Trajectory(steps, zeros[1:], {}), ["score"])
     assert {name: float(x) for name, x in found.items()} == {
         "episode/score/sum": 6.0,
         "episode/score/count": 2.0,
@@ -117,8 +117,8 @@ def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
     )
     flags = [f"--logdir={run.logdir}", "--episodes=3", f"--env={env}"]
     assert script.main(flags) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["mean_is_success"] == float(told["mean_length"] == 500)
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["mean_is_success"] == float(printed["mean_length"] == 500)
     result = tfb.evaluate(run.logdir, 3, env=env)
     assert result.infos["is_success"].shape == (3,)
 

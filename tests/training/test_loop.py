@@ -72,7 +72,7 @@ class Records:
         self.saved.append((step, state, metadata))
         return True
 
-    def tell(self, event, step):
+    def event(self, event, step):
         self.events.append((step, event))
 
     def run(self, config=BASE, state=None, make=CountingEnv, **asked):
@@ -333,5 +333,5 @@ def test_what_was_compiled_and_why_is_told_once():
     records = Records()
     records.run(dataclasses.replace(BASE, compile="update"))
     (event,) = [e for _, e in records.events if e["event"] == "compiled"]
-    told = {"compile": "update", "reason": "asked for", "program": "traced"}
-    assert event == {"event": "compiled", **told}
+    expected = {"compile": "update", "reason": "asked for", "program": "traced"}
+    assert event == {"event": "compiled", **expected}

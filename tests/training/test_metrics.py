@@ -88,15 +88,15 @@ def played(length, envs, chance, seed):
 def test_statistics_of_episodes_are_numpys(compile):
     """Over iterations of which some have no episode at all."""
     program = tf.function(metrics.episodes, jit_compile=compile, autograph=False)
-    interval, told = Interval(), [[], []]
+    interval, expected = Interval(), [[], []]
     for seed, chance in enumerate([0.0, 0.05, 0.3, 0.0, 0.2]):
         trajectory, each = played(30, 4, chance, seed)
         interval.add({name: x.numpy() for name, x in program(trajectory).items()})
-        for values, more in zip(told, each, strict=True):
+        for values, more in zip(expected, each, strict=True):
             values.extend(more)
     summary = interval.summary()
-    assert summary["episode/count"] == len(told[0]) > 20
-    for name, values in zip(("return", "length"), told, strict=True):
+    assert summary["episode/count"] == len(expected[0]) > 20
+    for name, values in zip(("return", "length"), expected, strict=True):
         for part in ("mean", "min", "max", "median"):
             expected = getattr(np, part)(values)
             found = summary[f"episode/{name}_{part}"]

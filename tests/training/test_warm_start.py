@@ -77,9 +77,9 @@ def test_it_begins_with_weights_and_statistics_and_all_else_anew(learned, tmp_pa
     assert after[count] > before[count] + new.step  # openings were seen, too
     assert after["algorithm/step"] == new.step < 100
     assert before["algorithm/step"] >= SMALL["steps"]
-    (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
-    assert told["checkpoint"] == learned.step
-    assert learned.logdir.endswith(told["run"])
+    (event,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
+    assert event["checkpoint"] == learned.step
+    assert learned.logdir.endswith(event["run"])
     own = [name for name in before if name.startswith("optimizer/")]
     (count,) = [name for name in own if before[name].dtype.kind == "i"]
     assert before[count] == 12  # three iterations of two epochs of two minibatches
@@ -143,9 +143,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(kept, tmp_path, capsys):
     (state,) = run.glob(f"checkpoints/*{newest}/state.json")
     state.write_text("{}")
     new = begin(run, tmp_path, steps=50)
-    (told,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
-    assert told["checkpoint"] == older
-    assert list(told["damaged"]) == [str(newest)]
+    (event,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
+    assert event["checkpoint"] == older
+    assert list(event["damaged"]) == [str(newest)]
     assert f"step {newest} of" in capsys.readouterr().err
 
 
@@ -161,9 +161,13 @@ def test_it_is_evaluated_and_resumed_like_any_other(kept, tmp_path):
 def test_it_contradicts_a_resume_and_needs_a_run(kept):
     with pytest.raises(UserError, match="pass only one of them"):
         tfb.train(resume=kept.logdir, init_from=kept.logdir)
-    with pytest.raises(UserError, match="init_checkpoint is 'best', but no run"):
+    with pytest.raises(
+        UserError, match="init_checkpoint is 'best', but init_from is not given"
+    ):
         tfb.train(resume=kept.logdir, init_checkpoint="best")
-    with pytest.raises(UserError, match="init_checkpoint is 'best', but no run"):
+    with pytest.raises(
+        UserError, match="init_checkpoint is 'best', but init_from is not given"
+    ):
         tfb.train(env="CartPole-v1", init_checkpoint="best", **SMALL)
 
 

@@ -67,23 +67,27 @@ def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
         on_checkpoint=calls["checkpoint"].append,
         **QUICK | {"eval_every": 300, "eval_episodes": 2},
     )
-    steps = [told.step for told in calls["iteration"]]
+    steps = [event.step for event in calls["iteration"]]
     assert steps == [
         line["step"] for line in read_metrics(run.logdir) if "env/masked" in line
     ]
-    assert all("loss/total" in told.metrics for told in calls["iteration"])
-    assert any("episode/return_mean" in told.metrics for told in calls["iteration"])
+    assert all("loss/total" in event.metrics for event in calls["iteration"])
+    assert any("episode/return_mean" in event.metrics for event in calls["iteration"])
     assert calls["evaluation"][0].best
-    assert {told.path.name for told in calls["checkpoint"]} >= {f"step-{run.step:012d}"}
-    assert all(told.path.parent.parent == told.folder for told in calls["checkpoint"])
+    assert {event.path.name for event in calls["checkpoint"]} >= {
+        f"step-{run.step:012d}"
+    }
+    assert all(
+        event.path.parent.parent == event.folder for event in calls["checkpoint"]
+    )
     assert calls["checkpoint"][0].step == steps[0]  # after the first iteration
-    assert any(told.best for told in calls["checkpoint"])
+    assert any(event.best for event in calls["checkpoint"])
 
 
 @pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
 def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
     options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
-    callback = {what: lambda told: False}
+    callback = {what: lambda event: False}
     run = train(logdir=tmp_path, **callback, **options)
     assert run.finished
     assert run.step < 1000
@@ -99,7 +103,7 @@ def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
     class Mine(Exception):
         pass
 
-    def bad(told):
+    def bad(event):
         raise Mine("of the user")
 
     options = QUICK | {"eval_every": 200, "eval_episodes": 2}

@@ -7,9 +7,9 @@
 
 A callback gets one argument, an ``Iterated``, ``Evaluated`` or ``Saved``. Returning
 ``False`` ends training: a checkpoint is written, and the run counts as finished. None,
-which a function without ``return`` returns, and ``True`` go on; anything else is an
-error, because it was meant to say something. An exception ends training too: a
-checkpoint is written, and it comes out as it was raised.
+which a function without ``return`` returns, and ``True`` continue training. Any other
+value is an error, because its meaning is unclear. An exception ends training too: a
+checkpoint is written, and the exception is raised again unchanged.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tfagents_batch.training.evaluate import Evaluation
 
 
 class Iterated(NamedTuple):
-    """An iteration is over: a trajectory was collected and learned from.
+    """A finished iteration: a trajectory was collected and the agent updated.
 
     Attributes:
       step: env steps so far.
-      metrics: of this iteration, scalars by their log names; what had no episode has
-        no ``episode/return_mean``.
-      folder: of the run.
+      metrics: scalars of this iteration by their log names. An iteration in which no
+        episode ended has no ``episode/return_mean``.
+      folder: run folder.
     """
 
     step: int
@@ -42,18 +42,18 @@ class Iterated(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """An evaluation is over.
+    """A finished evaluation.
 
     Attributes:
       step: env steps so far.
       returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
       lengths: i64 ``[episodes]``, steps.
       best: whether its mean return is the best so far.
-      folder: of the run.
-      sampled: with ``eval_actions=both``, the episodes whose actions were sampled;
-        returns and lengths are then those of the mode.
+      folder: run folder.
+      sampled: with ``eval_actions=both``, the episodes with sampled actions; returns
+        and lengths are then those of the policy's mode.
       infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
-      failed_episodes: those without a result, because their environment failed.
+      failed_episodes: number without a result, because their environment failed.
     """
 
     step: int
@@ -71,7 +71,7 @@ class Evaluated(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """As they are logged, ``eval/...``."""
+        """Metrics as they are logged, ``eval/...``."""
         return self._evaluation.metrics()
 
     @property
@@ -81,13 +81,13 @@ class Evaluated(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A checkpoint was written.
+    """A written checkpoint.
 
     Attributes:
       step: env steps so far.
       path: its folder, complete and verified.
-      best: whether it is of the best evaluation so far.
-      folder: of the run.
+      best: whether it belongs to the best evaluation so far.
+      folder: run folder.
     """
 
     step: int
@@ -105,16 +105,16 @@ class Callbacks:
     """The callbacks of one run.
 
     Args:
-      folder: of the run.
+      folder: run folder.
       on_iteration, on_evaluation, on_checkpoint: a callback, several, or None. They
-        are called in order, all of them even if one of them ends training.
+        are called in order. All of them are called even if one ends training.
 
     Attributes:
-      stopped_by: name of the callback that ended training; None as long as none did.
-      raised: what a callback raised; none is called after that.
+      stopped_by: name of the callback that ended training; None before that.
+      raised: exception that a callback raised; no callback is called after it.
 
     Raises:
-      UserError: for what cannot be called.
+      UserError: if a callback cannot be called.
     """
 
     def __init__(
@@ -132,27 +132,27 @@ class Callbacks:
         self._checkpoint = listed("on_checkpoint", on_checkpoint)
 
     def iteration(self, step: int, metrics: Callable[[], Mapping[str, Any]]) -> None:
-        """Tell of an iteration; ``metrics()``, without vectors, is called if needed."""
+        """Report an iteration; ``metrics()`` is called only if there is a callback."""
         if self._iteration:
             scalars = {k: float(v) for k, v in metrics().items() if np.ndim(v) == 0}
             self._call(self._iteration, Iterated(step, scalars, self._folder))
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
-        """Tell of an evaluation."""
+        """Report an evaluation."""
         returns, lengths, *rest = result
-        told = Evaluated(step, returns, lengths, best, self._folder, *rest)
-        self._call(self._evaluation, told)
+        evaluated = Evaluated(step, returns, lengths, best, self._folder, *rest)
+        self._call(self._evaluation, evaluated)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:
-        """Tell of a checkpoint."""
+        """Report a checkpoint."""
         self._call(self._checkpoint, Saved(step, Path(path), best, self._folder))
 
-    def _call(self, callbacks: Sequence[Callable], told: Any) -> None:
+    def _call(self, callbacks: Sequence[Callable], argument: Any) -> None:
         if self.raised is not None:
             return
         try:
             for callback in callbacks:
-                if not _goes_on(callback, callback(told)):
+                if not _continues(callback, callback(argument)):
                     self.stopped_by = self.stopped_by or name(callback)
         except BaseException as error:
             self.raised = error
@@ -160,10 +160,10 @@ class Callbacks:
 
 
 def listed(argument: str, given: Any) -> tuple[Callable, ...]:
-    """Callbacks as a tuple.
+    """Return callbacks as a tuple.
 
     Raises:
-      UserError: naming the argument, for what cannot be called.
+      UserError: if one cannot be called; names the argument.
     """
     callbacks = given if isinstance(given, (list, tuple)) else [given]
     callbacks = tuple(each for each in callbacks if each is not None)
@@ -177,7 +177,7 @@ def listed(argument: str, given: Any) -> tuple[Callable, ...]:
 
 
 def name(callback: Callable) -> str:
-    """What to call a callback in a log."""
+    """Return the name of a callback in logs."""
     return getattr(callback, "__qualname__", None) or type(callback).__qualname__
 
 
@@ -192,7 +192,7 @@ def stop_at_return(threshold: float) -> OnEvaluation:
 
 
 def stop_without_improvement(evaluations: int) -> OnEvaluation:
-    """End training after so many evaluations in a row of which none was the best."""
+    """End training after this many evaluations in a row without a new best one."""
     if evaluations < 1:
         raise UserError(f"evaluations is {evaluations}; expected at least 1")
     waited = 0
@@ -207,9 +207,9 @@ def stop_without_improvement(evaluations: int) -> OnEvaluation:
 
 
 def every(steps: int, callback: OnIteration) -> OnIteration:
-    """Call back once in so many env steps, at the end of an iteration.
+    """Call a callback every ``steps`` env steps, at the end of an iteration.
 
-    In every run anew, where it is used for several.
+    Steps are counted for each run separately.
     """
     runs: dict[Path, Every] = {}
 
@@ -221,12 +221,12 @@ def every(steps: int, callback: OnIteration) -> OnIteration:
     return call
 
 
-def _goes_on(callback: Callable, returned: Any) -> bool:
+def _continues(callback: Callable, returned: Any) -> bool:
     if returned is None:
         return True
     if isinstance(returned, (bool, np.bool_)):
         return bool(returned)
     raise UserError(
         f"callback {name(callback)} returned {returned!r}; expected False to end "
-        "training, True or None to go on"
+        "training, True or None to continue"
     )

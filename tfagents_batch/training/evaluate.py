@@ -1,4 +1,4 @@
-"""Play whole episodes and say how they went; learning and statistics stand still."""
+"""Evaluation over whole episodes; weights and statistics do not change."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
 from tfagents_batch.training.program import Compiled, Plan
 
-CHUNK = 128  # steps a program: short, so that an interrupt is seen soon
-LONGEST = 100_000  # steps of an episode when the environments name no limit
+CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
+LONGEST = 100_000  # steps of an episode when the environments have no limit
 
 Played = Literal["mode", "sample"]
 Actions = Literal["mode", "sample", "both"]
 
 
 class Evaluation(NamedTuple):
-    """Results of whole episodes, environment by environment.
+    """Results of whole episodes, ordered by environment.
 
-    Episodes that failed are not among them: means are over those that ended.
+    Failed episodes are excluded: means are over those that ended.
 
     Attributes:
       returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
       lengths: i64 ``[episodes]``, steps.
-      sampled: where both were asked for, the same of episodes whose actions were
-        sampled; these are then those of the mode.
-      infos: ``{name: f64 [episodes]}``, what environments said in the last step of each
-        episode; NaN where they said nothing. Those of ``log_info``.
-      failed_episodes: those that have no result, because their environment failed.
+      sampled: with ``actions="both"``, the results of episodes with sampled actions;
+        all other fields are then results of the policy's mode.
+      infos: ``{name: f64 [episodes]}``, values of the ``log_info`` keys in the last
+        step of each episode; NaN where the info has no value.
+      failed_episodes: number without a result, because their environment failed.
     """
 
     returns: np.ndarray
@@ -49,12 +49,12 @@ class Evaluation(NamedTuple):
 
     @property
     def mean_return(self) -> float:
-        """NaN if every episode failed."""
+        """Mean return; NaN if every episode failed."""
         return float(np.mean(self.returns)) if self.episodes else math.nan
 
     @property
     def std_return(self) -> float:
-        """Population standard deviation over episodes; NaN if every one failed."""
+        """Population standard deviation of returns; NaN if every episode failed."""
         return float(np.std(self.returns)) if self.episodes else math.nan
 
     @property
@@ -63,12 +63,12 @@ class Evaluation(NamedTuple):
 
     @property
     def means(self) -> dict[str, float]:
-        """Of ``infos``, over the episodes that said something."""
-        said = {name: x[np.isfinite(x)] for name, x in self.infos.items()}
-        return {name: float(x.mean()) for name, x in said.items() if x.size}
+        """Mean of each of ``infos`` over the episodes that have a value."""
+        finite = {name: x[np.isfinite(x)] for name, x in self.infos.items()}
+        return {name: float(x.mean()) for name, x in finite.items() if x.size}
 
     def metrics(self, group: str = "eval") -> dict[str, float]:
-        """For a line of metrics; what was sampled beside is ``eval_sample/...``."""
+        """Return log metrics; those of ``sampled`` are named ``eval_sample/...``."""
         found = {
             f"{group}/episodes": self.episodes,
             f"{group}/failed_episodes": self.failed_episodes,
@@ -85,28 +85,28 @@ class Evaluation(NamedTuple):
         return found
 
 
-# As of an ``Evaluator``: ``(seed, stop)``, of which ``stop`` may be left out.
+# Signature of ``Evaluator.__call__``: ``(seed, stop)``, where ``stop`` is optional.
 Play = Callable[..., Evaluation | None]
 
 
 def batch_size(episodes: int, most: int) -> int:
-    """Largest batch up to ``most`` in which every environment plays as many."""
+    """Return the largest batch up to ``most`` that divides ``episodes``."""
     return max(size for size in range(1, most + 1) if episodes % size == 0)
 
 
 class Evaluator:
     """Plays ``episodes`` episodes, the same number in each environment.
 
-    The first episodes to end are not simply taken: that would favour short ones. For
-    the same reason no other episode is played in the place of one that failed.
+    Using the first episodes that end would favour short ones. For the same reason a
+    failed episode is not replaced by another one.
 
     Args:
-      env: for evaluation alone; ``episodes`` is a multiple of its batch.
-      actor: who plays.
-      episodes: in all.
-      explore: sample actions, else take the policy's mode.
-      info: f32 columns of the environments' infos to tell of, see ``Evaluation``.
-      compiled: have XLA compile it, unless XLA refuses an operation.
+      env: used for evaluation only; ``episodes`` is a multiple of its batch.
+      actor: policy that selects actions.
+      episodes: total number.
+      explore: sample actions; otherwise use the policy's mode.
+      info: f32 columns of the environments' infos to report, see ``Evaluation``.
+      compiled: compile with XLA, unless XLA refuses an operation.
     """
 
     def __init__(
@@ -127,15 +127,15 @@ class Evaluator:
     def __call__(
         self, seed: int | Sequence[int], stop: Callable[[], bool] = lambda: False
     ) -> Evaluation | None:
-        """Open new episodes and play until every environment has its quota.
+        """Start new episodes and play until every environment has its quota.
 
         Args:
-          seed: equal ones give equal episodes; one for each part of ``env``, where it
-            is of several seeds.
-          stop: asked every ``CHUNK`` steps.
+          seed: equal seeds give equal episodes. If ``env`` has parts of several seeds,
+            one seed for each part.
+          stop: called every ``CHUNK`` steps; True ends the evaluation.
 
         Returns:
-          None if ``stop`` said so.
+          The results; None if ``stop`` returned True.
 
         Raises:
           EnvError: if an environment failed.
@@ -166,7 +166,7 @@ class Evaluator:
         self, seed: int | Sequence[int], stop: Callable[[], bool]
     ) -> Evaluation | None:
         batch = self.env.spec.num_envs
-        # The turns of each environment: an episode or a failure uses up one.
+        # An episode or a failure uses one unit of its environment's quota.
         results: list[list[list[float]]] = [[] for _ in range(batch)]
         left = np.full(batch, self.quota)
         was_valid = np.ones(batch, bool)
@@ -178,18 +178,18 @@ class Evaluator:
             if stop():
                 return None
             rows = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
-            # The first row of a later chunk is the last one of the chunk before.
+            # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if chunk == 0 else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
-            ended, valid, told = rows
-            # A row is not valid until its environment is replaced: that is one failure.
+            ended, valid, values = rows
+            # All invalid rows until an environment is replaced count as one failure.
             failed = ~valid & np.vstack([was_valid, valid[:-1]])
             was_valid = valid[-1]
             for t, i in zip(*np.nonzero(ended | failed), strict=True):
                 if left[i] and ended[t, i]:
-                    results[i].append([x[t, i] for x in told])
+                    results[i].append([x[t, i] for x in values])
                 left[i] = max(left[i] - 1, 0)
-            patience -= int(valid.all())  # what is being replaced has time
+            patience -= int(valid.all())  # do not count chunks during a replacement
             if not left.any():
                 return self._evaluation(results)
         raise UserError(
@@ -216,10 +216,10 @@ def evaluator(
     info: Sequence[str] = (),
     compiled: bool = False,
 ) -> Play:
-    """What plays ``episodes`` by the policy's mode, by sampled actions, or by both.
+    """Return an evaluator of the policy's mode, of sampled actions, or of both.
 
-    Both are as many episodes that begin alike; the result is that of the mode, the
-    other one beside it.
+    With both, each plays ``episodes`` episodes from the same initial states. The result
+    is that of the mode; its ``sampled`` holds the other one.
     """
     mode = Evaluator(env, actor, episodes, False, info, compiled)
     sample = Evaluator(env, actor, episodes, True, info, compiled)
@@ -233,7 +233,7 @@ def evaluator(
 
 
 def _noise_seed(seed: int | Sequence[int], chunk: int) -> int | list[int]:
-    """Of the actions of a chunk of steps: each has noise of its own."""
+    """Return the action seed of a chunk, so that every chunk has its own noise."""
     if isinstance(seed, (int, np.integer)):
         return seeds.iteration_seed(int(seed), chunk, "evaluate/actions")
     return [_noise_seed(each, chunk) for each in seed]

@@ -1,4 +1,4 @@
-"""The single place where environments, algorithm and source are put together."""
+"""Creation of a run's environments, algorithm and source from its config."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Experiment:
     """The live objects of one run; a context manager that closes its environments.
 
     Args:
-      config: of the run.
-      env: what to train on where ``config.env`` is only its description: a callable
-        that makes one environment, a list of them, or an Env.
-      eval_env: what evaluations are played on, as ``make_env`` takes it or an Env;
-        needed where ``env`` is made already.
+      config: config of the run.
+      env: training environment if ``config.env`` is only its description: a callable
+        that creates one environment, a list of them, or an Env.
+      eval_env: evaluation environment, as ``make_env`` takes it or an Env; needed if
+        ``env`` is an instance.
       network: a user's model or builder, see ``nn.user``.
 
     Attributes:
-      config: without worker variables, which are not to be written anywhere.
+      config: config without worker variables, which must never be saved.
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
-      iterate: the program, ``seed -> metrics``; like ``source`` only after ``start``.
-      evaluator: evaluation on environments of its own; None without.
-      clips: films of the agent, in an environment of its own; None without.
-      resources: threads and workers, and why.
-      cache_off: why compiled programs are not kept; empty if they are.
+      iterate: the program, ``seed -> metrics``. Set by ``start``, like ``source``.
+      evaluator: evaluation in separate environments; None without evaluations.
+      clips: videos of the agent, in a separate environment; None without videos.
+      resources: threads and workers, and the reasons for their numbers.
+      cache_off: reason why compiled programs are not cached; empty if they are.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Experiment:
         if config.eval_every != 0 and shared and make.is_made(self._given):
             raise UserError(
                 f"env is one {type(env).__name__}, made already, which evaluations "
-                "would disturb; pass eval_env= too, another one, or eval_every=0"
+                "would disturb; pass a second one as eval_env=, or eval_every=0"
             )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
             if config.update_every is not None:
-                episodes.longest(self.env.spec)  # or say so before there is a run
-            # Here, where environments are known and TensorFlow has not run yet.
+                episodes.longest(self.env.spec)  # raises before a run folder exists
+            # Here, because environments are known and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.settle(
                 config, self.env.spec, workers, own_network=network is not None
@@ -83,7 +83,7 @@ class Experiment:
             kind, _ = algorithms.REGISTRY[config.algorithm]
             with seeded(config.seed), _precision(config.precision):
                 self.algorithm = kind(settings, self.env.spec, network)
-                # Of its own, so that acting reads nothing that an update writes.
+                # A separate one, so that acting never reads what an update writes.
                 self._actor = (
                     kind(settings, self.env.spec, network) if config.overlap else None
                 )
@@ -99,11 +99,11 @@ class Experiment:
             self._stack = stack.pop_all()
 
     def start(self, step: int) -> None:
-        """Open the first episodes and build the program.
+        """Start the first episodes and build the program.
 
         Args:
-          step: environment steps done before: 0, or where a resumed run stopped. Its
-            environments get other seeds, so first episodes are never replayed.
+          step: environment steps already done: 0 for a new run. Environments of a
+            resumed run get other seeds, so the first episodes are not repeated.
         """
         config, seed = self.config, self.config.seed
         if step:
@@ -121,11 +121,11 @@ class Experiment:
         )
 
     def named_variables(self) -> dict[str, Any]:
-        """What a checkpoint holds of the agent: ``{name: variable}``."""
+        """Return the agent's variables in a checkpoint, ``{name: variable}``."""
         return self.algorithm.named_variables()
 
     def run_variables(self) -> dict[str, Any]:
-        """What it holds beside that: where a run is, if it can go on there."""
+        """Return the environments' variables in a checkpoint, if they can resume."""
         started = hasattr(self, "source")
         if not started or not getattr(self.env, "resumable", False):
             return {}
@@ -135,23 +135,23 @@ class Experiment:
     def evaluation(
         self, env: Env, episodes: int, actions: evaluate.Actions
     ) -> evaluate.Play:
-        """What plays the agent in an environment, see ``evaluate.evaluator``."""
+        """Return an evaluator of the agent, see ``evaluate.evaluator``."""
         how = self.config.compile, self.config.device
         whole = program.is_whole(env, self.algorithm, *how)
         info = [name for name in self.config.log_info if name in env.spec.info]
         return evaluate.evaluator(env, self.algorithm, episodes, actions, info, whole)
 
     def events(self) -> list[dict[str, Any]]:
-        """What environments have to tell since the last call, see ``ManagedEnv``."""
-        told = [getattr(env, "events", list)() for env in self._running]
-        return [event for events in told for event in events]
+        """Return the environments' events since the last call, see ``ManagedEnv``."""
+        lists = [getattr(env, "events", list)() for env in self._running]
+        return [event for events in lists for event in events]
 
     def report(self) -> dict[str, Any]:
-        """What the run uses of the machine, for its log."""
+        """Return the machine resources that the run uses, for its log."""
         return report(self.resources, self.cache_off)
 
     def stop(self) -> None:
-        """Make every environment's step return at once; from any thread."""
+        """Make every environment's step return at once; safe from any thread."""
         for env in self._running:
             getattr(env, "stop", lambda: None)()
 
@@ -165,10 +165,10 @@ class Experiment:
         self.close()
 
     def _source(self, actor: Algorithm, seed: int) -> Source:
-        """What makes the trajectories that are learned from."""
+        """Return the source of training trajectories."""
         config = self.config
         if config.update_every is not None:
-            # Opened with the seed of the iteration: none is played twice.
+            # Episodes start with the iteration's seed, so none is played twice.
             return Episodes(self.env, actor, config.update_every)
         return Rollout(self.env, actor, config.rollout_length, seed)
 
@@ -184,7 +184,7 @@ class Experiment:
             given, config.eval_episodes, config.num_envs
         )
         env = self._environments(stack, config, given, batch)
-        _check_alike(env.spec, self.env.spec)
+        _check_spaces(env.spec, self.env.spec)
         return self.evaluation(env, count, config.eval_actions)
 
     def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
@@ -198,7 +198,7 @@ class Experiment:
                 if name not in given.spec.info:
                     raise UserError(
                         f"log_info has {name!r}, which is no column of the "
-                        f"{type(given).__name__} that was passed; name it in its "
+                        f"{type(given).__name__} that was passed; add it to its "
                         "info_keys"
                     )
             self._running.append(given)
@@ -215,7 +215,7 @@ class Experiment:
             if make.tensor_env(given, config.env_kwargs) is not None:
                 raise UserError(
                     f"log_info is {config.log_info}, but {config.env} is written in "
-                    "TensorFlow, and those have no infos; leave it out"
+                    "TensorFlow and has no infos; leave log_info out"
                 )
             options["info_keys"] = dict.fromkeys(config.log_info, "float32")
         try:
@@ -229,17 +229,17 @@ class Experiment:
                 **options,
             )
         except EnvError as error:
-            raise _explained(error, config) from error
+            raise _to_user_error(error, config) from error
         stack.callback(env.close)
         self._running.append(env)
         return env
 
 
 def prepare_devices(config: Config, resources: threads.Resources, device: str) -> str:
-    """Choose what TensorFlow sees, and keep compiled programs if asked to.
+    """Choose the devices that TensorFlow sees, and enable the compile cache.
 
     Returns:
-      Why they are not kept; empty if they are.
+      Reason why compiled programs are not cached; empty if they are.
     """
 
     if not config.compile_cache:
@@ -249,27 +249,28 @@ def prepare_devices(config: Config, resources: threads.Resources, device: str) -
 
 
 def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
-    """What a run uses of the machine, for its log."""
+    """Return the machine resources that a run uses, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
     return {**resources._asdict(), "compile_cache": cache}
 
 
-def _check_alike(found: EnvSpec, expected: EnvSpec) -> None:
-    """Refuse to evaluate on what the agent cannot act in."""
-    acts = found.action_space == expected.action_space
-    # Bounds of observations may be others: they are what is measured.
-    sees = spaces.alike(found.observation_space, expected.observation_space)
-    for fits, name in ((acts, "action_space"), (sees, "observation_space")):
+def _check_spaces(found: EnvSpec, expected: EnvSpec) -> None:
+    """Check that the agent can act in the evaluation environment."""
+    same_actions = found.action_space == expected.action_space
+    # Observation bounds may differ: evaluations may measure exactly that.
+    alike = spaces.alike(found.observation_space, expected.observation_space)
+    checks = (same_actions, "action_space"), (alike, "observation_space")
+    for fits, name in checks:
         if not fits:
             own, trained = getattr(found, name), getattr(expected, name)
             raise UserError(
                 f"eval_env has {name}={own}, but the agent is trained with {trained}; "
-                "pass one that it can act in"
+                "pass an environment with the same spaces"
             )
 
 
-def _explained(error: EnvError, config: Config) -> Exception:
-    """Arguments that a constructor does not take are the user's to mend."""
+def _to_user_error(error: EnvError, config: Config) -> Exception:
+    """Turn a constructor's TypeError into a UserError; return other errors as is."""
     cause = error.__cause__
     wrong = getattr(cause, "type_name", type(cause).__name__) == "TypeError"
     if error.phase == "construct" and wrong and config.env_kwargs:
@@ -280,7 +281,7 @@ def _explained(error: EnvError, config: Config) -> Exception:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Initial weights depend on the seed; the caller's random numbers do not."""
+    """Context with seeded initial weights that restores the caller's random state."""
     states = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed)
     try:
@@ -292,7 +293,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _precision(name: str) -> Iterator[None]:
-    """Keras' dtype policy of layers that are made within and ask for no other."""
+    """Context that sets Keras' default dtype policy for new layers."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -302,7 +303,7 @@ def _precision(name: str) -> Iterator[None]:
 
 
 def _check_precision(algorithm: Any, name: str) -> None:
-    """Refuse a precision that no layer takes."""
+    """Check that at least one layer uses the precision."""
     network = getattr(algorithm, "network", None)
     if name == "float32" or network is None:
         return
@@ -313,6 +314,6 @@ def _check_precision(algorithm: Any, name: str) -> None:
     ]
     if not any(layer.dtype_policy.name == name for layer in computing):
         raise UserError(
-            f"--precision={name} changes nothing: the network has no convolution; in a "
-            "network of your own, make its layers in the function that is passed"
+            f"--precision={name} changes nothing: the network has no convolution; if "
+            "the network is yours, create its layers in the function that you pass"
         )

@@ -1,4 +1,4 @@
-"""The training loop: phases on clocks around one compiled program."""
+"""Training loop: one compiled program, with evaluations and checkpoints on clocks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tfagents_batch.training.runtime.signals import Interrupts
 
 
 class Loop:
-    """Trains an experiment until its steps are done or somebody asks to stop.
+    """Trains an experiment until its steps are done or a stop is requested.
 
     Args:
-      experiment: of the run, its variables restored if it is a resumed one.
-      interrupts: says when to stop and when to save.
-      output: takes lines of metrics, events and checkpoints, and knows the callbacks.
-      state: of the checkpoint that is resumed.
+      experiment: experiment of the run; a resumed run has restored its variables.
+      interrupts: requests to stop and to save.
+      output: writes metrics, events and checkpoints, and calls the callbacks.
+      state: state of the checkpoint that is resumed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Loop:
         config = experiment.config
         self._record = Record(config, output, state, self._counters)
         self._interrupts, self._output = interrupts, output
-        # After the first iteration, too: the process may be killed before its time.
+        # Also after the first iteration: the process may be killed before that.
         self._should_save = EverySeconds(
             config.checkpoint_every, first=self._record.saved is None
         )
@@ -64,17 +64,17 @@ class Loop:
         """Train.
 
         Args:
-          started: called once the environments are there.
+          started: called once the environments have started.
 
         Returns:
-          True when the steps are done or a callback said so, and the last evaluation
-          is over; False when a stop was asked for before.
+          True if training and its last evaluation are finished, because all steps are
+          done or a callback ended training. False if a stop was requested before.
 
         Raises:
-          EnvError: after a checkpoint; the iteration in which it happened is void.
-          TrainingError: when gradients are not finite any more.
+          EnvError: after a checkpoint; the iteration in which it happened is discarded.
+          TrainingError: when gradients are no longer finite.
           SaveError: if the last checkpoint could not be written.
-          Exception: what a callback raised, after a checkpoint.
+          Exception: a callback's exception, after a checkpoint.
         """
         try:
             self.experiment.start(self.step)
@@ -83,17 +83,17 @@ class Loop:
         except Stopped:
             pass
         except (EnvError, UserError):
-            self._tell_events()
-            self._end()
+            self._log_events()
+            self._save_and_flush()
             raise
         except TrainingError:
             self._record.flush()
             raise
         except BaseException as error:
             if error is self._output.callbacks.raised:
-                self._end()
+                self._save_and_flush()
             raise
-        if not self._end():
+        if not self._save_and_flush():
             raise SaveError(
                 f"the last checkpoint, of step {self.step}, could not be saved; the "
                 f"newest one is of step {self._record.saved}"
@@ -103,13 +103,13 @@ class Loop:
     def _train(self) -> None:
         record, compiled = self._record, False
         while not record.rests and not self._interrupts.requested:
-            if not record.done:  # else there is an evaluation to be made up for
+            if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
                 metrics = self._iterate()
-                self._tell_events()
+                self._log_events()
                 if not compiled:
                     compiled = True
-                    self._tell_compiled(record.seconds - began)
+                    self._log_compiled(record.seconds - began)
                 record.add(metrics)
                 self._output.iteration(self.step, self.latest)
             if record.evaluation_due():
@@ -118,20 +118,20 @@ class Loop:
             if asked or self._should_save() or record.keeping_due():
                 record.checkpoint()
 
-    def _end(self) -> bool:
-        """Write a checkpoint and the last line; false if there is no checkpoint."""
+    def _save_and_flush(self) -> bool:
+        """Write a checkpoint and the last line; False if the checkpoint fails."""
         try:
             return self._record.checkpoint()
         finally:
             self._record.flush()
 
-    def _tell_compiled(self, seconds: float) -> None:
-        """Log how the program of the first iteration came about, and keep it."""
+    def _log_compiled(self, seconds: float) -> None:
+        """Log how the first iteration's program was obtained, and cache it."""
         self._record.compiled(seconds)
         program = self.experiment.iterate
         event = {"event": "compiled", "compile": program.way, "reason": program.reason}
-        self._output.tell(event | program.origin(), self.step)
-        compile_cache.publish()  # now, for the process may be killed later
+        self._output.event(event | program.origin(), self.step)
+        compile_cache.publish()  # now, because the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
         config, experiment = self.experiment.config, self.experiment
@@ -141,7 +141,7 @@ class Loop:
             metrics = experiment.iterate(seed)
             return {name: value.numpy() for name, value in metrics.items()}
         finally:
-            # Also when it raises: an update may have been done before a stop was seen.
+            # Also after an exception: the update may have finished before the stop.
             self._record.seconds += time.perf_counter() - begin
             self._record.step = int(experiment.algorithm.step.numpy())
 
@@ -149,14 +149,14 @@ class Loop:
         counters = getattr(self.experiment.env, "metrics", dict)()
         return counters | system(self.experiment.iterate.traces())
 
-    def _tell_events(self) -> None:
+    def _log_events(self) -> None:
         for event in self.experiment.events():
-            self._output.tell(event, self.step)
+            self._output.event(event, self.step)
 
     def _evaluate(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
         begin = time.perf_counter()
         result = self.experiment.evaluator(seed, lambda: self._interrupts.requested)
-        self._tell_events()
-        if result is not None:  # else stopped: a resumed run makes up for it
+        self._log_events()
+        if result is not None:  # stopped otherwise: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

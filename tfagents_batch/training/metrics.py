@@ -1,4 +1,4 @@
-"""What is measured of a trajectory, whatever learns from it."""
+"""Metrics of a trajectory that do not depend on the algorithm."""
 
 from __future__ import annotations
 
@@ -15,39 +15,38 @@ from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
 
-NEWEST = 128  # episodes of a trajectory that are told one by one
-# Vectors of one number an episode, NaN where there were fewer, see ``episodes``.
+NEWEST = 128  # episodes of a trajectory that are reported one by one
+# Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
-SUM, COUNT = "/sum", "/count"  # of what infos say, see ``told``
+SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
 
 
 def collected(
     source: Source, trajectory: Trajectory, info: Sequence[str] = ()
 ) -> Metrics:
-    """What is measured of a trajectory, in the program in which its source made it.
+    """Return the metrics of a trajectory, in the program that collected it.
 
-    Its episodes, what the source counts, and what only the graph can count of
-    environments that are tensors and have no counters of their own.
+    These are metrics of its episodes and the counters of the source. Environments in
+    TensorFlow have no counters of their own, so their clipped actions are counted here.
 
     Args:
-      info: columns of ``TimeStep.info`` to be told, see ``told``.
+      info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
     """
     found = source.metrics() if hasattr(source, "metrics") else {}
     env = getattr(source, "env", None)
     if env is not None and not hasattr(env, "metrics"):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
         found = found | {"env/action_clipped_fraction": fraction}
-    return found | episodes(trajectory) | told(trajectory, info)
+    return found | episodes(trajectory) | episode_info_metrics(trajectory, info)
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
-    """Of the episodes that ended in a trajectory, and what was collected.
+    """Return metrics of the episodes that ended in a trajectory.
 
     Returns:
-      ``episode/count``; of return and length ``episode/return_sum``, ``.._min`` and
-      ``.._max``, infinite where no episode ended, and ``episode/returns`` of the newest
-      ``NEWEST``, f32 ``[n]``; and ``env/masked``, the share of transitions that do not
-      count.
+      ``episode/count``; ``env/masked``, the share of masked transitions; for return and
+      length ``episode/return_sum``, ``.._min`` and ``.._max``, infinite if no episode
+      ended; and ``episode/returns`` of the newest ``NEWEST`` episodes, f32 ``[n]``.
     """
     steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
     ended = steps.last & steps.valid
@@ -67,47 +66,47 @@ def episodes(trajectory: Trajectory) -> Metrics:
     return found
 
 
-def told(trajectory: Trajectory, info: Sequence[str]) -> Metrics:
-    """What environments said of the episodes that ended, in their last step.
+def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics:
+    """Return sums of info values in the last step of the episodes that ended.
 
     Args:
-      info: f32 columns of ``TimeStep.info``, NaN where nothing was said.
+      info: f32 columns of ``TimeStep.info``, NaN where an info has no value.
 
     Returns:
-      ``episode/<name>/sum`` over the episodes that said it, and ``../count`` of these.
+      ``episode/<name>/sum`` over the episodes with a value, and their ``../count``.
     """
     steps = trajectory.steps
     ended = (steps.last & steps.valid)[1:]
     found = {}
     for name in info:
         x = tf.cast(steps.info[name][1:], tf.float32)
-        said = ended & tf.math.is_finite(x)
-        found[f"episode/{name}{SUM}"] = masked.sum(x, said)
-        found[f"episode/{name}{COUNT}"] = tf.reduce_sum(tf.cast(said, tf.float32))
+        present = ended & tf.math.is_finite(x)
+        found[f"episode/{name}{SUM}"] = masked.sum(x, present)
+        found[f"episode/{name}{COUNT}"] = tf.reduce_sum(tf.cast(present, tf.float32))
     return found
 
 
 def check_info(names: Sequence[str]) -> None:
-    """Refuse names that cannot be told of.
+    """Check that info names can be logged.
 
     Raises:
-      UserError: naming the first.
+      UserError: names the first invalid one.
     """
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
             raise UserError(
                 f"log_info has {name!r}; expected keys of the environments' infos, "
-                "without blanks and slashes"
+                "without spaces and slashes"
             )
         if name in ("return", "length"):
-            raise UserError(f"log_info has {name!r}, which is logged of every episode")
+            raise UserError(f"log_info has {name!r}, which is always logged; remove it")
 
 
 def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
-    """What picks the newest entries where ``ended``, bool ``[T, B]``: ``[n]``.
+    """Return a function that selects the newest entries where ``ended``: ``[n]``.
 
-    By the largest few places rather than by a sort or a scan of all, which XLA does
-    slowly on a CPU.
+    ``ended`` is bool ``[T, B]``. A top-k of the positions is used because XLA sorts and
+    scans slowly on a CPU.
     """
     flat = tf.reshape(ended, [-1])
     size = ended.shape.num_elements()
@@ -119,7 +118,7 @@ def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def clipped_fraction(trajectory: Trajectory, space: gymnasium.Space) -> tf.Tensor:
-    """f32 ``[]``: share of the numbers of Box actions that lay outside their bounds."""
+    """Return the share of Box action numbers outside their bounds, f32 ``[]``."""
     clipped, total = tf.zeros([]), tf.zeros([])
     leaves = spaces.leaves(space)
     for x, leaf in zip(nest.flatten(trajectory.action), leaves, strict=True):

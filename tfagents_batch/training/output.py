@@ -1,4 +1,4 @@
-"""Where the results of one run go: its folder, the console, the user's callbacks."""
+"""Output of one run: its folder, the console and the user's callbacks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Output:
     """Writes the lines, events and checkpoints of a training loop.
 
     Args:
-      folder: of the run, its lock held.
-      logger: of the folder.
-      console: takes warnings and alarms.
-      variables: returns what a checkpoint is to hold, ``{name: variable}``.
-      alarms: look at every line of metrics.
-      callbacks: of the user.
+      folder: run folder; its lock is held.
+      logger: logger of the folder.
+      console: prints warnings and alarms.
+      variables: returns the variables of a checkpoint, ``{name: variable}``.
+      alarms: check every line of metrics.
+      callbacks: the user's callbacks.
       film: called with the step after every iteration.
-      seed: named in alarms, where runs of several seeds share the console; events,
-        which are of all of them, are not on it then.
+      seed: named in alarms if runs of several seeds share the console. Events, which
+        concern all these runs, are then not printed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Output:
         self._alarms, self._film, self._seed = alarms, film, seed
 
     def iteration(self, step: int, metrics: dict[str, Any]) -> None:
-        """Show how far training is; ``metrics`` are the newest values."""
+        """Show the progress of training; ``metrics`` are the newest values."""
         self._console.update(step, metrics)
         self._film(step)
 
@@ -57,15 +57,15 @@ class Output:
             self._console.message(f"alarm{of_seed}: {alarm.text}")
             self.logger.event("alarm", step, name=alarm.name, text=alarm.text)
 
-    def tell(self, event: dict[str, Any], step: int) -> None:
-        """Add an event, its kind under ``event``, and print it on the console."""
+    def event(self, event: dict[str, Any], step: int) -> None:
+        """Log an event, with its kind under ``event``, and print it on the console."""
         fields = dict(event)
         self.logger.event(fields.pop("event"), step, **fields)
         if self._seed is None and (text := _sentence(event)):
             self._console.message(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
-        """Write a checkpoint; a full disk, which gives false, ends no training."""
+        """Write a checkpoint; return False if that fails, such as on a full disk."""
         try:
             path = checkpoint.save(
                 self.folder, step, self._variables(), state, metadata=metadata
@@ -79,7 +79,7 @@ class Output:
 
 
 def _sentence(event: dict[str, Any]) -> str:
-    """Return an event's line on the console; empty for none."""
+    """Return an event's line on the console; empty if it has no line."""
     kind = event["event"]
     if kind == "env_failed":
         return f"warning: {event['cause']}; it will be replaced"

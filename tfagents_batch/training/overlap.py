@@ -1,9 +1,9 @@
-"""Collect the next trajectory while this one is learned from, with a lag of one.
+"""Collect the next trajectory during an update, with a lag of one update.
 
-A running program holds the variables that it reads, so acting has weights and
-statistics of its own, copied from the algorithm's between two iterations. What is
-collected beside update k was acted on with what update k - 1 left. All copies are
-made at the same places whatever the threads do, so a seed gives the same run again.
+A running program locks the variables that it reads. So the acting policy has its own
+weights and statistics, copied from the algorithm's between two iterations. The
+trajectory collected during update k uses the weights after update k - 1. Copies happen
+at fixed points, independent of thread timing, so a seed reproduces the same run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tfagents_batch.ops import masked
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.training.metrics import collected
 
-VERSION = "policy_version"  # in behavior: int64 [T, B], updates that acting had seen
+VERSION = "policy_version"  # in behavior: int64 [T, B], updates of the acting policy
 _THREAD = "tfagents_batch-collect"
 
 
 def check_apart(actor: Algorithm, algorithm: Algorithm) -> None:
-    """Refuse an actor that acts with the very variables that are learned.
+    """Check that the acting policy shares no variable with the trained one.
 
     Raises:
       UserError: if they share any.
@@ -37,21 +37,21 @@ def check_apart(actor: Algorithm, algorithm: Algorithm) -> None:
     if {id(variable) for variable in mine} & {id(variable) for variable in its}:
         raise UserError(
             "--overlap acts with a second network, but the function that builds "
-            "yours returned the same model twice; make a new one in every call"
+            "yours returned the same model twice; create a new model in every call"
         )
 
 
 class Overlapped:
-    """An iteration whose update runs beside the next one's collecting.
+    """An iteration that updates while the next trajectory is collected.
 
     Args:
-      source: acts with ``actor``.
-      algorithm: learns.
-      actor: another algorithm of the same kind; variables it does not share.
-      update: ``(trajectory, seed) -> metrics``, of the algorithm.
-      place: TensorFlow's device for it.
+      source: collects trajectories with ``actor``.
+      algorithm: the algorithm that is trained.
+      actor: another algorithm of the same kind, without shared variables.
+      update: the algorithm's update, ``(trajectory, seed) -> metrics``.
+      place: TensorFlow device of the update.
       compiled: whether collecting is compiled.
-      info: what to tell of the environments' infos, see ``metrics.told``.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
     """
 
     def __init__(
@@ -67,27 +67,27 @@ class Overlapped:
         self._source, self._info = source, info
         self._update, self._place = update, place
         self._updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._seen = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._acting_version = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._ahead: tuple | None = None
         mine, its = actor.named_variables(), algorithm.named_variables()
         self._pairs = [
             (mine[name], its[name]) for name in its if not name.startswith("optimizer/")
         ]
-        body = single_call(self._collecting) if compiled else self._collecting
+        body = single_call(self._collect_step) if compiled else self._collect_step
         self._collect = function(
             body, envs=[source.env], jit_compile=compiled, autograph=False
         )
-        self._copy = tf.function(self._copying, autograph=False)
+        self._copy = tf.function(self._copy_variables, autograph=False)
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
-        """Learn from what was collected before; returns its metrics."""
-        if self._ahead is None:  # the first: nothing was collected yet
+        """Update from the trajectory collected before; return its metrics."""
+        if self._ahead is None:  # first call: no trajectory was collected yet
             self._copy()
             first = seeds.iteration_seed(int(seed), 0, "overlap")
-            self._ahead = self._collected(tf.constant(first, tf.int32))
+            self._ahead = self._run_collect(tf.constant(first, tf.int32))
         (trajectory, ok, metrics), self._ahead = self._ahead, None
         with interrupts.guard(), ThreadPoolExecutor(1, _THREAD) as thread:
-            ahead = thread.submit(self._collected, seed)
+            ahead = thread.submit(self._run_collect, seed)
             if ok:
                 lag = self._updates - trajectory.behavior[VERSION]
                 with tf.device(self._place):
@@ -97,28 +97,28 @@ class Overlapped:
                 metrics["lag/updates"] = masked.mean(
                     tf.cast(lag, tf.float32), trajectory.mask
                 )
-        self._ahead = ahead.result()  # what went wrong there is raised here
+        self._ahead = ahead.result()  # raises the thread's exception
         self._copy()
         return metrics
 
     def experimental_get_tracing_count(self) -> int:
-        """As of a ``tf.function``: of the part that was traced most often."""
+        """Return the trace count of the part that was traced most often."""
         parts = self._collect, self._update, self._copy
         return max(part.experimental_get_tracing_count() for part in parts)
 
-    def _collected(self, seed):
-        with tf.device("/CPU:0"):  # of the thread that this runs in
+    def _run_collect(self, seed):
+        with tf.device("/CPU:0"):  # device scopes are per thread
             return self._collect(seed)
 
-    def _collecting(self, seed):
+    def _collect_step(self, seed):
         trajectory = self._source(seed)
-        version = tf.fill(trajectory.mask.shape, self._seen.read_value())
+        version = tf.fill(trajectory.mask.shape, self._acting_version.read_value())
         behavior = trajectory.behavior | {VERSION: version}
         trajectory = trajectory._replace(behavior=behavior)
         metrics = collected(self._source, trajectory, self._info)
         return trajectory, self._source.ok(), metrics
 
-    def _copying(self):
+    def _copy_variables(self):
         for mine, its in self._pairs:
             mine.assign(tf.convert_to_tensor(its))
-        self._seen.assign(self._updates)
+        self._acting_version.assign(self._updates)

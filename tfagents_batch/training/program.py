@@ -1,4 +1,4 @@
-"""One iteration as one program: collect, then update unless a fault voids it."""
+"""Program of one iteration: collect, then update unless an environment failed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Plan(NamedTuple):
-    """What XLA is to compile.
+    """Choice of the parts that XLA compiles.
 
     Attributes:
-      ways: "full", "update", "parts" (of the update) or "off", the first one that XLA
-        does not refuse.
-      reason: for the first.
+      ways: "full", "update", "parts" (of the update) or "off", in the order to try;
+        the first one that XLA does not refuse is used.
+      reason: reason for the first one.
     """
 
     ways: list[str]
@@ -45,31 +45,31 @@ def build(
     info: Sequence[str] = (),
     keep: Keep | None = None,
 ) -> Compiled:
-    """Join a source and an algorithm.
+    """Build the program that joins a source and an algorithm.
 
     Args:
       source, algorithm: as in ``algorithm.update(source(seed), seed)``.
-      compile: "full", "update", "off" or "auto": what XLA compiles. "auto" goes on
-        uncompiled, and says so, where XLA refuses an operation.
+      compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
+        refuses an operation, "auto" continues uncompiled and logs a warning.
       device: "cpu" or "gpu", where updates run.
-      actor: acts in the source, where that is to run beside the update, see
-        ``overlap``; None for one after the other.
-      info: what to tell of the environments' infos, see ``metrics.told``.
-      keep: what keeps it for later starts, if it is compiled whole, as of
-        ``compilation.keeper``; None: it is not kept.
+      actor: policy of the source if collecting and updating overlap, see ``overlap``;
+        None runs one after the other.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
+      keep: saves a fully compiled program for later starts, see
+        ``compilation.keeper``; None does not save it.
 
     Returns:
-      A function of an int32 scalar seed. Where ``source.ok()`` turns false, weights
-      and statistics stay as they were; environments that failed raise ``EnvError``
-      when the program has returned.
+      A function of an int32 scalar seed. If ``source.ok()`` becomes false, weights and
+      statistics do not change. Failed environments raise ``EnvError`` after the
+      program has returned.
 
     Raises:
-      UserError: if the device or the way to compile is not to be had.
+      UserError: if the device or the compile option is not available.
     """
     if compile == "full" and device == "gpu":
         raise UserError(
-            "--compile=full makes one program, which cannot be on the CPU, where "
-            "environments are stepped, and on the GPU too; use --compile=update"
+            "--compile=full makes one program, which cannot run both on the CPU, where "
+            "environments are stepped, and on the GPU; use --compile=update"
         )
     if compile == "full" and not source.compilable:
         raise UserError(
@@ -100,12 +100,12 @@ def build(
 def plan(
     source: bool, algorithm: bool, compile: str = "auto", device: str = "cpu"
 ) -> Plan:
-    """Choose what to compile.
+    """Choose the parts that XLA compiles.
 
     Args:
       source, algorithm: whether each is ``compilable``.
-      compile: as asked for; "auto" leaves the choice to this function.
-      device: of the update; one program cannot be on two.
+      compile: the setting; "auto" leaves the choice to this function.
+      device: device of the update; one program cannot run on two devices.
     """
     if compile != "auto":
         return Plan([compile], "asked for")
@@ -122,7 +122,7 @@ def plan(
 
 
 def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
-    """Whether XLA compiles acting in an environment as part of one program."""
+    """Return whether XLA compiles acting in an environment as part of one program."""
     if not getattr(env, "compilable", False):
         return False
     return plan(True, algorithm.compilable, compile, device).ways[0] == "full"
@@ -131,17 +131,17 @@ def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
 class Compiled:
     """A program compiled in the first of several ways that XLA does not refuse.
 
-    XLA refuses before the update has assigned anything; what had been collected for
-    it, if anything, is dropped.
+    XLA refuses before the update has assigned anything. A trajectory already collected
+    for this update is dropped.
 
     Args:
-      make: makes the program that is compiled in one of the ways.
-      plan: the ways.
-      setting: what a user is told has changed when XLA refuses one.
+      make: creates the program that is compiled in one of the ways.
+      plan: the ways in the order to try.
+      setting: name of the setting in the warning when XLA refuses a way.
 
     Attributes:
-      way: what XLA compiles, see ``Plan``; final after the first call.
-      reason: for that.
+      way: part that XLA compiles, see ``Plan``; final after the first call.
+      reason: reason for that way.
     """
 
     def __init__(
@@ -158,12 +158,11 @@ class Compiled:
         self._settled = False
 
     def traces(self) -> int:
-        """How often the program was traced: once, or something changes its inputs."""
+        """Return how often the program was traced; more than once is a fault."""
         return self._program.experimental_get_tracing_count()
 
     def origin(self) -> dict[str, str]:
-        """Where the program comes from, for the run's log; programs that may have been
-        kept say it."""
+        """Return whether the program was traced or loaded, for the run's log."""
         origin = getattr(self._program, "origin", None)
         return {"program": "traced"} if origin is None else origin()
 
@@ -178,17 +177,17 @@ class Compiled:
                 operation = _refused_operation(str(error))
                 if operation is None:
                     raise
-                self._go_down(operation)
+                self._fall_back(operation)
                 continue
             self._settled = True
             return metrics
         return self._run(seed)
 
     def _run(self, seed: tf.Tensor) -> Metrics:
-        with tf.device("/CPU:0"):  # where nothing inside says otherwise
+        with tf.device("/CPU:0"):  # default for operations without a device
             return self._program(seed)
 
-    def _go_down(self, operation: str) -> None:
+    def _fall_back(self, operation: str) -> None:
         if not self._others:
             raise UserError(
                 f"{self._setting}={self.way}: XLA cannot compile {operation}; use "
@@ -207,19 +206,19 @@ class Compiled:
 
 
 def _refused_operation(message: str) -> str | None:
-    """The operation that XLA has no kernel for, by its error; None for others."""
+    """Return the operation that XLA has no kernel for; None for other errors."""
     found = re.search(r"No registered '(\w+)' OpKernel for XLA", message)
     found = found or re.search(r"unsupported operations.*?: (\w+)", message, re.S)
     return found[1] if found else None
 
 
 def place(device: str) -> str:
-    """TensorFlow's name of a device; where a compiled call is made, there it runs."""
+    """Return TensorFlow's device name; a compiled call runs in its device scope."""
     return "/GPU:0" if device == "gpu" else "/CPU:0"
 
 
 def _update(algorithm: Algorithm, way: str):
-    """All gradient work as a program of its own, which others may call."""
+    """Return the update as a separate program that others may call."""
     if hasattr(algorithm, "compile_parts"):
         algorithm.compile_parts(way == "parts")
 
@@ -234,7 +233,7 @@ def _update(algorithm: Algorithm, way: str):
 def _join(
     source: Source, update: Any, device: str, way: str, info: Sequence[str]
 ) -> Program:
-    """One iteration; ``way`` says what XLA compiles, see ``Plan``."""
+    """Return one iteration; ``way`` is the part that XLA compiles, see ``Plan``."""
 
     def iterate(seed):
         with tf.device("/CPU:0"):
@@ -246,7 +245,7 @@ def _join(
             results = learn.structured_outputs
             ok = source.ok()
             learned = tf.cond(
-                ok, lambda: update(trajectory, seed), lambda: _nothing(results)
+                ok, lambda: update(trajectory, seed), lambda: _zeros(results)
             )
         measured = collected(source, trajectory, info)
         return learned | measured
@@ -257,17 +256,17 @@ def _join(
 
 
 def _variables(source: Source, algorithm: Algorithm) -> dict[str, Any]:
-    """All that an iteration may read and write, by name."""
+    """Return the variables that an iteration may read or write, by name."""
     own = {k: v for k, v in vars(source).items() if isinstance(v, tf.Variable)}
     named = [("algorithm", algorithm.named_variables()), ("source", own)]
     named.append(("source", source.named_variables()))
-    return {f"{whose}/{k}": v for whose, each in named for k, v in each.items()}
+    return {f"{owner}/{k}": v for owner, each in named for k, v in each.items()}
 
 
-def _nothing(results: Metrics) -> Metrics:
-    """Zeros in the place of what an update tells, each kind made once."""
+def _zeros(results: Metrics) -> Metrics:
+    """Return zeros like an update's metrics, one tensor per shape and dtype."""
     kinds = {name: (tuple(x.shape), x.dtype) for name, x in results.items()}
-    # In the order of the results: names are to be the same in every process.
+    # In the order of the results, so that names are equal in every process.
     zeros = {kind: constants.zeros(*kind) for kind in dict.fromkeys(kinds.values())}
     return {name: zeros[kind] for name, kind in kinds.items()}
 

@@ -1,4 +1,4 @@
-"""Lines, evaluations and checkpoints of one run, while it is trained."""
+"""Metric lines, evaluations and checkpoints of one run during training."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from tfagents_batch.training.output import Output
     from tfagents_batch.training.run_config import Config
 
-BAD_ITERATIONS = 3  # in a row without a finite gradient, after which training ends
-
-MOST_EPISODES = 10_000  # of an interval, the newest, of which medians are taken
+# Training ends after this many iterations in a row without a finite gradient.
+BAD_ITERATIONS = 3
+MOST_EPISODES = 10_000  # newest episodes of an interval that medians are taken over
 _COUNT = "episode/count"
 
 
 class Interval:
-    """Metrics since the last line: means over iterations, episode by episode."""
+    """Metrics since the last line; episodes are weighted equally."""
 
     def __init__(self):
         self._values: dict[str, list[float]] = defaultdict(list)  # of every iteration
@@ -35,10 +35,10 @@ class Interval:
         self._episodes = {name: deque(maxlen=MOST_EPISODES) for name in EACH}
 
     def add(self, metrics: dict[str, Any]) -> None:
-        """Take an iteration's, as programs return them, see ``metrics.collected``."""
+        """Add an iteration's metrics as returned by its program."""
         for name, value in metrics.items():
             value = np.asarray(value)
-            if name in EACH:  # the newest episode is the first
+            if name in EACH:  # programs return the newest episode first
                 self._episodes[name].extend(value[~np.isnan(value)][::-1].tolist())
             elif value.ndim:
                 self._vectors[name] = value
@@ -46,7 +46,7 @@ class Interval:
                 self._values[name].append(float(value))
 
     def summary(self) -> dict[str, Any]:
-        """Means by name; of vectors the newest; what had no episode is left out."""
+        """Return means by name, and the newest vectors; omit means of no episodes."""
         values, summary = dict(self._values), dict(self._vectors)
         count = 0
         if _COUNT in values:
@@ -62,25 +62,25 @@ class Interval:
                 summary[f"{name}_median"] = float(np.median(episodes))
         for name in [name for name in values if name.endswith(COUNT)]:
             info = name.removesuffix(COUNT)
-            total, said = sum(values.pop(info + SUM, ())), sum(values.pop(name))
-            if said:
-                summary[f"{info}_mean"] = total / said
+            total, present = sum(values.pop(info + SUM, ())), sum(values.pop(name))
+            if present:
+                summary[f"{info}_mean"] = total / present
         return summary | {name: sum(x) / len(x) for name, x in values.items()}
 
 
 class Record:
-    """One run's lines, clocks, best evaluation and checkpoints, whoever trains it.
+    """Metric lines, clocks, best evaluation and checkpoints of one run.
 
     Args:
-      config: of the run.
-      output: takes lines of metrics and checkpoints; its callbacks are called with
+      config: config of the run.
+      output: writes lines of metrics and checkpoints; its callbacks are called with
         iterations and evaluations.
-      state: of the checkpoint that is resumed, as ``save`` was given it.
-      counters: called for every line of training; returns what else it says.
+      state: state of the checkpoint that is resumed, as passed to ``save``.
+      counters: called for every training line; returns further metrics.
 
     Attributes:
       step: environment steps done.
-      seconds: trained for, evaluations and pauses left out.
+      seconds: training time without evaluations and pauses.
       best: mean return of the best evaluation; None before the first.
       latest: the newest value of every scalar metric.
       saved: step of the newest checkpoint; None before the first.
@@ -117,32 +117,31 @@ class Record:
         self._evaluated: int | None = state.get("evaluated")
         self._best_step: int | None = None
         self._keep_step: int | None = state.get("keep", {}).get("last")
-        self._keep = False  # whether the next checkpoint is to stay
+        self._keep = False  # whether the next checkpoint is kept permanently
         self._interval = Interval()
-        self._once: dict[str, Any] = {}  # for the next line alone
-        self._since = self.step, self.seconds  # at the last line
+        self._once: dict[str, Any] = {}  # metrics of the next line only
+        self._since = self.step, self.seconds  # values at the last line
         self._bad = 0
 
     @property
     def done(self) -> bool:
-        """Are all steps trained, or does a callback say that it is enough?"""
+        """Whether all steps are trained or a callback has ended training."""
         return self.step >= self._steps or self._callbacks.stopped_by is not None
 
     @property
     def due(self) -> int:
-        """The step at which a line, an evaluation, a checkpoint that stays or the end
-        is due next."""
+        """Step of the next line, evaluation, permanent checkpoint or the end."""
         clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
     def add(self, metrics: dict[str, Any]) -> None:
-        """Take an iteration's metrics, and write a line if it is time.
+        """Add an iteration's metrics, and write a line if one is due.
 
         Args:
-          metrics: of the iteration that ended at ``step`` and ``seconds``.
+          metrics: metrics of the iteration that ended at ``step`` and ``seconds``.
 
         Raises:
-          TrainingError: when no gradient was finite for some iterations.
+          TrainingError: if no gradient was finite for ``BAD_ITERATIONS`` iterations.
         """
         self._interval.add(metrics)
         bad = float(metrics.get("grad/skipped", 0.0)) == 1
@@ -151,7 +150,7 @@ class Record:
             raise TrainingError(
                 f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
                 f"{self.step}: look for NaN in rewards and observations, or lower the "
-                "learning rate; the checkpoints before are whole"
+                "learning rate; earlier checkpoints are intact"
             )
 
         def alone() -> dict[str, Any]:
@@ -164,7 +163,7 @@ class Record:
             self.flush()
 
     def flush(self) -> None:
-        """Write a line of the iterations since the last one, if there were any."""
+        """Write a line of the iterations since the last line, if there are any."""
         line = self._interval.summary()
         if not line:
             return
@@ -177,7 +176,7 @@ class Record:
         self.log(line)
 
     def compiled(self, seconds: float) -> None:
-        """Log the first iteration's time, mostly compiling, and leave out its speed."""
+        """Log the first iteration's time, which is mostly compilation, and no speed."""
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
 
@@ -189,11 +188,11 @@ class Record:
 
     @property
     def rests(self) -> bool:
-        """Is there nothing left to train or to evaluate?"""
+        """Whether training and the last evaluation are finished."""
         return self.done and self._is_evaluated
 
     def evaluation_due(self) -> bool:
-        """Is it time to evaluate? It stays so until ``evaluated``."""
+        """Return whether an evaluation is due; True until ``evaluated`` is called."""
         due = self.done or self._should_evaluate.due(self.step)
         return due and not self._is_evaluated
 
@@ -210,27 +209,27 @@ class Record:
         times = {"time/eval_seconds": seconds, "time/eval_share": share}
         self.log(result.metrics() | times)
         before = self.best, self._best_step
-        # NaN never is the best, and never stays it.
+        # NaN is never the best, and any number replaces a NaN.
         best = not math.isnan(result.mean_return) and (
             self.best is None or not result.mean_return <= self.best
         )
         if best:
             self.best, self._best_step = result.mean_return, self.step
-        # What is saved already does not know yet that it is evaluated.
+        # A checkpoint saved at this step does not contain this evaluation yet.
         stale = best or self.saved == self.step
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = before
         self._callbacks.evaluation(self.step, result, best)
 
     def keeping_due(self) -> bool:
-        """Is it time for a checkpoint that stays? Once: the next that can be saved."""
+        """Return whether a permanent checkpoint is due; the next save fulfils it."""
         return self._should_keep.due(self.step)
 
     def checkpoint(self, again: bool = False) -> bool:
-        """Save, unless this step is saved already; false if it could not be.
+        """Save a checkpoint unless this step is already saved; False if that fails.
 
         Args:
-          again: save in any case.
+          again: save even if this step is already saved.
         """
         if self.saved == self.step and not again:
             return True
@@ -245,7 +244,7 @@ class Record:
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
         }
-        # Of a step, not of this call: what is saved again is still the best.
+        # Marks belong to a step: a step that is saved again is still the best.
         marks = {"best": self._best_step, "keep": self._keep_step}
         metadata = {name: step == self.step for name, step in marks.items()}
         if not self._save(self.step, state, metadata):
@@ -256,9 +255,9 @@ class Record:
 
 
 def system(traces: int) -> dict[str, float]:
-    """Return what should stay level however long a run is."""
+    """Return system metrics that should stay constant during a run."""
     sizes: dict[str, float] = {"system/traces": traces}
-    with contextlib.suppress(OSError):  # where the system does not say
+    with contextlib.suppress(OSError):  # not every system reports memory
         sizes["system/learner_mb"] = layout.resident_bytes() / 2**20
     return sizes
 

@@ -1,4 +1,4 @@
-"""A training run in its folder: the loop, and everything that watches it."""
+"""A training run in its folder: the loop with its logs, alarms and callbacks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tfagents_batch.types import EnvSpec
 
 
 class Run(NamedTuple):
-    """What ``train`` returns.
+    """Result of ``train``.
 
     Attributes:
-      logdir: the run's folder, as ``evaluate`` and ``resume`` take it.
+      logdir: run folder, as ``evaluate`` and ``resume`` take it.
       step: environment steps trained.
       metrics: the newest value of every scalar metric.
       finished: false if a signal ended it early.
-      signal: number of that signal; None if there was none.
+      signal: number of that signal; None without one.
     """
 
     logdir: str
@@ -58,13 +58,13 @@ def run(
     """Train in a run folder whose lock is held.
 
     Args:
-      experiment: of the run, what was learned before restored.
-      folder: of the run.
-      callbacks: of ``Callbacks``, by their names there.
-      state: of the checkpoint that is resumed; None for a new run.
-      events: what happened before, to be logged.
-      profiled: measure at the end where the time goes.
-      started: called when everything is there and training begins.
+      experiment: experiment of the run, with restored weights if there are any.
+      folder: run folder.
+      callbacks: arguments of ``Callbacks`` by name.
+      state: state of the checkpoint that is resumed; None for a new run.
+      events: earlier events to log.
+      profiled: measure at the end how the time is spent.
+      started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
     inherited = runs.STARTED_FROM in runs.facts(folder)
@@ -83,16 +83,16 @@ def run(
         console = Console(settings.steps, start_step=start)
         stack.enter_context(console)
         if state:
-            console.message(f"going on from step {start:,} of {folder}")
+            console.message(f"resuming at step {start:,} of {folder}")
             try:
                 for line in read_metrics(folder):
-                    watch.check(line, line["step"])  # alarms of these were raised
-            except UserError as error:  # lines to look at are lost, no training
-                console.message(f"warning: {error}; alarms begin anew")
+                    watch.check(line, line["step"])  # these alarms were already raised
+            except UserError as error:  # only lines are lost: training can continue
+                console.message(f"warning: {error}; alarms start again")
         plain = config.to_dict(settings)
         others = trackers.start(settings.track, folder, plain, console.message)
         for other in others:
-            stack.callback(other.close, "failed")  # unless the logger did
+            stack.callback(other.close, "failed")  # unless the logger closed it
         logger = Logger(
             folder,
             start if state else None,
@@ -116,13 +116,13 @@ def run(
             elif event["kind"] == runs.STARTED_FROM:
                 of = f" of {event['run']}"
                 console.message(
-                    f"starting from what {event['run']} had learned after "
+                    f"starting with the agent of {event['run']} after "
                     f"{event['checkpoint']:,} steps"
                 )
             for step, reason in damaged.items():
                 console.message(
                     f"warning: the checkpoint of step {step:,}{of} is damaged "
-                    f"({reason}); an older one is taken"
+                    f"({reason}); an older one is used"
                 )
 
         def variables() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def run(
         loop = Loop(experiment, interrupts, output, state)
         try:
             finished = loop.run(begun)
-        except Exception as error:  # a callback's may be any
+        except Exception as error:  # callbacks may raise any exception
             kind = type(error).__name__
             logger.event("failed", loop.step, error=kind, text=str(error))
             raise
@@ -163,7 +163,7 @@ def run(
 
 
 def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
-    """What is remembered of what trains, and of the code that it was started from."""
+    """Return facts about the agent, its spaces and the code version for run.json."""
     return {
         "checkout": git_state.state(),
         "weights": weights.facts(weights.by_layer(algorithm)),
@@ -175,8 +175,8 @@ def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
 def _profile(
     experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
 ) -> None:
-    """Of a run that is done: whatever goes wrong here does not undo it."""
-    console.message("measuring where the time goes")
+    """Profile a finished run; a failure here is only a warning."""
+    console.message("measuring how the time is spent")
     try:
         found = profile.run(experiment, folder)
     except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:

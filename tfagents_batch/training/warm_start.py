@@ -1,4 +1,4 @@
-"""A new run that begins with the agent of another one."""
+"""Start of a new run with the agent of another run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def begin(
 ) -> dict[str, Any]:
     """Give an experiment the weights and statistics of another run's agent.
 
-    What only training needs begins anew, see ``Algorithm.named_variables``.
+    State that only training needs starts again, see ``Algorithm.named_variables``.
 
     Args:
-      experiment: of the new run, before it starts.
+      experiment: experiment of the new run, before it starts.
       logdir: folder of the other run.
       which: checkpoint: "newest", "best" or a step.
 
     Returns:
-      For the run's log: ``run``, name of the other run's folder; ``checkpoint``, its
-      step; ``damaged``, steps of newer checkpoints that were passed over, and why.
+      Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
+      its step; ``damaged``, steps of newer checkpoints that were skipped, and why.
 
     Raises:
-      UserError: if there is no such agent, or if it would not be the same one here.
+      UserError: if there is no such agent, or if it does not fit this run.
     """
     run = runs.open_run(logdir)
     _check_settings(run, experiment)
@@ -52,32 +52,32 @@ def begin(
 
 
 def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
-    """Refuse settings with which the same weights are another agent."""
+    """Check the settings that determine what an agent's weights mean."""
     saved, _ = config_file.from_text(run.config_text)
     name, mine = run.folder.name, experiment.config
     if saved.algorithm != mine.algorithm:
         raise UserError(
-            f"init_from: {name} was trained by {saved.algorithm!r}, this run is to be "
-            f"by {mine.algorithm!r}; use the same algorithm"
+            f"init_from: {name} was trained by {saved.algorithm!r}, but this run uses "
+            f"{mine.algorithm!r}; use the same algorithm"
         )
     for setting in getattr(type(mine.settings), "OF_AGENT", ()):
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
         if old != new:
             raise UserError(
-                f"init_from: the agent of {name} has {setting}={old}, without which "
-                f"its weights mean something else; this run has {setting}={new}: set "
-                f"it alike (flag --algorithm.{setting}), or name the same --config"
+                f"init_from: the agent of {name} has {setting}={old}, on which the "
+                f"meaning of its weights depends; this run has {setting}={new}: set "
+                f"the same value (flag --algorithm.{setting}), or use the same --config"
             )
 
 
 def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
-    """Refuse another space of actions, where the run's folder tells it."""
-    told = runs.facts(run.folder).get("action_space")
-    if told is None:
-        return  # an older version wrote it: shapes alone are compared
+    """Check that the action space equals the one recorded in the run folder."""
+    recorded = runs.facts(run.folder).get("action_space")
+    if recorded is None:
+        return  # written by an older version: only shapes are compared
     found = str(experiment.env.spec.action_space)
-    if told != found:
+    if recorded != found:
         raise UserError(
-            f"init_from: the agent of {run.folder.name} acts in {told}, but the "
+            f"init_from: the agent of {run.folder.name} acts in {recorded}, but the "
             f"environment takes {found}"
         )

@@ -123,7 +123,7 @@ class Several:
             else:  # mostly compiling
                 event = {"event": "compiled", "compile": "full", "reason": REASON}
                 for output in outputs:
-                    output.tell(event, slowest)
+                    output.event(event, slowest)
                 compile_cache.publish()
             seconds += took
             progress(slowest, _mean(records))
