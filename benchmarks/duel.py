@@ -58,13 +58,13 @@ def each(
     Args:
       rows: by name.
       play: plays a row and records it; returns whether a contender failed.
-      report: told what was lost.
+      report: called with the text of a lost row.
 
     Returns:
       Whether anything failed.
 
     Raises:
-      KeyboardInterrupt: if one came, after it was told which row it ended.
+      KeyboardInterrupt: passed on, after reporting the row that it ended.
     """
     failed = False
     for name, row in rows.items():
@@ -93,7 +93,7 @@ def probe(
       row: whose contenders are settings of one another if their peer is the same.
       run: runs a contender for a short time.
       contenders: what they are.
-      report: told what happens.
+      report: called with texts about the progress.
     """
     groups: dict[str, list[str]] = {}
     for name in (row.subject, *row.rivals):
@@ -127,7 +127,7 @@ def play(
       row: to play.
       pairs: rounds.
       run: plays a contender once, in a round of that number, from 1.
-      report: told what happens.
+      report: called with texts about the progress.
 
     Raises:
       DifferentWork: naming what differs.
@@ -260,8 +260,10 @@ def _same(name: str, first: Result, result: Result) -> None:
 def _differs(name: str, result: Result) -> Result:
     """What a contender declared, by its name: of each key what it is there, and why."""
     declared = result.get("differs", {})
-    told = {k: {"is": result["same"].get(k), "why": v} for k, v in declared.items()}
-    return {name: told} if told else {}
+    differences = {
+        k: {"is": result["same"].get(k), "why": v} for k, v in declared.items()
+    }
+    return {name: differences} if differences else {}
 
 
 def _phases(results: Sequence[Result]) -> dict[str, float]:

@@ -104,7 +104,7 @@ def torch_attempts(torch: str, index: str) -> list[list[str]]:
     """
     if index:
         return [[torch, "--index-url", index]]
-    # A wheel in a folder that pip was told to look in; what it needs comes later.
+    # A wheel in a folder that pip was given; its requirements are installed later.
     return [[torch, "--no-index", "--no-deps"], [torch]]
 
 

@@ -147,8 +147,8 @@ def test_defaults_beside_those_of_others_are_ours(page):
     ours, seen = config.to_dict(experiment.Config()), set()
     for *_, cell, defaults in table(section(page, "Settings"))[1:]:
         names = named_settings(cell)
-        told = defaults.split(", ") if len(names) > 1 else [defaults] * len(names)
-        for name, text in zip(names, told, strict=True):
+        texts = defaults.split(", ") if len(names) > 1 else [defaults] * len(names)
+        for name, text in zip(names, texts, strict=True):
             if name != depends:
                 path = name.replace("algorithm.", "settings.").split(".")
                 own = functools.reduce(operator.getitem, path, ours)

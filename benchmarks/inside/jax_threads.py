@@ -4,7 +4,7 @@ import os
 
 
 def choose(threads: int = 1) -> None:
-    """One, or one per core, which is what JAX does if it is not told otherwise.
+    """One, or one per core, which is JAX's default.
 
     Args:
       threads: one runs small networks faster, often.

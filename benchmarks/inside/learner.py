@@ -31,7 +31,7 @@ def main(
         load()
         watch.phase("import")
         try:
-            told = train(work, watch)
+            figures = train(work, watch)
         finally:
             watch.close()
-        result.update(watch.result() | told)
+        result.update(watch.result() | figures)

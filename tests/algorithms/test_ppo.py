@@ -159,7 +159,7 @@ def padded(trajectory, rows):
     [("feed_forward", 5, "batch"), ("lstm", None, "sequence")],
 )
 def test_padding_changes_nothing(network, length, reduction):
-    agents, told = [], []
+    agents, logged = [], []
     for rows in (1, 3 * T):
         agent = make(
             network,
@@ -176,9 +176,9 @@ def test_padding_changes_nothing(network, length, reduction):
         last = tf.concat([steps.truncated[:-1], tf.ones([1, B], tf.bool)], 0)
         trajectory = trajectory._replace(steps=steps._replace(truncated=last))
         metrics = compiled(agent)(padded(trajectory, rows), tf.constant(1))
-        told.append({name: float(value) for name, value in metrics.items()})
+        logged.append({name: float(value) for name, value in metrics.items()})
         agents.append(agent)
-    assert told[1] == pytest.approx(told[0], rel=1e-4, abs=1e-6)
+    assert logged[1] == pytest.approx(logged[0], rel=1e-4, abs=1e-6)
     assert_same(agents, rtol=1e-4, atol=1e-6)
 
 
@@ -368,16 +368,16 @@ def test_copies_that_are_vectorised_learn_what_each_learns_alone():
     [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", chunks.LAYER * 2 * (T + 1))],
 )
 def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit):
-    agents, told = [], []
+    agents, logged = [], []
     for value in (getattr(chunks, name), limit):
         monkeypatch.setattr(chunks, name, value)
         agent = make(network, action="box", objective="both", sequence_length=5)
-        told.append(agent.update(collect(agent), 1))
+        logged.append(agent.update(collect(agent), 1))
         agents.append(agent)
     assert_same(agents, rtol=1e-4, atol=1e-6)
-    for key, expected in told[0].items():
+    for key, expected in logged[0].items():
         np.testing.assert_allclose(
-            told[1][key], expected, rtol=1e-4, atol=1e-6, err_msg=key
+            logged[1][key], expected, rtol=1e-4, atol=1e-6, err_msg=key
         )
 
 

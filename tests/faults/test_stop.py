@@ -33,7 +33,7 @@ def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
     stopped = []
 
     def stop():
-        """Stop once the first worker was told to step."""
+        """Stop after the first worker has received a step."""
         words = env._pool._words[0]
         deadline = time.monotonic() + 20
         while words[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:

@@ -50,9 +50,9 @@ def test_settings_that_a_model_makes_meaningless_are_told(make, unused):
     config = networks.Config(
         hidden=(5,), core="gru", policy_scale=0.1, init_std=0.5, min_std=0.1
     )
-    with pytest.warns(UserWarning, match="not used, as model") as told:
+    with pytest.warns(UserWarning, match="not used, as model") as caught:
         user.actor_critic(lambda *_: make(), make_spec(action=ACTIONS["box"]), config)
-    assert set(re.findall(r"network\.(\w+)=", str(told[0].message))) == unused
+    assert set(re.findall(r"network\.(\w+)=", str(caught[0].message))) == unused
 
 
 def test_a_builder_gets_the_spaces_without_the_mask():

@@ -69,8 +69,8 @@ def test_a_run_that_has_not_got_that_far_is_left_out_in_words(logs, tmp_path, ca
     (stopped / "metrics.jsonl").unlink()
     out = f"--out={tmp_path / 'x.png'}"
     assert plot.main([f"--logdir={logs}", out]) == 0
-    told = f"{stopped} is left out: it has no episode/return_mean\n"
-    assert capsys.readouterr().err == told
+    expected = f"{stopped} is left out: it has no episode/return_mean\n"
+    assert capsys.readouterr().err == expected
     assert plot.main([f"--logdir={logs}", out, "--metric=eval/return_mean"]) == 0
     assert capsys.readouterr().err.count("is left out: it has no eval/return_mean") == 2
     (labels,) = seen(logs, ["eval/return_mean"]).values()

@@ -123,10 +123,7 @@ def test_samples_are_evaluated_if_asked_for(trained, capsys):
             "resume cannot be used with several seeds",
         ),
         (["--env=CartPole-v1", "--seeds=2"], "seeds"),
-        (
-            ["--env=tf/CartPole-v1", "--seeds=2", "--init_from=x"],
-            "init_from cannot be used",
-        ),
+        (["--env=tf/CartPole-v1", "--seeds=2", "--init_from=x"], "init_from cannot"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(

@@ -1,4 +1,4 @@
-"""Whole episodes against a slow search, environment by environment, in plain Python."""
+"""Whole episodes compared with a slow search in plain Python."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ FAIL = "fail"
 
 
 class Table:
-    """An environment that says what stands in a table, whatever is done.
+    """Environment that replays a table and ignores actions.
 
     Attributes:
-      steps: how often its step was called, in eager code.
+      steps: number of calls of ``step`` in eager code.
       table: f32 ``[S, B, 8]``: episode, step, reward, first, terminated,
         truncated, return, length.
     """
@@ -74,12 +74,12 @@ class Table:
 
 
 def play(script, rows):
-    """One environment with restart rows.
+    """Return the rows of one environment, restart rows included.
 
     Args:
-      script: steps, how they end and, where that is "fail", how many rows are lost, of
-        each episode; over and over again.
-      rows: how many.
+      script: steps, ending and (for "fail") number of lost rows of each episode; the
+        script repeats.
+      rows: number of rows.
     """
     found = []
     for episode, (steps, how, away) in enumerate(itertools.cycle(script)):
@@ -98,7 +98,7 @@ def play(script, rows):
 
 
 def search(rows, rounds, length):
-    """First and last row of the episode of every turn; None where there is none."""
+    """Return first and last row of the episode of every turn, or None."""
     first, over = ([bool(x) for x in column] for column in _flags(rows))
     found = [None] * rounds
     turn, t = -1, 0
@@ -125,7 +125,7 @@ def _flags(rows):
 
 @functools.cache
 def program(batch, rounds, length, way, limit=True):
-    """From a table and a seed to what ``Episodes`` makes of it, and tells."""
+    """Return a function of a table and a seed to the outputs of ``Episodes``."""
     env = Table(batch, length if limit else None)
     source = Episodes(env, Counter(), rounds * batch, None if limit else length)
 
@@ -139,18 +139,18 @@ def program(batch, rounds, length, way, limit=True):
 
 
 def found_by(scripts, rounds, length, way="graph", limit=True):
-    """Trajectory and metrics as arrays, and the rows of every environment."""
+    """Return trajectory and metrics as arrays, and the rows of every environment."""
     size = 2 * rounds * (length + 1) + 2
     rows = [play(script, size) for script in scripts]
     table = np.array(rows, np.float32).transpose(1, 0, 2)
     run = program(len(scripts), rounds, length, way, limit)
-    trajectory, told, ok = run(tf.constant(table), tf.constant(3))
+    trajectory, logged, ok = run(tf.constant(table), tf.constant(3))
     assert bool(ok)
-    return trajectory, {k: float(v) for k, v in told.items()}, rows
+    return trajectory, {k: float(v) for k, v in logged.items()}, rows
 
 
 def compare(trajectory, rows, rounds, length):
-    """Every stream is the episode of its turn, and nothing else."""
+    """Check that every stream is the episode of its turn."""
     mask, discount = trajectory.mask.numpy(), trajectory.discount(0.5).numpy()
     steps = tf.nest.map_structure(lambda x: x.numpy(), trajectory.steps)
     valid = trajectory.steps.valid.numpy()
@@ -177,7 +177,7 @@ def compare(trajectory, rows, rounds, length):
         )
         over = expected[-1, 4] + expected[-1, 5] > 0
         assert steps.truncated[size, stream] == (expected[-1, 5] > 0 or not over)
-        # Behind the end its last step is repeated.
+        # After the end the last step is repeated.
         np.testing.assert_array_equal(
             steps.observation[size + 1 :, stream],
             np.broadcast_to(expected[-1, :2], (length - size, 2)),
@@ -205,7 +205,7 @@ def healthy(length):
 
 
 def unhealthy(length):
-    """Some fail, for some time, and some are too long."""
+    """Scripts with failures and with episodes that are too long."""
     failed = st.tuples(st.integers(0, length), st.just(FAIL), st.integers(1, length))
     long = st.tuples(st.integers(1, 2 * length), HEALTHY, st.just(0))
     return st.lists(st.one_of(failed, long), min_size=1, max_size=6)
@@ -216,15 +216,15 @@ def unhealthy(length):
 @settings(deadline=None, max_examples=25)
 def test_every_environment_gives_its_first_episodes(batch, rounds, length, data):
     scripts = [data.draw(healthy(length)) for _ in range(batch)]
-    trajectory, told, rows = found_by(scripts, rounds, length)
+    trajectory, logged, rows = found_by(scripts, rounds, length)
     spans = compare(trajectory, rows, rounds, length)
     flat = [span for each in spans for span in each]
-    assert None not in flat and told["env/missing_episodes"] == 0
-    for each in spans:  # one after the other, from the first row on
+    assert None not in flat and logged["env/missing_episodes"] == 0
+    for each in spans:  # consecutive episodes from the first row
         assert each[0][0] == 0
         assert all(b[0] == a[1] + 1 for a, b in itertools.pairwise(each))
     done = [each[-1][1] for each in spans]
-    assert told["env/idle_steps"] == sum(max(done) - each for each in done)
+    assert logged["env/idle_steps"] == sum(max(done) - each for each in done)
     sums = metrics.episodes(trajectory)
     assert sums["episode/count"] == rounds * batch
     assert sums["episode/length_sum"] == sum(end - begin for begin, end in flat)
@@ -238,10 +238,10 @@ def test_every_environment_gives_its_first_episodes(batch, rounds, length, data)
 @settings(deadline=None, max_examples=25)
 def test_failures_leave_out_the_episodes_they_happen_in(batch, rounds, length, data):
     scripts = [data.draw(unhealthy(length)) for _ in range(batch)]
-    trajectory, told, rows = found_by(scripts, rounds, length, limit=False)
+    trajectory, logged, rows = found_by(scripts, rounds, length, limit=False)
     spans = compare(trajectory, rows, rounds, length)
     whole = [span for each in spans for span in each if span is not None]
-    assert told["env/missing_episodes"] == rounds * batch - len(whole)
+    assert logged["env/missing_episodes"] == rounds * batch - len(whole)
     sums = metrics.episodes(trajectory)
     assert sums["episode/count"] == len(whole)
     assert sums["episode/length_sum"] == sum(end - begin for begin, end in whole)
@@ -263,13 +263,13 @@ def test_eager_code_graphs_and_compiled_programs_agree(data):
 
 
 def test_an_episode_that_a_failure_ended_uses_up_its_turn():
-    """Whatever comes next has the next turn, so lengths do not decide."""
+    """The next episode takes the next turn, so lengths do not matter."""
     scripts = [[(2, FAIL, 1), (1, "terminate", 0)], [(4, "terminate", 0)]]
-    trajectory, told, _ = found_by(scripts, 1, 4)
+    trajectory, logged, _ = found_by(scripts, 1, 4)
     np.testing.assert_array_equal(trajectory.mask[:, 0], [0, 0, 0, 0])
     np.testing.assert_array_equal(trajectory.mask[:, 1], [1, 1, 1, 1])
-    assert told["env/missing_episodes"] == 1
-    trajectory, told, _ = found_by(scripts, 2, 4)
+    assert logged["env/missing_episodes"] == 1
+    trajectory, logged, _ = found_by(scripts, 2, 4)
     lengths = trajectory.mask.numpy().sum(0)
     np.testing.assert_array_equal(lengths, [0, 4, 1, 4])
 
@@ -277,14 +277,14 @@ def test_an_episode_that_a_failure_ended_uses_up_its_turn():
 def test_an_episode_that_begins_too_late_for_its_turn_has_a_later_one():
     # Rows 0 to 5 are lost; an episode of turn 1 begins by row 5, of turn 2 by row 10.
     scripts = [[(0, FAIL, 6), (1, "terminate", 0), (1, "terminate", 0)]]
-    trajectory, told, _ = found_by(scripts, 3, 4)
+    trajectory, logged, _ = found_by(scripts, 3, 4)
     np.testing.assert_array_equal(trajectory.mask.numpy().sum(0), [0, 0, 1])
-    assert told["env/missing_episodes"] == 2
+    assert logged["env/missing_episodes"] == 2
 
 
 @pytest.mark.parametrize(("rounds", "steps"), [(1, 0), (2, 5), (3, 10)])
-def test_environments_that_can_give_nothing_any_more_are_not_waited_for(rounds, steps):
-    """They have failed since the first row; their last turn begins by row ``steps``."""
+def test_collection_ends_when_no_environment_can_complete_an_episode(rounds, steps):
+    """All rows are failures; the last turn begins by row ``steps``."""
     env = Table(1, 4)
     env.table = tf.constant([play([(0, FAIL, 100)], 40)], tf.float32)[0][:, tf.newaxis]
     source = Episodes(env, Counter(), rounds)
@@ -295,16 +295,16 @@ def test_environments_that_can_give_nothing_any_more_are_not_waited_for(rounds, 
 
 def test_an_episode_that_is_too_long_is_cut_off_and_bootstraps():
     scripts = [[(9, "terminate", 0)]]
-    trajectory, told, _ = found_by(scripts, 1, 4, limit=False)
+    trajectory, logged, _ = found_by(scripts, 1, 4, limit=False)
     np.testing.assert_array_equal(trajectory.mask[:, 0], [1, 1, 1, 1])
     np.testing.assert_array_equal(trajectory.steps.truncated[:, 0], [0, 0, 0, 0, 1])
     np.testing.assert_array_equal(trajectory.discount(0.5)[:, 0], [0.5] * 4)
-    assert told == {"env/idle_steps": 0, "env/missing_episodes": 0}
+    assert logged == {"env/idle_steps": 0, "env/missing_episodes": 0}
 
 
 @pytest.mark.parametrize(("how", "last"), [("truncate", 7.0), ("terminate", 0.0)])
 def test_advantages_are_those_of_the_episode_alone(how, last):
-    """The last state's value is bootstrapped from if it was truncated only."""
+    """The value of the last state is used only after truncation."""
     trajectory, _, _ = found_by([[(3, how, 0)]], 1, 6)
     value = tf.constant([[1.0], [2.0], [4.0], [7.0], [90.0], [91.0], [92.0]])
     found = returns.gae(
@@ -333,7 +333,7 @@ def test_environments_of_different_durations_give_equally_many_episodes():
     with counting((1, 2, 3, 4)) as env:
         source = Episodes(env, Counter(), 8, max_length=5)
         trajectory = source(1)
-        told = source.metrics()
+        logged = source.metrics()
     assert numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)) == [
         *(1, 2, 3, 4),
         *(1, 2, 3, 4),
@@ -341,8 +341,8 @@ def test_environments_of_different_durations_give_equally_many_episodes():
     episode = trajectory.steps.observation[..., 0].numpy()
     np.testing.assert_array_equal(episode, np.broadcast_to([0] * 4 + [1] * 4, (6, 8)))
     # They are done in rows 3, 5, 7 and 9.
-    assert told["env/idle_steps"] == 6 + 4 + 2
-    assert told["env/missing_episodes"] == 0
+    assert logged["env/idle_steps"] == 6 + 4 + 2
+    assert logged["env/missing_episodes"] == 0
 
 
 def test_shapes_are_static_and_time_major():
@@ -460,8 +460,8 @@ def expected():
 def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_workers):
     env = make_process_env([cartpole] * 4, num_workers)
     tf.nest.map_structure(np.testing.assert_array_equal, of_cartpole(env), expected)
-    (first, told, ok), (second, *_) = expected
-    assert bool(ok) and told["env/idle_steps"] > 0
+    (first, logged, ok), (second, *_) = expected
+    assert bool(ok) and logged["env/idle_steps"] > 0
     assert np.any(first.steps.observation != second.steps.observation)
 
 
@@ -489,12 +489,12 @@ def test_an_environment_that_is_replaced_loses_one_episode(
     envs = fault_envs("exc", length=6, step=3, mark=mark)
     env = make_process_env(envs, num_workers, on_fault="restart")
     source = Episodes(env, Counter(), 4, max_length=6)
-    trajectory, told = source(1), source.metrics()
+    trajectory, logged = source(1), source.metrics()
     env.check()
     assert bool(source.ok())
     lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
     assert numbers(lengths) == [6, 0, 6, 6]
-    assert told["env/missing_episodes"] == 1
+    assert logged["env/missing_episodes"] == 1
     sums = metrics.episodes(trajectory)
     assert (sums["episode/count"], sums["episode/length_sum"]) == (3, 18)
     assert numbers(tf.reduce_sum(tf.cast(source(2).mask, tf.int32), 0)) == [6] * 4

@@ -161,13 +161,9 @@ def test_it_is_evaluated_and_resumed_like_any_other(kept, tmp_path):
 def test_it_contradicts_a_resume_and_needs_a_run(kept):
     with pytest.raises(UserError, match="pass only one of them"):
         tfb.train(resume=kept.logdir, init_from=kept.logdir)
-    with pytest.raises(
-        UserError, match="init_checkpoint is 'best', but init_from is not given"
-    ):
+    with pytest.raises(UserError, match="'best', but init_from is not given"):
         tfb.train(resume=kept.logdir, init_checkpoint="best")
-    with pytest.raises(
-        UserError, match="init_checkpoint is 'best', but init_from is not given"
-    ):
+    with pytest.raises(UserError, match="'best', but init_from is not given"):
         tfb.train(env="CartPole-v1", init_checkpoint="best", **SMALL)
 
 

@@ -74,12 +74,8 @@ def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
     assert all("loss/total" in event.metrics for event in calls["iteration"])
     assert any("episode/return_mean" in event.metrics for event in calls["iteration"])
     assert calls["evaluation"][0].best
-    assert {event.path.name for event in calls["checkpoint"]} >= {
-        f"step-{run.step:012d}"
-    }
-    assert all(
-        event.path.parent.parent == event.folder for event in calls["checkpoint"]
-    )
+    assert {call.path.name for call in calls["checkpoint"]} >= {f"step-{run.step:012d}"}
+    assert all(call.path.parent.parent == call.folder for call in calls["checkpoint"])
     assert calls["checkpoint"][0].step == steps[0]  # after the first iteration
     assert any(event.best for event in calls["checkpoint"])
 

@@ -385,7 +385,7 @@ MISTAKES = [
     (refilled(nested=True), "reused of observation['a']", ""),
     (refilled(nested=False), "reused of observation['a']", ""),
     (Constant, "", ""),
-    # An environment that always raises is given up, and its other mistakes are told.
+    # The check stops stepping an environment that always raises, but reports the rest.
     (NeverWorks, "dtype of observation, raised RuntimeError of step()", "step() 10]"),
     (NoReset, "raised KeyError of reset()", "times seen: reset() 2]"),
     (fault("exc", phase="construct"), "raised ValueError of constructor", "broke"),

@@ -1,4 +1,4 @@
-"""What somebody who writes an environment is told, and what is made of it."""
+"""Errors for authors of TensorFlow environments, and the batch of a valid one."""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
 class Closing(CountingEnv):
     """Tells when it is closed."""
 
-    def __init__(self, told):
+    def __init__(self, log):
         super().__init__()
-        self._told = told
+        self._log = log
 
     def close(self):
-        self._told.append("closed")
+        self._log.append("closed")
 
 
 class Duck:
@@ -194,11 +194,11 @@ def test_what_is_wrong_is_named_without_an_environment(listed, message):
 
 
 def test_the_environment_is_closed_when_a_wrapper_raises():
-    told = []
-    make = functools.partial(Closing, told)
+    log = []
+    make = functools.partial(Closing, log)
     with pytest.raises(UserError, match=r"wrappers\[1\], SelectEntries"):
         named.wrapped(make, ["CacheSpaces", {"name": "SelectEntries", "indices": []}])()
-    assert told == ["closed"]
+    assert log == ["closed"]
 
 
 def test_what_is_no_gymnasium_env_is_refused():

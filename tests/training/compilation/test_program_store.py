@@ -151,9 +151,7 @@ def test_the_source_hash_depends_on_the_content_of_files(tmp_path, monkeypatch):
     assert program_store._source.__wrapped__() != before
 
 
-def test_a_program_is_not_stored_if_source_changed_after_the_start(
-    tmp_path, monkeypatch
-):
+def test_a_program_is_not_stored_if_its_source_changed(tmp_path, monkeypatch):
     source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
     monkeypatch.setattr(program_store, "_source", program_store._source.__wrapped__)

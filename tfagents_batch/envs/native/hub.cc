@@ -343,12 +343,12 @@ class Hub {
   // Another process is there for a worker that was lost.
   void Revive(int64_t worker) {
     if (worker < 0 || worker >= num_workers_) return;
-    ready_[worker].store(true);  // who is told to be dead from now on is the other one
+    ready_[worker].store(true);  // later failures are those of the new worker
     dead_[worker].store(false);
     Wake();
   }
 
-  // Which workers were given up as late; each is told once.
+  // Workers that timed out; each is reported once.
   void Late(uint8_t* out) {
     for (int64_t worker = 0; worker < num_workers_; ++worker)
       out[worker] = late_[worker].exchange(false);
@@ -687,7 +687,7 @@ class Hub {
     ++sequence_;
     uint32_t count = 0;
     for (int64_t worker = first; worker < end; ++worker) {
-      // Who is dead is not told: whoever comes in its place must find no command.
+      // No command for a dead worker: its replacement must not find one.
       state_[worker] = away_[worker] ? kAway : dead_[worker] ? kDead : kWaiting;
       count += state_[worker] == kWaiting;
       const int64_t limit = Limit(command, worker);

@@ -154,7 +154,7 @@ class Hub:
         getattr(self._library, f"tfab_{what}")(self.handle, *worker)
 
     def late(self) -> list[int]:
-        """Workers that were given up as late, each told once."""
+        """Return the workers that timed out; each is reported once."""
         late = self._filled(self._library.tfab_late, self._num_workers, bool)
         return np.flatnonzero(late).tolist()
 

@@ -128,7 +128,7 @@ class Worker:
             self.channel.setblocking(False)
 
     def resident_bytes(self) -> int:
-        """Memory in use; 0 if that cannot be told."""
+        """Return the memory in use in bytes; 0 if it is unknown."""
         try:
             return layout.resident_bytes(self.pid)
         except (OSError, ValueError, IndexError, AttributeError):

@@ -261,7 +261,7 @@ class Requests:
             if payload is None:
                 continue
             self._outcome.replies[worker.index] = payload
-            for failure in failures.told(payload, worker.index):
+            for failure in failures.from_payload(payload, worker.index):
                 self._blame(worker, failure, [failure.env])
 
     def _expire(self, late: Sequence[Request]) -> None:

@@ -14,7 +14,7 @@ from tfagents_batch.envs.shared.failures import Failure
 MAX_RESTARTS = 10  # of one environment
 PERIOD_SECONDS = 60.0  # in which one environment is replaced once at most
 FAILED, RESTARTED = "env_failed", "env_restarted"  # events
-_CAUSES = 5  # that are told when there is no further restart
+_CAUSES = 5  # failures listed when no restart is left
 
 
 class RestartBudget:

@@ -93,7 +93,7 @@ class ProcessExecutor:
             return self._stopped(self.requests.attach(*asked))
 
     def drive(self, hub: Any, tell_ends: bool) -> None:
-        """Leave commands to a native hub, which may be told of workers that end."""
+        """Attach a native hub, which sends commands and learns of ended workers."""
         self._hub = hub
 
         def died(worker: Worker) -> bool:
@@ -188,7 +188,7 @@ class ProcessExecutor:
         running = [x for x in self.workers if x.pidfd >= 0 and x.exit_code is None]
         frame = protocol.pack(protocol.CLOSE, 0)
         for worker in running:
-            with contextlib.suppress(OSError):  # gone, or too busy to be told
+            with contextlib.suppress(OSError):  # gone, or its pipe is full
                 worker.send(frame, None, 0)
         if self._hub is not None:
             self._hub.tell("poke")

@@ -180,7 +180,7 @@ class Restarter:
                     self._executor.requests.stale += 1
                     continue
                 log_notes(payload)
-                for failure in failures.told(payload, worker.index):
+                for failure in failures.from_payload(payload, worker.index):
                     self._replacements.budget.failed(failure)  # in the next step
         except protocol.Malformed as error:
             self._leave(worker, functools.partial(launcher.deaf, error=error))

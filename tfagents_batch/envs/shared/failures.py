@@ -117,7 +117,7 @@ def log_notes(payload: Any) -> None:
         _LOG.warning("%s", note)
 
 
-def told(payload: Any, worker: int) -> list[Failure]:
+def from_payload(payload: Any, worker: int) -> list[Failure]:
     """The failures in a worker's reply.
 
     Raises:

@@ -212,7 +212,7 @@ def resident_bytes(pid: int | str = "self") -> int:
     """Resident memory of a process, by default this one.
 
     Raises:
-      OSError: where that cannot be told, for example because the process is gone.
+      OSError: if it is unknown, for example because the process has ended.
     """
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -104,7 +104,7 @@ def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
     while True:
         request = protocol.receive(channel)
         if request is None or request[0].command == protocol.CLOSE:
-            _end(batch, told=request is not None)
+            _end(batch, reported=request is not None)
         header, payload, _ = request
         if header.command == protocol.STEP:
             found = batch.step()
@@ -125,7 +125,7 @@ def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
         elif code == protocol.RESET:
             found = batch.reset(bell.seed())
         else:
-            _end(batch, told=protocol.receive(channel) is not None)
+            _end(batch, reported=protocol.receive(channel) is not None)
         # The hub goes on at once; whoever asks what happened reads the frame.
         answer(sequence, protocol.FAILED if found else protocol.OK)
         if found or notes:
@@ -141,12 +141,12 @@ def _leave_full(batch: Any) -> None:
     os._exit(protocol.EXIT_FULL)
 
 
-def _end(batch: Any, told: bool) -> None:
+def _end(batch: Any, reported: bool) -> None:
     """Close the environments and leave."""
     found = batch.close()
     for failure in found:
         print(failures.to_exception(failure), file=sys.stderr)
-    sys.exit(1 if found and told else 0)
+    sys.exit(1 if found and reported else 0)
 
 
 def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:

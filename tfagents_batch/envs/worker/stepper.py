@@ -67,7 +67,7 @@ def construct(
     Args:
       constructors: functions without arguments.
       first_row: index of the first one in the batch.
-      progress: told the row before each constructor runs.
+      progress: called with the row before each constructor runs.
 
     Returns:
       the environments, what is to know of each (see ``inspect``), and the failure.
@@ -159,7 +159,7 @@ class Stepper:
         self._lengths = [0] * count
         self._returns = [0.0] * count  # float64, of raw rewards
         self._over = [False] * count
-        self._noted: set[tuple[int, int]] = set()  # rows and words that were told
+        self._noted: set[tuple[int, int]] = set()  # rows and messages already reported
         self._cut: list[int] = []  # rows of this step that end as not finite
         # Observations before this step, where numbers may have to be taken from them.
         keeps = finite_check in (REPLACE, TRUNCATE)
