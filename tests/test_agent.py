@@ -170,5 +170,5 @@ def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path, line
     env = gymnasium.make("CartPole-v1")
     observation, _ = env.reset(seed=1)
     assert agent.action_space.contains(agent.predict(observation)[0])
-    with pytest.raises(UserError, match="written in TensorFlow, as a batch"):
+    with pytest.raises(UserError, match="is a batch written in TensorFlow"):
         agent.make_env()

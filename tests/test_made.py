@@ -132,7 +132,7 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
     assert not mine.closed
     observation, _ = mine.reset()
     assert mine.action_space.contains(agent.predict(observation)[0])
-    with pytest.raises(UserError, match="play in that one"):
+    with pytest.raises(UserError, match="use that instance"):
         agent.make_env()
 
 

@@ -143,7 +143,9 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
 
 def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
     assert not {*REFUSED} & {*PRESETS}
-    with pytest.raises(UserError, match=r"no config 'batch_ppo/bullet_ant'.*PyBullet"):
+    with pytest.raises(
+        UserError, match=r"config 'batch_ppo/bullet_ant' does not exist.*PyBullet"
+    ):
         tfb.train(config="batch_ppo/bullet_ant")
 
 

@@ -217,7 +217,7 @@ def test_groups_that_do_not_divide_are_refused(route, groups, num_workers, messa
 
 @pytest.mark.parametrize(
     ("num_workers", "reason"),
-    [(0, "they are stepped in this process"), (2, "route='portable' was asked for")],
+    [(0, "they are stepped in this process"), (2, "route='portable' was requested")],
 )
 def test_groups_need_the_native_route(route, num_workers, reason):
     options = {"num_workers": num_workers, "route": "portable"}

@@ -124,7 +124,7 @@ def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("return", "logged of every"), ("a/b", "slashes"), (3, "keys")]
+    ("name", "text"), [("return", "always logged"), ("a/b", "slashes"), (3, "keys")]
 )
 def test_names_that_cannot_be_logged_are_refused(name, text):
     with pytest.raises(UserError, match=f"log_info has .*{text}"):

@@ -87,7 +87,7 @@ def test_it_is_built_once_into_the_cache_folder(tmp_path, library):
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == ["native", True, [0, 0]]
         assert ("INFO built the native" in done.stderr) == built
-        assert "worker processes: native route" in done.stderr
+        assert "worker processes: native backend" in done.stderr
     (made,) = (tmp_path / "tfagents_batch").iterdir()
     assert sorted(path.name for path in made.iterdir()) == ["hub.so", "lock"]
 
@@ -102,13 +102,13 @@ def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
     if there:
         cached.write_bytes(b"planted")
     shared.chmod(0o777)
-    with pytest.raises(build.Unavailable, match=f"{shared} can be written to by"):
+    with pytest.raises(build.Unavailable, match=f"{shared} can be written by"):
         build.library()
     with ProcessEnv(fault_envs(None), 1) as env:
         assert env.route == "portable"
     (line,) = caplog.messages
     assert line.count(str(shared)) == 1 and "\n" not in line
-    with pytest.raises(UserError, match="route='native' cannot be had: "):
+    with pytest.raises(UserError, match="route='native' is unavailable: "):
         ProcessEnv(fault_envs(None), 1, route="native")
     shared.chmod(0o700)
 

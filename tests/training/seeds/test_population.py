@@ -131,7 +131,7 @@ class Sheet:
         self.saved.append((step, metadata))
         return True
 
-    def tell(self, event, step):
+    def event(self, event, step):
         pass
 
     def marked(self, mark):
@@ -287,7 +287,7 @@ def test_a_signal_saves_every_seed(linear, tmp_path, monkeypatch):
         ({"seeds": []}, "seeds are .*; expected different"),
         ({"seeds": [1, 1]}, "expected different"),
         ({"seeds": [-1]}, "expected 0 to"),
-        ({"network": lambda spaces: None}, "network is not for several seeds"),
+        ({"network": lambda spaces: None}, "network cannot be used with several seeds"),
     ],
 )
 def test_settings_that_several_seeds_do_not_support_are_refused(

@@ -1,1 +1,1 @@
-"""The native hub: worker processes driven from inside compiled programs."""
+"""Native hub: worker processes driven from inside compiled programs."""

@@ -1,9 +1,9 @@
-"""Builds the native hub for the installed TensorFlow, once, and loads it.
+"""Build of the native hub for the installed TensorFlow, once, and its loading.
 
 The library lies in the user's cache folder under TensorFlow's version and a hash of
 source and flags, so another version gets another library. A library is code: where
 another user could have put it there, it is neither loaded nor built, and environments
-take the portable route, with a warning that names the folder.
+use the portable backend, with a warning that names the folder.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
 _INTERFACE = 3  # of the library's C functions
-_SECONDS = 300.0  # to compile, and to wait for another process that compiles
+_SECONDS = 300.0  # limit for compiling, or waiting for another process that does
 
 
 class Unavailable(Exception):
-    """Why there is no native hub, and what to do about it."""
+    """Reason why there is no native hub, and what to do about it."""
 
 
 def library() -> ctypes.CDLL:
-    """The loaded library, its custom calls registered; built if need be.
+    """Return the loaded library with registered custom calls; build it if necessary.
 
     Raises:
       Unavailable: if it cannot be had here.
@@ -58,7 +58,7 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def _load() -> ctypes.CDLL | str:
-    """The library, or why there is none; asked once a process."""
+    """Return the library, or why there is none; cached per process."""
     try:
         path = _path()
         if not path.exists():
@@ -71,7 +71,7 @@ def _load() -> ctypes.CDLL | str:
 
 
 def _private(path: pathlib.Path) -> pathlib.Path:
-    """The path without symbolic links, once nobody else can change what it leads to."""
+    """Return the path without symbolic links, if only this user can change it."""
     path = path.resolve()
     folders.check_private(path, path.parent)
     return path
@@ -114,19 +114,19 @@ def _flags() -> list[str]:
 
 
 def _build(path: pathlib.Path) -> None:
-    """Compile to ``path``, by one process at a time."""
+    """Compile to ``path``, in one process at a time."""
     compiler = _compiler()
     folders.make_private(path.parent)
     _private(path.parent)
     with _locked(path.with_name("lock")):
-        if path.exists():  # somebody else was quicker
+        if path.exists():  # another process has built it
             return
         started = time.monotonic()
         handle, made = tempfile.mkstemp(suffix=".so", dir=path.parent)
         os.close(handle)
         try:
             _run([*compiler, str(_SOURCE), "-o", made, *_flags()])
-            os.chmod(made, 0o700)  # the linker goes by the umask
+            os.chmod(made, 0o700)  # the linker follows the umask
             os.replace(made, path)
         finally:
             with contextlib.suppress(FileNotFoundError):

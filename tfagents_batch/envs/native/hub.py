@@ -1,4 +1,4 @@
-"""One native hub, as Python sees it; numbers here and in hub.cc agree."""
+"""Python interface of a native hub; constants here and in hub.cc must agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 class HubReport(NamedTuple):
-    """What a hub has recorded.
+    """Record of a hub.
 
     Attributes:
       kind: of the fault, NOTHING if there was none.
@@ -133,16 +133,16 @@ class Hub:
 
     @property
     def failed(self) -> bool:
-        """Whether there is something to report; never waits."""
+        """Return whether there is a report; never waits."""
         return bool(self._library.tfab_flags(self.handle) & 1)
 
     @property
     def used(self) -> bool:
-        """Whether it was called after its end; a report clears it."""
+        """Return whether it was called after its end; a report clears it."""
         return bool(self._library.tfab_flags(self.handle) & 2)
 
     def tell(self, what: str, *worker: int) -> None:
-        """Tell the hub something; from any thread.
+        """Notify the hub; any thread may call it.
 
         Args:
           what: "stop" ends the call under way and fails all later ones, "poke" also has
@@ -163,12 +163,12 @@ class Hub:
         return self._filled(self._library.tfab_lost, num_envs, np.int64)
 
     def close(self) -> None:
-        """Give the memory back; waits for a call under way, which ends at once."""
+        """Free the memory; the current call ends at once and is waited for."""
         self._library.tfab_close(self.handle)
         self._close_attention()
 
     def report(self) -> HubReport:
-        """What is recorded."""
+        """Return the record."""
         count = len(HubReport._fields) - 2
         size = count + 2 * self._num_workers
         numbers = self._filled(self._library.tfab_report, size, np.int64).tolist()
@@ -201,7 +201,7 @@ def _free(free: Callable[[int], None], handle: int, owner: int) -> None:
 
 
 def _arrays(plan: layout.Layout) -> list[int]:
-    """Offset and bytes of a row, of the arrays in the order of the outputs."""
+    """Return offset and bytes of a row for each array, in the order of outputs."""
     groups: dict[str, list[int]] = {"info": [], "observation": []}
     columns = {}
     for name, shape, dtype, offset in plan.fields:

@@ -1,4 +1,4 @@
-"""The hub's calls as TensorFlow ops: StableHLO modules that hold a custom call.
+"""Calls of the hub as TensorFlow ops: StableHLO modules with a custom call.
 
 The op runs inside XLA programs, in graphs and eagerly; on the host in any case. As
 it is, it costs less there than wrapped in a compiled function of its own.
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-_VERSION = 9  # of the op's conventions
+_VERSION = 9  # version of the op's conventions
 _MLIR = {"bool": "i1", "uint": "ui", "int": "i", "float": "f"}
 
 
 class Calls:
-    """The calls of one hub, the counterpart of ``HostCalls``.
+    """Calls of one hub, the counterpart of ``HostCalls``.
 
     Args:
       handle: of the hub.
@@ -73,7 +73,7 @@ def _call(
 def call(
     module: str, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
 ) -> list[tf.Tensor]:
-    """The results of the ``main`` of a StableHLO module's text, on the CPU."""
+    """Return the results of the ``main`` function of a StableHLO text, on the CPU."""
     return xla.call_module(
         list(inputs),
         version=_VERSION,

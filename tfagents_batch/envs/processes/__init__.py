@@ -1,1 +1,1 @@
-"""Worker processes as the training process sees them: start, ask, restart."""
+"""Worker processes from the learner's side: start, commands, restart."""

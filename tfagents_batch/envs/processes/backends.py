@@ -1,4 +1,4 @@
-"""Which way commands reach the worker processes: through the native hub or Python.
+"""Choice of the backend that commands the workers: the native hub or Python.
 
 "native" needs a C++ compiler at first use, "auto" takes the other one without.
 """
@@ -18,23 +18,23 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 def choose(route: str, num_workers: int) -> tuple[Any, str]:
-    """Find the library of the native hub, where it is wanted.
+    """Load the library of the native hub, if it is requested.
 
     Args:
       route: "auto", "native" or "portable".
       num_workers: processes of the pool.
 
     Returns:
-      the library, or None for the portable route; and why not, as text.
+      the library, or None for the portable backend, and the reason for None.
 
     Raises:
-      UserError: if the native route is asked for and cannot be had.
+      UserError: if the native backend is requested but unavailable.
     """
     arguments.one_of("route", route, (AUTO, NATIVE, PORTABLE))
     if num_workers == 0:
         reason = "they are stepped in this process (num_workers=0)"
     elif route == PORTABLE:
-        reason = "route='portable' was asked for"
+        reason = "route='portable' was requested"
     else:
         from tfagents_batch.envs.native import build
 
@@ -43,39 +43,39 @@ def choose(route: str, num_workers: int) -> tuple[Any, str]:
         except build.Unavailable as error:
             reason = str(error)
     if route == NATIVE:
-        raise UserError(f"route='native' cannot be had: {reason}")
+        raise UserError(f"route='native' is unavailable: {reason}")
     return None, reason
 
 
 def refuse_groups(num_groups: int, reason: str) -> None:
-    """Raise UserError for several groups where the route is not the native one."""
+    """Raise UserError for several groups without the native backend."""
     if reason and num_groups > 1:
         raise UserError(
-            f"groups is {num_groups}, but send and receive need the native route, "
+            f"groups is {num_groups}, but send and receive need the native backend, "
             f"which cannot be had: {reason}; leave groups out, and use step"
         )
 
 
 def tell(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
-    """One line about the route; a warning where a better one was wanted.
+    """Log the backend in one line; warn if the native one was requested.
 
     Args:
-      reason: why it is the portable route; "" for the native one.
-      wanted: whether the native route could have been used otherwise.
+      reason: why it is the portable backend; "" for the native one.
+      wanted: whether the native backend was allowed.
     """
     who = f"{num_envs} environments in {num_workers} worker processes"
     if not reason:
-        _LOG.info("%s: native route", who)
+        _LOG.info("%s: native backend", who)
     else:
         level = logging.WARNING if wanted else logging.INFO
-        text = "%s: portable route, slower and not compilable, because %s"
+        text = "%s: portable backend, slower and not compilable, because %s"
         _LOG.log(level, text, who, reason)
 
 
 def unsuited(
     observation: Sequence[spaces.Leaf], action: Sequence[spaces.Leaf], columns: int
 ) -> str:
-    """Why the hub cannot carry such leaves and columns of infos; "" if it can."""
+    """Return why the hub does not support these leaves and info columns, or ""."""
     from tfagents_batch.envs.native import hub
 
     for name, leaves in {"observation": observation, "action": action}.items():

@@ -17,7 +17,7 @@ from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
 from tfagents_batch.envs.worker import stepper
 
-# Ctrl-C is the user's here, so KeyboardInterrupt is not an environment's failure.
+# Ctrl-C comes from the user, so KeyboardInterrupt is not an environment's failure.
 _CATCH = (Exception, SystemExit)
 
 
@@ -88,7 +88,7 @@ class LocalExecutor:
                     found = self._stepper.step()
                 else:
                     found = self._stepper.reset(seed)
-            except BaseException:  # Ctrl-C: a row may be half stepped
+            except BaseException:  # Ctrl-C may have interrupted the step of a row
                 self.stop()
                 raise
             self._take(outcome, found)
@@ -98,7 +98,7 @@ class LocalExecutor:
         return outcome
 
     def counters(self) -> dict[str, float]:
-        """Metrics that are counters, since the start."""
+        """Return the counters since the start."""
         if self._is_batch:
             return {"env/unused_steps": self._stepper.unused}
         return {"env/stale_replies": 0}

@@ -1,4 +1,4 @@
-"""The pools of this process: what Ctrl-C and a fork mean to them.
+"""Handling of Ctrl-C and fork for the pools of this process.
 
 Python runs signal handlers between its own instructions, so a compiled program delays
 them until it has returned. A wake-up descriptor is written at once; the thread that
@@ -17,14 +17,14 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-POOLS: weakref.WeakSet[Any] = weakref.WeakSet()  # that are open
+POOLS: weakref.WeakSet[Any] = weakref.WeakSet()  # open pools
 _lock = threading.Lock()
-_pipe: tuple[int, int] | None = None  # while somebody listens
+_pipe: tuple[int, int] | None = None  # while a descriptor is in use
 _users = 0
 
 
 def acquire() -> int:
-    """A descriptor that is readable after a signal; ``release`` it."""
+    """Return a descriptor that is readable after a signal; ``release`` it."""
     global _pipe, _users
     with _lock:
         if _pipe is None:
@@ -34,7 +34,7 @@ def acquire() -> int:
 
 
 def release() -> None:
-    """Undo one ``acquire``, once nobody polls the descriptor any more."""
+    """Undo one ``acquire`` when the descriptor is no longer polled."""
     global _pipe, _users
     with _lock:
         _users -= 1
@@ -45,7 +45,7 @@ def release() -> None:
 
 
 def stop_pools(descriptor: int) -> bool:
-    """Read the descriptor; stop the pools with a hub if it was Ctrl-C. True."""
+    """Read the descriptor, stop pools with a hub if it was Ctrl-C, return True."""
     with contextlib.suppress(BlockingIOError):
         if signal.SIGINT in os.read(descriptor, 1024):
             for pool in list(POOLS):
@@ -56,7 +56,7 @@ def stop_pools(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def guard() -> Iterator[None]:
-    """Let Ctrl-C end what is called within, where Ctrl-C means KeyboardInterrupt.
+    """Let Ctrl-C end a call in this context, if it raises KeyboardInterrupt.
 
     Whoever has a wake-up descriptor or a handler of his own is left alone.
     """

@@ -1,4 +1,4 @@
-"""Starts and ends worker processes: fork and exec, never a bare fork.
+"""Start and end of worker processes, by fork and exec.
 
 After TensorFlow was used a forked child hangs in its first op; a fresh interpreter
 that never imports TensorFlow is ready in a fraction of a second. ``dead``, ``late`` and
@@ -31,9 +31,9 @@ CUT_OFF = (
     "lost its control socket: an environment has closed file descriptors that are not "
     "its own (os.closerange, or turning its process into a daemon)"
 )
-_END_SECONDS = 1.0  # of a process that has closed its socket
+_END_SECONDS = 1.0  # wait for a process that has closed its socket
 _TAIL_BYTES = 64 << 10
-_STACK_SECONDS = 0.5  # to write a stack dump
+_STACK_SECONDS = 0.5  # wait for a stack dump
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -44,7 +44,7 @@ _THREAD_VARIABLES = (
 
 
 class Worker:
-    """One worker process with its control socket, stack dumps and output.
+    """Worker process with its control socket, stack dumps and output.
 
     ``start`` belongs to a thread that lives as long as the pool: the kernel kills the
     worker when the thread that started it ends.
@@ -72,7 +72,7 @@ class Worker:
         self._drain_lock = threading.Lock()
 
     def start(self, variables: Mapping[str, str]) -> None:
-        """Launch the process, with environment variables that override ours.
+        """Start the process, with environment variables that override ours.
 
         Raises:
           OSError: if there are too few processes or descriptors left.
@@ -117,7 +117,7 @@ class Worker:
           OSError: if the worker is gone or does not read within ``seconds``.
         """
         if descriptor is None and len(frame) == protocol.HEADER_SIZE:
-            self.channel.send(frame)  # at most one is outstanding: it always fits
+            self.channel.send(frame)  # at most one is pending, so it always fits
             return
         self.channel.settimeout(seconds)
         try:
@@ -135,16 +135,16 @@ class Worker:
             return 0
 
     def kill(self) -> None:
-        """End it at once, without a chance to object."""
+        """Kill the process."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal, if the process is there."""
+        """Send a signal if the process is running."""
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.pidfd, number)
 
     def stack(self) -> str:
-        """The stacks of a hung worker's threads, or why there are none."""
+        """Return the stacks of a hung worker's threads, or why there are none."""
         with contextlib.suppress(OSError), open(f"/proc/{self._process.pid}/stat") as f:
             if f.read().rpartition(")")[2].split()[0] in "Tt":
                 return "<no stack: the process is stopped (SIGSTOP or a debugger)>"
@@ -160,13 +160,13 @@ class Worker:
         return self.dump(before) or "<no stack: it did not answer SIGUSR1>"
 
     def dump(self, start: int = 0) -> str:
-        """What faulthandler wrote, at a crash or on request."""
+        """Return the output of faulthandler after a crash or a request."""
         size = os.fstat(self._dump).st_size - start
         data = os.pread(self._dump, min(max(size, 0), failures.LIMIT), start)
         return data.decode("utf-8", "backslashreplace")
 
     def drain(self) -> bool:
-        """Take what was printed; false when there will be no more."""
+        """Read the output; return false at its end."""
         with self._drain_lock:
             while self.output >= 0:
                 try:
@@ -180,7 +180,7 @@ class Worker:
             return False
 
     def tail(self) -> str:
-        """The last lines of its standard output and error."""
+        """Return the last lines of its standard output and error."""
         self.drain()
         lines = self._tail.decode("utf-8", "backslashreplace").splitlines()
         return "\n".join(lines[-TAIL_LINES:])
@@ -192,8 +192,8 @@ class Worker:
           how, for example "was killed by SIGKILL" or "exited with code 3".
         """
         if self._process.returncode is None:
-            # Its number, which names its group, cannot have been reused yet. What it
-            # started must not outlive it.
+            # Its process id, which names its group, cannot have been reused yet. End
+            # the processes that it started, too.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
@@ -208,7 +208,7 @@ class Worker:
 
     @property
     def exit_code(self) -> int | None:
-        """Once reaped; negative for a signal."""
+        """Exit code of a reaped process; negative for a signal."""
         return self._process.returncode if self._process else None
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class Worker:
 
 
 def end(workers: Sequence[Worker], seconds: float) -> None:
-    """Wait for processes, not yet reaped, to end; kill those that do not in time."""
+    """Wait for the end of processes that are not reaped; kill them after a time."""
     deadline = time.monotonic() + seconds
     running = list(workers)
     while running and (left := deadline - time.monotonic()) > 0:
@@ -235,7 +235,7 @@ def end(workers: Sequence[Worker], seconds: float) -> None:
 
 
 def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
-    """Wait until one of the processes has ended; those that have."""
+    """Wait until a process has ended; return those that have."""
     poll = select.poll()
     known = {}
     for worker in workers:
@@ -251,8 +251,8 @@ def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
 def dead(
     worker: Worker, row: int | None, phase: str | None, context: Context
 ) -> Failure:
-    """Say what happened to a worker that ended, or that closed its socket."""
-    # The socket of a process that ends closes a moment before it has ended.
+    """Describe the failure of a worker that ended or closed its socket."""
+    # A process closes its socket shortly before it has ended.
     cut_off = worker.inbox.closed and not ended([worker], _END_SECONDS)
     end([worker], 0.2)
     text = worker.reap()
@@ -268,7 +268,7 @@ def dead(
 
 
 def late(worker: Worker, row: int | None, phase: str, context: Context) -> Failure:
-    """End a worker that did not answer in time, and say where it was."""
+    """End a worker that did not answer in time and describe where it was."""
     text = "did not answer before its deadline and was killed (stack below)"
     stack = worker.stack()
     worker.kill()
@@ -279,7 +279,7 @@ def late(worker: Worker, row: int | None, phase: str, context: Context) -> Failu
 def deaf(
     worker: Worker, row: int | None, phase: str, context: Context, error: Exception
 ) -> Failure:
-    """End a worker that sent what is no frame."""
+    """End a worker that sent an invalid frame."""
     worker.kill()
     worker.reap()
     text = f"sent what this version does not understand: {error}"
@@ -312,13 +312,13 @@ def _fault(
 
 
 def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
-    """Put cloudpickled constructors into anonymous memory; its descriptor.
+    """Write cloudpickled constructors to anonymous memory; return its descriptor.
 
     Raises:
-      UserError: naming the environment whose constructor cannot be pickled.
+      UserError: for a constructor that cannot be pickled.
     """
     buffer = io.BytesIO()
-    pickler = cloudpickle.Pickler(buffer)  # what several of them share crosses once
+    pickler = cloudpickle.Pickler(buffer)  # shared objects are pickled once
     for row, constructor in enumerate(constructors, first_row):
         try:
             pickler.dump(constructor)
@@ -335,5 +335,5 @@ def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
 
 
 def search_path() -> list[str]:
-    """Where the worker finds modules: where the learner finds them."""
+    """Return the learner's module search path for the worker."""
     return [os.path.abspath(x) if not x or os.path.exists(x) else x for x in sys.path]

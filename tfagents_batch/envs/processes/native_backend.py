@@ -1,4 +1,4 @@
-"""The native engine: a hub steps the workers; Python words what went wrong."""
+"""Native backend: a hub steps the workers, Python describes failures."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _GROUP_FAULTS = {
 
 
 class Native:
-    """Knows what goes wrong in a hub, which programs call by its handle (see ``op``).
+    """Errors and counters of a hub, which programs call by its handle (see ``op``).
 
     Args:
       executor: attached and driven by the hub.
       hub: opened on the pool's memory.
-      heals: whether lost workers are replaced, by somebody who listens to them.
+      heals: whether lost workers are replaced.
       arrays: in the memory that is shared with the workers.
       action_space: of one environment.
       writer: the action leaves, for their words.
@@ -64,7 +64,7 @@ class Native:
         self._gathered = False
 
     def fitting(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
-        """Check the shapes of an action that no program knew when it was traced.
+        """Check the shapes of an action that were unknown during tracing.
 
         Returns:
           The leaves, each with ``rows`` rows; zeros if a shape is wrong, a fault.
@@ -86,7 +86,7 @@ class Native:
 
     @property
     def fault(self) -> BaseException | None:
-        """What went wrong and was not yet taken."""
+        """Error that has not been raised yet, or None."""
         self._gather()
         return self._fault
 
@@ -97,21 +97,21 @@ class Native:
             self.hub.tell("refuse")
 
     def review(self) -> None:
-        """Read what workers said unasked, and look whether they live."""
+        """Read unrequested messages of workers and check that they run."""
         if self._heals or self.history is not None or self.fault is not None:
             return
         for fault in self._executor.listen(self.context)[:1]:
             self.fault = step_batch.exception([fault])
 
     def give_up(self, error: Exception) -> None:
-        """Fail all later calls: what failed is not replaced any more."""
+        """Fail all later calls: failures are no longer replaced."""
         if self.history is None and self.fault is None:
             self.fault = error
 
     def end(self, history: str) -> None:
         """Fail all later calls."""
         if self.history is None:
-            self._gather()  # before the workers are gone
+            self._gather()  # before the workers end
             self.history = history
             self.hub.tell("end")
 
@@ -122,7 +122,7 @@ class Native:
             self._writer.release()
 
     def counters(self) -> dict[str, float]:
-        """Numbers since the start."""
+        """Return the counters since the start."""
         self.review()
         report = self.hub.report()
         return {
@@ -138,14 +138,14 @@ class Native:
         return self.hub.lost(self._num_envs)
 
     def context(self, row: int) -> dict[str, Any]:
-        """What is known of a row whose worker cannot tell."""
+        """Return the known facts about a row without a worker."""
         report = self.hub.report()
         seed = report.seed if report.started else None
         over = bool(self.hub.over(self._num_envs)[row])
         return step_batch.known(row, seed, over, self._arrays, self._space)
 
     def _gather(self) -> None:
-        """Turn the hub's record into an exception, once."""
+        """Convert the hub's record to an exception, once."""
         with self._gathering:
             if self._fault is not None:
                 return

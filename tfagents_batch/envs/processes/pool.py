@@ -1,4 +1,4 @@
-"""A batch of environments, in worker processes or in this one, as NumPy arrays.
+"""Batch of environments as NumPy arrays, in worker processes or this process.
 
 ``reset`` and ``step`` always return, faults included, because what calls them may be
 a compiled program: a failed row repeats its last good observation, with reward 0 and
@@ -45,7 +45,7 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Pool:
-    """Environments behind shared memory; one caller steps, any thread may stop.
+    """Environments in shared memory; one thread steps, any thread may stop.
 
     Environment i is seeded by its index, and rows are gathered by index, so the
     number of workers changes nothing but speed.
@@ -74,9 +74,9 @@ class Pool:
       info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
         float32, int32 or bool. A missing one is NaN, 0 or false.
       worker_variables: environment variables of worker processes.
-      pin_workers: whether each worker, and what it starts, is kept on one core; by
+      pin_workers: whether each worker, and what it starts, is pinned to one core; by
         default where there are as many workers as cores.
-      route: see ``backends``.
+      route: backend, see ``backends``.
 
     Attributes:
       num_envs, num_workers, num_groups: sizes.
@@ -85,10 +85,10 @@ class Pool:
       max_episode_steps: the environments' common time limit, None if unknown.
       engine: ``Native``, or ``Portable`` which steps them.
       handle: number of the native hub, None without one.
-      reason: why the route is the portable one; "" if it is the native one.
+      reason: why the backend is the portable one; "" if it is the native one.
 
     Raises:
-      EnvError: if an environment cannot be made.
+      EnvError: if an environment cannot be created.
       UserError: if an argument is wrong, spaces disagree, or memory is short.
     """
 
@@ -159,7 +159,7 @@ class Pool:
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * self.num_envs,
         }
-        if self.num_workers:  # what it imports is there on Linux only
+        if self.num_workers:  # its imports exist on Linux only
             from tfagents_batch.envs.processes.worker_group import (
                 ProcessExecutor,
             )
@@ -173,7 +173,7 @@ class Pool:
         self._finalizer = weakref.finalize(self, self._closing.close)
         try:
             self._construct(constructors, construct_seconds, options)
-        except OSError as error:  # of ours: those of environments are failures
+        except OSError as error:  # an environment's OSError would be a failure
             self._finalizer()
             raise UserError(
                 f"{self.num_workers} worker processes cannot be started: "
@@ -189,11 +189,11 @@ class Pool:
 
     @property
     def ok(self) -> bool:
-        """False after a fault, a stop or ``close``."""
+        """Return false after a failure, a stop or ``close``."""
         return self.engine.ok
 
     def check(self) -> None:
-        """Raise what went wrong, once; the workers are closed then.
+        """Raise the recorded error, once; the workers are then closed.
 
         Raises:
           EnvError, UserError: a fault; also the use of a pool that is closed.
@@ -209,7 +209,7 @@ class Pool:
             raise error
 
     def take_fault(self) -> BaseException | None:
-        """The recorded fault, if it was not yet taken; the pool is over then."""
+        """Return the recorded failure if not yet raised; the pool is then closed."""
         error = self.engine.fault
         if error is not None:
             self.engine.fault = None
@@ -219,15 +219,15 @@ class Pool:
         return error
 
     def stop(self) -> None:
-        """Make a step that is under way, and all later ones, return at once.
+        """Make the current step, and all later ones, return at once.
 
         Safe from any thread and from signal handlers.
         """
         self._executor.stop()
 
     def close(self) -> None:
-        """End workers and free memory, within two seconds; idempotent, any thread."""
-        # What it still has to say, its own user asks for.
+        """End workers and free memory within two seconds; idempotent, any thread."""
+        # Its user reads the remaining events.
         interrupts.POOLS.discard(self)
         self.engine.end("pool is closed")
         self._finalizer()
@@ -237,11 +237,11 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers; none in process."""
+        """Process ids of the workers; empty for in-process stepping."""
         return [worker.pid for worker in self._executor.workers]
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the last call."""
+        """Return the counters since the last call."""
         now = {
             **self.engine.counters(),
             **self._count(),
@@ -250,7 +250,7 @@ class Pool:
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
         self._reported = now
         times, warning, timing = {}, "", self._timing
-        if timing is not None:  # None from another thread that closes the pool
+        if timing is not None:  # None while another thread closes the pool
             times, warning = self._stragglers.look(timing)
         if warning:
             _LOG.warning("%s", warning)
@@ -268,7 +268,7 @@ class Pool:
         }
 
     def events(self) -> list[dict[str, Any]]:
-        """Environments that failed and that were replaced since the last call.
+        """Return failures and restarts of environments since the last call.
 
         Returns:
           dicts as of ``RestartBudget.events``; where an environment was replaced, with
@@ -286,7 +286,7 @@ class Pool:
         return found
 
     def _count(self) -> dict[str, float]:
-        """Counters of the environments; the last ones, once they are gone."""
+        """Return the counters; after closing, the last ones."""
         words = self._words
         if words:
             self._counted = {
@@ -339,7 +339,7 @@ class Pool:
         self._timing = layout.views(plan, self._memory).timing
 
     def _replace_lost(self, *recipe: Any) -> None:
-        """Have workers that are lost replaced from now on."""
+        """Start to replace lost workers."""
         from tfagents_batch.envs.processes.worker_restart import (
             Replacements,
             Restarter,

@@ -1,4 +1,4 @@
-"""The portable engine: Python sends commands over sockets, waits, and copies rows.
+"""Portable backend: Python sends commands over sockets, waits and copies rows.
 
 It steps all environments at once; stepping in groups needs the native engine.
 """
@@ -19,7 +19,7 @@ from tfagents_batch.errors import EnvError, Stopped, UserError
 
 
 class Portable:
-    """Steps environments, in worker processes or in this process.
+    """Stepping of environments in worker processes or in this process.
 
     Args:
       executor: ``ProcessExecutor`` or ``LocalExecutor``, attached.
@@ -70,7 +70,7 @@ class Portable:
             self._seed = seed
             self._learner[layout.SEED_LOW] = seed & 0xFFFFFFFF
             self._learner[layout.SEED_HIGH] = seed >> 32
-            self._over[:] = True  # a crash now is one in reset
+            self._over[:] = True  # a crash before the first step is one in reset
             return self._run(protocol.RESET)
 
     def step(self, action: Sequence[np.ndarray]) -> StepBatch:
@@ -94,7 +94,7 @@ class Portable:
         return self.fault is None and not self._executor.stopping
 
     def review(self) -> None:
-        """Look for what happened unasked: workers that ended while idle."""
+        """Look for workers that ended while idle."""
         if self.fault is None and self.history is None:
             for fault in self._executor.listen(self.context)[:1]:
                 self._record(fault)
@@ -110,13 +110,13 @@ class Portable:
             self.history = history
 
     def release(self) -> None:
-        """Drop the shared memory, now or when the call under way returns."""
+        """Free the shared memory, now or when the current call returns."""
         if self._lock.acquire(blocking=False):
             self._release()
             self._lock.release()
 
     def counters(self) -> dict[str, float]:
-        """Numbers since the start."""
+        """Return the counters since the start."""
         return {
             "clipped": self._writer.clipped,
             "total": self._writer.total,
@@ -130,12 +130,12 @@ class Portable:
         return self._lost.copy()
 
     def context(self, row: int) -> dict[str, Any]:
-        """What is known of a row whose worker cannot tell."""
+        """Return the known facts about a row without a worker."""
         over = bool(self._over[row])
         return step_batch.known(row, self._seed, over, self._arrays, self._space)
 
     def _usable(self) -> bool:
-        """Whether workers may be asked; notes the use of a closed pool."""
+        """Return whether workers can be used; record the use of a closed pool."""
         if self.history is not None:
             if self.fault is None:
                 self.fault = EnvError(f"{self.history}; make a new environment")
@@ -149,7 +149,7 @@ class Portable:
         limits = []
         for worker in self._executor.workers:
             restarts = self._over[worker.rows.start : worker.rows.stop].any()
-            within = longest if restarts else step  # a row that restarts is reset
+            within = longest if restarts else step  # a restarting row is reset
             limits.append(reset if code == protocol.RESET else within)
         try:
             outcome = self._executor.command(code, self._seed, limits, self.context)
@@ -162,11 +162,11 @@ class Portable:
         return self._collect(outcome)
 
     def _collect(self, outcome: Outcome) -> StepBatch:
-        """Copy the rows out; repair those that were lost."""
+        """Copy the rows out and fill in lost rows."""
         outcome.log_notes()
         if outcome.faults:
             self._record(*outcome.faults)
-        if self.history is not None:  # closed while the step was under way
+        if self.history is not None:  # closed during the step
             self._release()
             return self._failed()
         arrays = self._arrays
@@ -181,21 +181,21 @@ class Portable:
         if outcome.lost:
             rows = sorted(outcome.lost)
             self._lost[rows] += 1
-            for kept, array in zip(self._last, found.observation, strict=True):
-                array[rows] = kept[rows]
+            for stored, array in zip(self._last, found.observation, strict=True):
+                array[rows] = stored[rows]
             found.reward[rows] = 0
             found.first[rows] = found.truncated[rows] = True
             found.terminated[rows] = False
         self._over = found.terminated | found.truncated
-        for kept, array in zip(self._last, found.observation, strict=True):
-            kept[...] = array
+        for stored, array in zip(self._last, found.observation, strict=True):
+            stored[...] = array
         return found
 
     def _failed(self) -> StepBatch:
-        """All rows failed, with their last observations."""
+        """Return all rows as failed, with their last observations."""
         count = self._num_envs
         return StepBatch(
-            [kept.copy() for kept in self._last],
+            [stored.copy() for stored in self._last],
             np.zeros(count, np.float32),
             np.ones(count, bool),
             np.zeros(count, bool),
@@ -208,6 +208,6 @@ class Portable:
             self.fault = step_batch.exception(faults)
 
     def _release(self) -> None:
-        """The last observations stay, for ``_failed``."""
+        """Save the last observations for ``_failed``."""
         self._arrays = self._learner = None
         self._writer.release()

@@ -1,4 +1,4 @@
-"""Requests to worker processes, and the one way to wait for their replies.
+"""Requests to worker processes, and the wait for their replies.
 
 Every wait returns the earliest of: all replies, the crash of a worker, the deadline
 of a worker, stop.
@@ -20,16 +20,16 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
 
-_GRACE_SECONDS = 1.0  # for the other workers once one has failed
-SEND_SECONDS = 30.0  # where a request has no deadline
+_GRACE_SECONDS = 1.0  # wait for other workers after a failure
+SEND_SECONDS = 30.0  # for requests without a deadline
 
 
 class Request(NamedTuple):
-    """A request that a worker has not yet answered."""
+    """Pending request to a worker."""
 
     worker: Worker
     code: int  # command of ``protocol``
-    sequence: int  # its number
+    sequence: int  # sequence number
     deadline: float  # on the monotonic clock, in seconds
 
 
@@ -37,10 +37,10 @@ class Requests:
     """Requests to some workers; one thread at a time uses it.
 
     Args:
-      stop: descriptor that is readable once nobody is waited for any more.
+      stop: descriptor that is readable when all waits have to end.
 
     Attributes:
-      stopping: whether it was readable, or somebody said so.
+      stopping: whether a stop was requested.
       sequence: number of the last request.
       stale: replies with another number than expected; they are dropped.
       words: control words of every worker, once there is shared memory.
@@ -57,14 +57,16 @@ class Requests:
         self._stop = stop
         self._poll = select.poll()
         self._poll.register(stop, select.POLLIN)
-        self._known: dict[int, tuple[Worker, bool]] = {}  # fd: worker, is it a reply
+        self._known: dict[
+            int, tuple[Worker, bool]
+        ] = {}  # fd: worker, whether it is its control socket
         self._pending: dict[int, Request] = {}  # by worker
-        self._outcome = Outcome()  # of the request under way
+        self._outcome = Outcome()  # of the current request
         self._context: Context = lambda row: {}
-        self._failed = False  # nobody is waited for much longer
+        self._failed = False  # then waits are short
 
     def add(self, worker: Worker) -> None:
-        """Take replies of a worker that was started."""
+        """Accept replies of a started worker."""
         for descriptor in (worker.channel.fileno(), worker.pidfd):
             self._poll.register(descriptor, select.POLLIN)
             self._known[descriptor] = worker, descriptor != worker.pidfd
@@ -78,7 +80,7 @@ class Requests:
         descriptors: Mapping[int, int] = types.MappingProxyType({}),
         context: Context = lambda row: {},
     ) -> Outcome:
-        """Have workers do something, and wait.
+        """Send a request to workers and wait for the replies.
 
         Args:
           workers: who.
@@ -106,7 +108,7 @@ class Requests:
             limit = limits[index]
             deadline = float("inf") if limit is None else now + limit
             self._pending[index] = Request(worker, code, sequence, deadline)
-            # Otherwise dead, or deaf until its deadline: the wait finds out.
+            # If sending failed, the wait finds out why.
             with contextlib.suppress(OSError):
                 worker.send(frame, descriptors.get(index), limit or SEND_SECONDS)
         self._wait()
@@ -118,7 +120,7 @@ class Requests:
         constructors: Sequence[Callable[[], Any]],
         seconds: float | None,
     ) -> Outcome:
-        """Have workers make their environments, of the ``constructors`` of the batch.
+        """Let workers create their environments from the batch's ``constructors``.
 
         Returns:
           replies ``{"facts": [...]}`` with one entry per environment.
@@ -151,7 +153,7 @@ class Requests:
         options: dict[str, Any],
         takes_over: bool = False,
     ) -> Outcome:
-        """Have workers use the shared memory.
+        """Let workers map the shared memory.
 
         Args:
           workers: who.
@@ -177,33 +179,33 @@ class Requests:
         return self.ask(workers, protocol.ATTACH, limits, payload, memories)
 
     def explain(self, requests: Sequence[Request], context: Context) -> Outcome:
-        """Find out what made requests fail that somebody else has sent."""
+        """Find out why requests of the hub have failed."""
         self._context = context
         self._pending = {request.worker.index: request for request in requests}
         self._wait(heed_stop=False)
         return self._collect()
 
     def listen(self, context: Context) -> list[Failure]:
-        """Read what workers said unasked, and look whether they live."""
+        """Read unrequested messages of workers and check that they run."""
         self._context = context
         while not self.stopping and (ready := self._poll.poll(0)):
             self._read(ready)
         return self._collect().faults
 
     def row(self, worker: Worker) -> int | None:
-        """The row a worker is at; ``layout.NO_ROW`` if at none."""
+        """Return the row that a worker steps, or ``layout.NO_ROW``."""
         if self.words:
             return self.words[worker.index][layout.ROW]
         return worker.row
 
     def _collect(self) -> Outcome:
-        self._pending.clear()  # there is something only after a stop
+        self._pending.clear()  # it is empty except after a stop
         outcome, self._outcome = self._outcome, Outcome()
         outcome.stopped = self.stopping
         return outcome
 
     def _wait(self, heed_stop: bool = True) -> None:
-        """The one wait: until all have replied, failed or are late, or a stop."""
+        """Wait until all have replied, failed or timed out, or until a stop."""
         pending = self._pending
         while pending and not (self.stopping and heed_stop):
             milliseconds = None
@@ -222,7 +224,7 @@ class Requests:
                     pending[index] = request._replace(deadline=deadline)
 
     def _read(self, ready: Sequence[tuple[int, int]]) -> None:
-        """Read from descriptors that are ready; then see to who has ended."""
+        """Read from ready descriptors, then handle ended workers."""
         dead = []
         for descriptor, _ in ready:
             if descriptor == self._stop:
@@ -241,14 +243,14 @@ class Requests:
                 dead.append(worker)
         for worker in dict.fromkeys(dead):
             if worker.channel.fileno() in self._known:
-                self._end(worker, launcher.dead)  # after what it said last
+                self._end(worker, launcher.dead)  # after its last message
 
     def _take(self, worker: Worker, frames: Sequence) -> None:
-        """Sort a worker's frames: stale, progress, or the reply."""
+        """Handle a worker's frames: stale ones, progress or the reply."""
         for header, payload in frames:
             request = self._pending.get(worker.index)
             if request is None or header.sequence != request.sequence:
-                if header.status == protocol.NOTES:  # of a step that a hub has led
+                if header.status == protocol.NOTES:  # of a step by the hub
                     log_notes(payload)
                 else:
                     self.stale += 1
@@ -265,17 +267,17 @@ class Requests:
                 self._blame(worker, failure, [failure.env])
 
     def _expire(self, late: Sequence[Request]) -> None:
-        """Find out why workers are late, and end them."""
+        """Find out why workers timed out, and end them."""
         cut_short = self._failed
         for worker, *_ in late:
-            if cut_short:  # no fault of theirs
+            if cut_short:  # they are not at fault
                 del self._pending[worker.index]
                 self._outcome.lost.update(worker.rows)
             else:
                 self._end(worker, launcher.late)
 
     def _end(self, worker: Worker, how: Callable[..., Failure]) -> None:
-        """Wait no more for a worker that has ended, or has to."""
+        """Stop waiting for a worker that has ended or will be ended."""
         request = self._pending.pop(worker.index, None)
         for descriptor in (worker.channel.fileno(), worker.pidfd):
             del self._known[descriptor]

@@ -1,4 +1,4 @@
-"""How often environments that fail may be replaced, and the record of it."""
+"""Budget for restarts of failed environments, and their record."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.shared.failures import Failure
 
-MAX_RESTARTS = 10  # of one environment
-PERIOD_SECONDS = 60.0  # in which one environment is replaced once at most
+MAX_RESTARTS = 10  # per environment
+PERIOD_SECONDS = 60.0  # at least, between two restarts of an environment
 FAILED, RESTARTED = "env_failed", "env_restarted"  # events
 _CAUSES = 5  # failures listed when no restart is left
 
 
 class RestartBudget:
-    """Grants restarts within a budget, and keeps the record; safe for threads.
+    """Thread-safe budget of restarts and record of failures.
 
     An environment that fails again within ``period`` seconds would only go on failing,
     so that is the end, as is one restart too many.
@@ -53,7 +53,7 @@ class RestartBudget:
         self.count = 0
 
     def grant(self, fault: Failure, rows: Sequence[int], charge: bool = True) -> bool:
-        """Decide whether what failed may be replaced; give up if not.
+        """Decide whether failed environments may be replaced; give up if not.
 
         Args:
           fault: what happened. If it does not name its environment, all of ``rows``
@@ -87,7 +87,7 @@ class RestartBudget:
         return False
 
     def failed(self, fault: Failure) -> bool:
-        """The same for one environment, which is replaced where it is."""
+        """Decide the same for one environment that its worker replaces."""
         rows = [fault.env]
         granted = self.grant(fault, rows)
         if granted:
@@ -95,18 +95,18 @@ class RestartBudget:
         return granted
 
     def record(self, fault: Failure, rows: Sequence[int], seconds: float = 0.0) -> None:
-        """Note that ``rows``, which were away for some seconds, start anew."""
+        """Record that ``rows`` restart after some seconds."""
         with self._lock:
             event = self._event(RESTARTED, fault, rows)
             self._events.append({**event, "seconds": round(seconds, 3)})
 
     def restarts(self) -> list[int]:
-        """How often each environment was replaced."""
+        """Number of restarts of each environment."""
         with self._lock:
             return list(self._replaced)
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened since the last call.
+        """Return the events since the last call.
 
         Returns:
           dicts of ``event``, ``env`` (None if unknown) and ``worker`` that failed,

@@ -1,4 +1,4 @@
-"""Which workers hold up the others."""
+"""Detection of workers that are much slower than the others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-FACTOR = 10.0  # times the median
+FACTOR = 10.0  # multiple of the median step time
 PATIENCE_SECONDS = 60.0
 
 
 class Stragglers:
-    """Looks at how long the last steps of every worker took.
+    """Compares the durations of the last steps of every worker.
 
     Args:
       clock: gives seconds.

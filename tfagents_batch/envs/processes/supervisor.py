@@ -1,4 +1,4 @@
-"""The thread that starts a pool's workers, takes their output and sees them end.
+"""Thread that starts a pool's workers, reads their output and notices their end.
 
 The kernel kills a worker when the thread that started it ends, so that thread has to
 live as long as the pool. It needs no TensorFlow and runs beside a blocked program.
@@ -24,11 +24,11 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Ended(Exception):
-    """The thread has ended; it runs nothing any more."""
+    """The thread has ended and runs no more jobs."""
 
 
 class Supervisor:
-    """One daemon thread that runs jobs, and callbacks of descriptors.
+    """Daemon thread that runs jobs and callbacks of descriptors.
 
     Raises:
       OSError: if there are too few threads or descriptors left.
@@ -43,7 +43,7 @@ class Supervisor:
         self._poll.register(self._wake, select.POLLIN)
         self._watched: dict[int, Callable[[], bool]] = {}
         self._interrupts = False
-        self._over = False  # no job will be run any more
+        self._over = False  # no more jobs are run
         self._submitting = threading.Lock()
         self._thread = threading.Thread(
             target=self._run, name="tfagents_batch-supervisor", daemon=True
@@ -55,17 +55,17 @@ class Supervisor:
             raise OSError(errno.EAGAIN, str(error)) from None
 
     def call(self, job: Callable[[], Any]) -> Any:
-        """Run ``job`` in the thread; its result, or its exception.
+        """Run ``job`` in the thread; return its result or raise its exception.
 
         Raises:
           Ended: after ``close``.
         """
         if self._thread is threading.current_thread():
-            return job()  # for example a pool that is collected there
+            return job()  # for example while a pool is collected there
         return self._submit(job).result()
 
     def watch(self, descriptor: int, readable: Callable[[], bool]) -> None:
-        """Call ``readable``, until it is false, whenever there is something to read.
+        """Call ``readable`` whenever there is data, until it returns false.
 
         Only from a job; the descriptor stays open until it is no longer watched.
         """
@@ -73,7 +73,7 @@ class Supervisor:
         self._poll.register(descriptor, select.POLLIN)
 
     def unwatch(self, descriptor: int) -> None:
-        """The contrary of ``watch``, if it is watched; only from a job."""
+        """Undo ``watch``; only from a job."""
         if self._watched.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
@@ -91,7 +91,7 @@ class Supervisor:
             self._thread.join()
 
     def _readable(self, descriptor: int) -> bool:
-        """Whether to go on watching; without this thread the workers would end."""
+        """Return whether to keep watching; without this thread workers would end."""
         try:
             readable = self._watched.get(descriptor)
             return readable is not None and readable()

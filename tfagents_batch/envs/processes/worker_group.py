@@ -1,4 +1,4 @@
-"""Environments in worker processes: starts them, gives them commands, ends them."""
+"""Group of worker processes: start, commands, end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
 
 _LOG = logging.getLogger("tfagents_batch")
-_FRAME_SECONDS = 5.0  # for the text of a failure, which follows its reply
-_CLOSE_SECONDS = 0.9  # until SIGKILL
+_FRAME_SECONDS = 5.0  # for the text of a failure after its reply
+_CLOSE_SECONDS = 0.9  # before SIGKILL
 
 
 class ProcessExecutor:
@@ -63,10 +63,10 @@ class ProcessExecutor:
         self._busy = threading.Lock()  # held while descriptors are in use
         self._hub: Any = None
         self._replacements: Replacements | None = None
-        self._lost: dict[int, tuple[Failure, float]] = {}  # by worker: why, when
+        self._lost: dict[int, tuple[Failure, float]] = {}  # worker: failure, time
 
     def construct(self, seconds: float | None) -> Outcome:
-        """Start the workers and make the environments, see ``Requests.construct``.
+        """Start the workers and create the environments, see ``Requests.construct``.
 
         Raises:
           OSError: if there are too few processes, threads or descriptors left.
@@ -84,7 +84,7 @@ class ProcessExecutor:
     def attach(
         self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
     ) -> Outcome:
-        """Give the workers the shared memory, see ``Requests.attach``."""
+        """Pass the shared memory to the workers, see ``Requests.attach``."""
         self.memory = os.dup(descriptor)
         words = [layout.control(memory, worker.index) for worker in self.workers]
         self.requests.words = words
@@ -108,12 +108,12 @@ class ProcessExecutor:
         self.supervisor.call(watch)
 
     def replace_lost(self, replacements: Replacements) -> None:
-        """Replace workers that are lost from now on, before the next command."""
+        """From now on replace lost workers before the next command."""
         self._replacements = replacements
         self.requests.tolerate = self._tolerate
 
     def counters(self) -> dict[str, float]:
-        """Metrics that are counters, since the start."""
+        """Return the counters since the start."""
         return {"env/stale_replies": self.requests.stale}
 
     def command(
@@ -123,7 +123,7 @@ class ProcessExecutor:
         limits: Sequence[float | None],
         context: Context,
     ) -> Outcome:
-        """Have every environment reset, by ``seed``, or step; see ``Requests.ask``."""
+        """Reset every environment by ``seed``, or step it; see ``Requests.ask``."""
         payload = None if code == protocol.STEP else lambda worker: {"seed": seed}
         limits = dict(enumerate(limits))
         with self._in_use():
@@ -142,7 +142,7 @@ class ProcessExecutor:
         failed: Mapping[int, bool],
         context: Context,
     ) -> Outcome:
-        """Find out what made a command fail that a hub has sent.
+        """Find out why a command of the hub has failed.
 
         Args:
           code, sequences: the command, and its number by worker.
@@ -158,7 +158,7 @@ class ProcessExecutor:
             return self._stopped(self.requests.explain(asked, context))
 
     def listen(self, context: Context) -> list[Failure]:
-        """Read what workers said unasked, and look whether they live."""
+        """Read unrequested messages of workers and check that they run."""
         if self.stopping or not self._busy.acquire(blocking=False):
             return []
         try:
@@ -183,7 +183,7 @@ class ProcessExecutor:
         """End every worker within two seconds and free everything; once."""
         self._closed = True
         if os.getpid() != self._owner:
-            return  # a forked copy of the learner: the workers are not ours
+            return  # in a fork of the learner: the workers are the learner's
         self.stop()
         running = [x for x in self.workers if x.pidfd >= 0 and x.exit_code is None]
         frame = protocol.pack(protocol.CLOSE, 0)
@@ -204,7 +204,7 @@ class ProcessExecutor:
         if self._busy.acquire(timeout=0.5):
             self._busy.release()
             self._close_descriptors()
-        # else: the command that is under way closes them when it returns
+        # otherwise the current command closes them when it returns
 
     def start(self, worker: Worker) -> None:
         """Start a worker, in the supervisor's thread."""
@@ -216,14 +216,14 @@ class ProcessExecutor:
         self.supervisor.call(start)
 
     def drop(self, worker: Worker) -> None:
-        """Free what is left of a worker that has ended."""
+        """Free the resources of a worker that has ended."""
         supervisor, output = self.supervisor, worker.output
         with contextlib.suppress(Ended):
             supervisor.call(lambda: supervisor.unwatch(output))
         worker.close()
 
     def _stopped(self, outcome: Outcome) -> Outcome:
-        """After a stop workers leave rows alone, and reply all the same."""
+        """Set the stop flag: workers then reply without stepping rows."""
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(row for worker in self.workers for row in worker.rows)
@@ -231,7 +231,7 @@ class ProcessExecutor:
 
     @contextlib.contextmanager
     def _in_use(self):
-        """Descriptors are in use; an interrupted call leaves the pool unusable."""
+        """Lock the descriptors; an interrupted call leaves the pool unusable."""
         with self._busy:
             try:
                 yield
@@ -245,7 +245,7 @@ class ProcessExecutor:
                     self._close_descriptors()
 
     def _tolerate(self, worker: Worker, fault: Failure) -> bool:
-        """Whether what failed is replaced, by its worker if that is still there."""
+        """Return whether failed environments are replaced."""
         if worker.exit_code is None:
             return self._replacements.budget.failed(fault)
         granted = self._replacements.grant(worker, fault)
@@ -276,7 +276,7 @@ class ProcessExecutor:
 
 
 def split(num_envs: int, num_workers: int, num_groups: int = 1) -> list[range]:
-    """Contiguous blocks of rows, one a worker, of sizes that differ by at most one.
+    """Return contiguous blocks of rows, one per worker, with sizes within one.
 
     Groups of workers have equal numbers of rows.
     """

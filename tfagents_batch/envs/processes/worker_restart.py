@@ -1,6 +1,6 @@
-"""Worker processes in the place of others that ended, within a budget.
+"""Replacement of worker processes that ended, within a budget.
 
-They are made beside the batch, which goes on without their rows meanwhile, or waits.
+Meanwhile the batch continues without their rows, or waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JOIN_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Replacements:
-    """Makes workers like those that there were; safe for threads."""
+    """Thread-safe creation of replacement workers."""
 
     budget: RestartBudget
     constructors: Sequence[Callable[[], Any]]
@@ -37,15 +37,15 @@ class Replacements:
     options: dict  # of ``Requests.attach``
 
     def grant(self, worker: Worker, fault: Failure) -> bool:
-        """Whether a worker that ended is to be replaced; else the budget gives up."""
-        full = worker.exit_code == protocol.EXIT_FULL  # is nobody's fault
+        """Return whether a worker is replaced; otherwise the budget gives up."""
+        full = worker.exit_code == protocol.EXIT_FULL  # no environment has failed
         full = full and self.options["max_bytes"] is not None
         return self.budget.grant(fault, worker.rows, charge=not full)
 
     def replace(
         self, host: Any, lost: Worker, fault: Failure, since: float
     ) -> Worker | None:
-        """Make a worker.
+        """Create a worker.
 
         Args:
           host: ``ProcessExecutor``, which starts it.
@@ -70,12 +70,12 @@ class Replacements:
                     return None
         except Ended:  # the pool is closed
             return None
-        except BaseException as error:  # nobody must wait for a replacement in vain
+        except BaseException as error:  # waits for the replacement must end
             self.budget.give_up(_lost_track(lost, error))
             return None
 
     def _make(self, host: Any, worker: Worker) -> Outcome:
-        """Start a worker and have it make its environments; it ends if that fails."""
+        """Start a worker and create its environments; end it if that fails."""
         healthy = False
         try:
             host.start(worker)
@@ -99,7 +99,7 @@ class Replacements:
                 host.drop(worker)
 
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
-        """The first environment with other spaces than the one it replaces."""
+        """Return the first environment with other spaces than the one it replaces."""
         for row, new in zip(worker.rows, facts, strict=True):
             found = same_spaces.difference(self.facts[row], new)
             if found:
@@ -111,7 +111,7 @@ class Replacements:
 
 
 class Restarter:
-    """Watches the workers of a ``ProcessExecutor`` in its supervisor's thread.
+    """Watch on the workers of a ``ProcessExecutor``, in its supervisor's thread.
 
     Each that is lost is replaced in a thread of its own.
     """
@@ -141,11 +141,11 @@ class Restarter:
         with self._lock:
             lost, threads = list(self._lost), list(self._threads)
         for worker in lost:
-            if worker.pidfd >= 0:  # or its postmortem would take its time
+            if worker.pidfd >= 0:  # otherwise its postmortem would wait
                 worker.kill()
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
-            if thread is not threading.current_thread():  # which collects the pool
+            if thread is not threading.current_thread():  # which may collect the pool
                 thread.join(max(deadline - time.monotonic(), 0))
 
     def _attend(self, worker: Worker) -> None:
@@ -156,7 +156,7 @@ class Restarter:
     def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
         try:
             return callback(worker)
-        except Exception as error:  # or a worker would be waited for in vain
+        except Exception as error:  # otherwise a wait for the worker would not end
             self._replacements.budget.give_up(_lost_track(worker, error))
             raise
 
@@ -173,7 +173,7 @@ class Restarter:
         return True
 
     def _heard(self, worker: Worker) -> bool:
-        """Read what a worker says of its environments."""
+        """Read a worker's messages about its environments."""
         try:
             for header, payload in worker.inbox.read():
                 if header.status not in (protocol.FAILED, protocol.NOTES):
@@ -190,7 +190,7 @@ class Restarter:
         return not worker.inbox.closed
 
     def _leave(self, worker: Worker, how: Callable[..., Failure]) -> None:
-        """Have the hub go on without a worker, and another one made."""
+        """Let the hub continue without a worker, and create another one."""
         if worker in self._lost or self._executor.stopping:
             return
         row = self._executor.requests.row(worker)
@@ -206,7 +206,7 @@ class Restarter:
             daemon=True,
         )
         with self._lock:
-            if self._executor.stopping:  # whoever closes the pool ends the worker
+            if self._executor.stopping:  # closing the pool ends the worker
                 return
             self._lost.add(worker)
             self._threads = [each for each in self._threads if each.is_alive()]
@@ -225,7 +225,7 @@ class Restarter:
                     self._take_over(new)
         except Ended:
             pass
-        except BaseException as error:  # nobody must wait for a replacement in vain
+        except BaseException as error:  # waits for the replacement must end
             self._replacements.budget.give_up(_lost_track(worker, error))
 
     def _take_over(self, worker: Worker) -> None:
@@ -238,7 +238,7 @@ class Restarter:
 
 
 def _lost_track(worker: Worker, error: BaseException) -> EnvError:
-    """An error of this library while a worker was to be replaced."""
+    """Internal error while a worker was being replaced."""
     failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
     failure.__cause__ = error
     return failure

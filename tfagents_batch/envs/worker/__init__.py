@@ -1,1 +1,1 @@
-"""The worker process, which steps environments; never TensorFlow."""
+"""Worker process, which steps environments without TensorFlow."""

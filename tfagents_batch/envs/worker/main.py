@@ -1,4 +1,4 @@
-"""The worker process: ``python -m tfagents_batch.envs.worker.main SOCKET DUMP PARENT``.
+"""Worker process: ``python -m tfagents_batch.envs.worker.main SOCKET DUMP PARENT``.
 
 It ends when the learner says so, when the socket closes, or when the learner dies.
 Signals are the learner's from the first moment, so imports that take time come after
@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> None:
     try:
         serving.serve(channel)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the learner is gone, and nobody would read about it
-    except OSError as error:  # of ours: those of environments are failures
+        pass  # the learner has ended, so nothing can be reported
+    except OSError as error:  # an environment's OSError would be a failure
         if error.errno not in (errno.EBADF, errno.ENOTSOCK):
             raise
         sys.stderr.flush()
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _protect(parent: int) -> None:
-    """Die with the learner, leave signals to it, and write no core files."""
+    """End with the learner, ignore its signals, and write no core files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A signal to all processes is meant for the learner, which saves and ends its
     # workers. Not ignored, as the programs that an environment starts would inherit it.
@@ -59,18 +59,18 @@ def _protect(parent: int) -> None:
             signal.signal(number, _leave_to_learner)
     os.register_at_fork(after_in_child=_forked)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the line above, or during the imports
+    if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def _leave_to_learner(number: int, frame: Any) -> None:
-    """Do nothing about a signal."""
+    """Handle a signal by doing nothing."""
 
 
 def _forked() -> None:
-    """Let signals end a process that an environment has forked."""
+    """Restore default signal handling in a process that an environment forks."""
     for number in _STOPS:
         if signal.getsignal(number) is _leave_to_learner:
             signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The work of a worker process: construct environments, then step them on command.
+"""Main loop of a worker process: construct environments, step them on command.
 
 The constructors are in the one message that is unpickled. Commands and replies are
 frames on a socket or words of shared memory; numbers are in shared memory.
@@ -22,11 +22,11 @@ from tfagents_batch.envs.shared import failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
 from tfagents_batch.envs.worker import stepper
 
-_LOOK_EVERY = 64  # commands, between looks at the memory in use
+_LOOK_EVERY = 64  # commands between checks of the memory in use
 
 
 def serve(channel: socket.socket) -> None:
-    """Obey the learner at the other end of ``channel`` until it is done."""
+    """Serve the learner's requests on ``channel`` until the end."""
     started = _construct(channel)
     if started is None:
         return
@@ -41,7 +41,7 @@ def serve(channel: socket.socket) -> None:
     rows = slice(first_row, first_row + len(envs))
     arrays = layout.views(plan, memory, worker, rows)
     words = layout.control(memory, worker)
-    words[layout.ROW] = layout.NO_ROW  # a predecessor's may stand there
+    words[layout.ROW] = layout.NO_ROW  # it may have the row of the previous worker
     spare = None
     if payload["restarts"] is not None:
         seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
@@ -66,12 +66,12 @@ def serve(channel: socket.socket) -> None:
             "hundreds of megabytes: define its environment in a module without it"
         )
     if payload["cores"] is not None:
-        with contextlib.suppress(OSError):  # it may have been taken away since
+        with contextlib.suppress(OSError):  # it may have been removed
             os.sched_setaffinity(0, {payload["cores"][worker]})
     gc.collect()
-    gc.freeze()  # what is there now stays: collections need not look at it again
+    gc.freeze()  # existing objects are permanent: the collector skips them
     bell = None
-    if payload["native"]:  # before the answer, after which there may be a command
+    if payload["native"]:  # before the reply, after which a command may come
         bell = futex.Doorbell(memory, plan, worker, payload["poll_microseconds"])
     channel.sendall(_frame(*header[:2], [], batch.notes))
     if bell is not None:
@@ -81,7 +81,7 @@ def serve(channel: socket.socket) -> None:
 
 
 def memory_guard(limit: int | None) -> Callable[[], bool]:
-    """A function that says whether this process has grown above ``limit`` bytes.
+    """Return a function that checks whether this process exceeds ``limit`` bytes.
 
     It looks now and then, and remembers what it saw: the process may only leave at the
     end of an episode, which hardly ever is when it looks.
@@ -100,7 +100,7 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
 
 
 def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
-    """The portable route: commands and replies are frames."""
+    """Serve the portable backend: commands and replies are frames."""
     while True:
         request = protocol.receive(channel)
         if request is None or request[0].command == protocol.CLOSE:
@@ -116,7 +116,7 @@ def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
 
 
 def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
-    """The native route: commands and replies are words; only texts are frames."""
+    """Serve the native backend: commands and replies are words, texts are frames."""
     wait, answer, step, notes = bell.wait, bell.answer, batch.step, batch.notes
     while True:
         code, sequence = wait()
@@ -126,7 +126,7 @@ def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
             found = batch.reset(bell.seed())
         else:
             _end(batch, reported=protocol.receive(channel) is not None)
-        # The hub goes on at once; whoever asks what happened reads the frame.
+        # The hub continues at once; the frame is read later.
         answer(sequence, protocol.FAILED if found else protocol.OK)
         if found or notes:
             channel.sendall(_frame(code, sequence, found, notes))
@@ -135,7 +135,7 @@ def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
 
 
 def _leave_full(batch: Any) -> None:
-    """Make room for another process."""
+    """End this process so that a smaller one replaces it."""
     batch.close()
     sys.stderr.flush()
     os._exit(protocol.EXIT_FULL)
@@ -194,7 +194,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
 
 
 def _frame(command: int, sequence: int, found: list, notes: list[str]) -> bytes:
-    """A reply with what is to tell; empties ``notes``."""
+    """Return a reply with ``notes``, and empty them."""
     payload, status = None, protocol.OK
     if found or notes:
         status = protocol.FAILED if found else protocol.NOTES

@@ -1,6 +1,6 @@
-"""Steps a list of Gymnasium environments over rows of shared arrays.
+"""Stepping of a list of Gymnasium environments over rows of shared arrays.
 
-Worker processes and the in-process route both run this code, so both behave alike.
+Worker processes and in-process stepping both run this code, so they behave alike.
 An environment that finished restarts on its next step: that row ignores its action.
 """
 
@@ -26,7 +26,7 @@ from tfagents_batch.envs.shared import (
 from tfagents_batch.envs.shared.failures import Defect, Failure
 from tfagents_batch.envs.wrappers import layers
 
-# What NaN and infinity in observations and rewards lead to (finite_check).
+# Reactions to NaN and infinity in observations and rewards (finite_check).
 RAISE, REPLACE, TRUNCATE, OFF = "raise", "replace", "truncate", "off"
 FINITE_CHECKS = (RAISE, REPLACE, TRUNCATE, OFF)
 _FLOAT_MAX = validation.FLOAT_MAX
@@ -34,7 +34,7 @@ Catch = type[BaseException] | tuple[type[BaseException], ...]
 
 
 def env_seed(seed: int, index: int, restarts: int = 0) -> int:
-    """Seed of environment ``index``: an int in ``[0, 2**31)``, of these numbers only.
+    """Return the seed of an environment, in ``[0, 2**31)``, from these numbers only.
 
     Args:
       seed: of the batch.
@@ -48,12 +48,12 @@ def env_seed(seed: int, index: int, restarts: int = 0) -> int:
 
 
 class Spare(NamedTuple):
-    """The means to replace environments that failed."""
+    """Data for replacing failed environments."""
 
     constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # see ``inspect``; a replacement must be like it
-    restarts: Sequence[int]  # how often each was replaced before
-    seed: Callable[[], int]  # of the batch
+    facts: Sequence[dict]  # see ``inspect``; a replacement has to match
+    restarts: Sequence[int]  # number of earlier restarts of each
+    seed: Callable[[], int]  # seed of the batch
 
 
 def construct(
@@ -62,7 +62,7 @@ def construct(
     progress: Callable[[int], None] = lambda row: None,
     catch: Catch = BaseException,
 ) -> tuple[list[Any], list[dict], Failure | None]:
-    """Make environments, until one fails by an exception that is to be caught.
+    """Create environments until one raises an exception that is caught.
 
     Args:
       constructors: functions without arguments.
@@ -85,7 +85,7 @@ def construct(
 
 
 def inspect(env: Any) -> dict:
-    """Spaces as JSON and the time limit (None if unknown) of one environment."""
+    """Return spaces as JSON and the time limit (or None) of one environment."""
     return {
         "observation_space": spaces.to_json(env.observation_space),
         "action_space": spaces.to_json(env.action_space),
@@ -138,7 +138,7 @@ class Stepper:
         self._spare = spare
         self._restarts = list(spare.restarts) if spare else [0] * count
         self._broken = [False] * count
-        self._unseeded = [False] * count  # to be seeded when it starts
+        self._unseeded = [False] * count  # it is seeded at its next start
         space = envs[0].action_space
         self._actions = actions.ActionReader(space, arrays.action)
         space = envs[0].observation_space
@@ -160,7 +160,9 @@ class Stepper:
         self._returns = [0.0] * count  # float64, of raw rewards
         self._over = [False] * count
         self._noted: set[tuple[int, int]] = set()  # rows and messages already reported
-        self._cut: list[int] = []  # rows of this step that end as not finite
+        self._cut: list[
+            int
+        ] = []  # rows of this step that end because of non-finite values
         # Observations before this step, where numbers may have to be taken from them.
         keeps = finite_check in (REPLACE, TRUNCATE)
         self._good = [(array.copy(), array) for array in arrays.observation if keeps]
@@ -183,7 +185,7 @@ class Stepper:
         return self._finish(found)
 
     def take_over(self) -> None:
-        """Go on in the place of environments that were lost with their process."""
+        """Continue with new environments for those lost with their process."""
         count = len(self._envs)
         self._over, self._unseeded = [True] * count, [True] * count
         self._episodes = self._arrays.episode.tolist()
@@ -247,11 +249,11 @@ class Stepper:
 
     @property
     def some_ended(self) -> bool:
-        """Whether an episode has ended in the last step."""
+        """Return whether an episode has ended in the last step."""
         return any(self._over)
 
     def close(self) -> list[Failure]:
-        """Close every environment, whatever the others do."""
+        """Close every environment, even if another one fails to close."""
         found = []
         for row, env in enumerate(self._envs):
             self._words[layout.ROW] = self._first_row + row
@@ -302,7 +304,7 @@ class Stepper:
             self._copy_info(row, result[1])
 
     def _replace(self, row: int) -> None:
-        """A new environment in the place of one that failed."""
+        """Create a new environment for one that failed."""
         self._phase = "construct"
         self._restarts[row] += 1
         with contextlib.suppress(self._catch):
@@ -343,7 +345,7 @@ class Stepper:
             column[row] = value
 
     def _fail(self, row: int, error: BaseException) -> Failure:
-        """Mark a row as failed and say why."""
+        """Mark a row as failed and record why."""
         self._mark(row)
         if self._spare is not None:
             self._broken[row] = self._over[row] = True
@@ -359,7 +361,7 @@ class Stepper:
         )
 
     def _not_finite_reward(self, row: int, reward: float) -> float:
-        """What to make of a reward that float32 cannot hold."""
+        """Handle a reward that float32 cannot represent."""
         if self._finite_check == RAISE:
             return validation.finite_reward(reward)
         self._note_not_finite(row, "reward")
@@ -368,7 +370,7 @@ class Stepper:
         return 0.0
 
     def _finish(self, found: list[Failure]) -> list[Failure]:
-        """Look for NaN in all rows at once, which is cheaper than row by row."""
+        """Check all rows for NaN at once, which is cheaper than row by row."""
         bad = self._observations.not_finite() if self._finite else {}
         if bad:
             failed = {failure.env - self._first_row for failure in found}
@@ -386,7 +388,7 @@ class Stepper:
         return found
 
     def _not_finite(self, row: int, name: str) -> list[Failure]:
-        """Do with an observation what ``finite_check`` says."""
+        """Handle a non-finite observation as ``finite_check`` demands."""
         if self._finite_check == RAISE:
             started = bool(self._arrays.first[row])
             self._phase = "reset" if started else "step"
@@ -409,7 +411,7 @@ class Stepper:
         self._note(row, layout.NOT_FINITE, f"{name} has NaN or infinite values {check}")
 
     def _note(self, row: int, word: int, text: str) -> None:
-        """Count what is no failure, and tell it once for every environment."""
+        """Count a problem that is not a failure; report it once per environment."""
         self._words[word] += 1
         if (row, word) not in self._noted:
             self._noted.add((row, word))
