@@ -24,7 +24,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import logging
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -38,7 +37,6 @@ from tfagents_batch.suggest import closest, unknown
 Config = TypeVar("Config")
 
 HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
-_LOG = logging.getLogger("tfagents_batch")
 
 
 def option(
@@ -48,7 +46,6 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
-    formerly: str | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -59,11 +56,10 @@ def option(
       least, most, above: bounds that ``check`` tests: at least, at most, more than.
         They hold for every number of a tuple and every value of a schedule; None
         passes.
-      formerly: name of the setting in earlier releases, which is still accepted.
       **marks: properties of the setting, see ``marked``.
     """
-    optional = {"least": least, "most": most, "above": above, "formerly": formerly}
-    given = {name: value for name, value in optional.items() if value is not None}
+    bounds = {"least": least, "most": most, "above": above}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
@@ -194,10 +190,9 @@ def parse(
     Raises:
       UserError: for an unknown flag, or a value that its flag does not accept.
     """
-    known, former = flags.FlagValues(), {}
+    known = flags.FlagValues()
     for part in parts:
         define_flags(known, *part)
-        former |= _former_flags(*part)
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
@@ -210,9 +205,6 @@ def parse(
             positive = name.removeprefix("no")
             if positive != name and positive in known and known[positive].boolean:
                 name, equals, value = positive, "=", "false"
-        if name in former:
-            _LOG.warning("--%s is now called --%s", name, former[name])
-            name = former[name]
         if name not in known:
             close = closest(name, list(known))
             hint = f"did you mean --{close}?" if close else "--help lists all flags"
@@ -283,31 +275,15 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
             yield name, hint, field.metadata["help"], value
 
 
-def _former_flags(config: Any, prefix: str) -> dict[str, str]:
-    """Return ``{former flag: flag}`` for the settings of a config."""
-    start = f"{prefix}." if prefix else ""
-    return {start + old: start + new for old, new in _former(config).items()}
-
-
-def _former(config: Any) -> dict[str, str]:
-    """Return ``{former name: name}`` of the settings that were renamed."""
-    renamed = (x for x in dataclasses.fields(config) if "formerly" in x.metadata)
-    return {field.metadata["formerly"]: field.name for field in renamed}
-
-
 def _replace(config: Any, overrides: Any, path: str) -> Any:
     if not isinstance(overrides, Mapping):
         what = path.rstrip(".") or "the config"
         raise UserError(f"{what} is {overrides!r}; expected an object of settings")
     hints = typing.get_type_hints(type(config))
     known = [field.name for field in dataclasses.fields(config)]
-    former = _former(config)
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         head, _, tail = str(name).partition(".")
-        if head in former:
-            _LOG.warning("setting %s is now called %s", path + head, former[head])
-            head = former[head]
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):

@@ -171,4 +171,5 @@ def test_it_is_a_flag(kept, tmp_path, capsys):
     flags = [f"--{name}={value}" for name, value in SMALL.items() if name != "steps"]
     flags += [f"--init_from={kept.logdir}", f"--logdir={tmp_path}", "--steps=50"]
     assert script.main(["--env=CartPole-v1", "--algorithm=linear", *flags]) == 0
-    assert f"after {kept.step} steps" in capsys.readouterr().err
+    name = kept.logdir.rpartition("/")[2]
+    assert f"agent of {name} after {kept.step} steps" in capsys.readouterr().err

@@ -33,8 +33,7 @@ class Config(adaptive_kl.Settings):
     )
     sequence_length: int | None = option(
         None,
-        "sequence length in steps, for minibatches of sequences; none uses whole "
-        "trajectories for a recurrent network and single transitions otherwise",
+        "steps per sequence; none: the trajectory if recurrent, else one transition",
         least=1,
     )
     gradient_norm: float | None = option(

@@ -47,8 +47,7 @@ class Settings:
     )
     kl_reduction: Literal["batch", "sequence"] = option(
         "batch",
-        "average KL over a minibatch, or over each of its sequences, before penalty "
-        "and cutoff",
+        "scope of the mean KL before penalty and cutoff: a minibatch or each sequence",
     )
 
     def check(self) -> Settings:

@@ -41,8 +41,7 @@ class Config:
 
     hidden: tuple[int, ...] | None = option(
         None,
-        "units of each tower's layers; by default 64,64, none behind a lone image "
-        "(256 for a core)",
+        "units of each tower's layers; none: 64,64 (lone image: no layers, core: 256)",
         least=1,
     )
     activation: str = option("tanh", "Keras activation of the hidden layers")

@@ -390,7 +390,7 @@ def test_scaling_there_and_back_gives_the_action(dtype, data):
 def test_an_action_of_a_wrong_shape_is_not_broadcast(wrap):
     env = wrap(Echo(box(-2, 2, (3,))))
     env.reset(seed=1)
-    with pytest.raises(ValueError, match=r"action has shape \[1\]; expected .* \[3"):
+    with pytest.raises(ValueError, match=r"action has shape \[1\]; .* the space, \[3"):
         env.step(np.float32([1]))
 
 

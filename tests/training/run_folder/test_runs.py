@@ -117,7 +117,7 @@ def test_a_logdir_or_a_mistyped_run_suggests_the_newest(tmp_path):
     for name in ("zebra", "apple"):
         now += datetime.timedelta(days=1)
         newest = runs.create(tmp_path, name, 1, "{}", now)
-    for path, wrong in ((tmp_path, "not a run"), (tmp_path / "typo", "does not exist")):
+    for path, wrong in ((tmp_path, "is not a run"), (tmp_path / "x", "does not exist")):
         with pytest.raises(UserError, match=f"{wrong}.*the newest one there, ") as info:
             runs.open_run(path)
         assert str(info.value).endswith(str(newest))

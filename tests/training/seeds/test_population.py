@@ -97,10 +97,7 @@ def test_a_seed_learns_the_same_as_alone(env, settings, actions, tmp_path):
 
 
 class Chance:
-    """An environment that ignores actions, with episodes of random length.
-
-    So episodes are exactly the same in every program.
-    """
+    """An environment that ignores actions: its episodes are equal in all programs."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)
