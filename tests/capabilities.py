@@ -28,7 +28,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "action": ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict"),
     "mask": ("no mask", "mask"),
     "core": ("feed-forward", "GRU", "LSTM"),
-    "route": ("in process", "portable", "native", "in the graph"),
+    "backend": ("in process", "portable", "native", "in the graph"),
     "compile": ("off", "update", "full"),
     "source": ("steps", "episodes"),
     "collecting": ("before", "overlap"),
@@ -81,7 +81,7 @@ REFUSED = (
     ),
     Refusal(
         ("compile", ("full",)),
-        ("route", ("in process", "portable")),
+        ("backend", ("in process", "portable")),
         "`--compile=full`",
         "environments in this process (`--num_workers=0`), or the portable backend",
         "XLA cannot call Python, which steps them; use `--compile=auto`",
@@ -100,7 +100,7 @@ REFUSED = (
     ),
     Refusal(
         _SEVERAL,
-        ("route", ("in process", "portable", "native")),
+        ("backend", ("in process", "portable", "native")),
         "`--seeds`",
         "environments that are not written in TensorFlow",
         "all seeds are one compiled program; train one seed after the other",
@@ -240,7 +240,7 @@ Almost every combination of these choices works:
 * observation space, action space, and an action mask
 * feed-forward, GRU or LSTM network (`--algorithm.network.core`)
 * environments in this process (`--num_workers=0`), in worker processes with the native
-  backend (`route="native"`) or the portable one, or written in TensorFlow (`tf/...`)
+  backend (`backend="native"`) or the portable one, or written in TensorFlow (`tf/...`)
 * `--compile`, `--precision`, `--overlap`, `--seeds`
 * a fixed number of steps (`--rollout_length`) or whole episodes (`--update_every`)
 

@@ -104,7 +104,7 @@ def _extra(before: dict[str, set]) -> dict[str, set]:
 
 
 def pytest_collection_modifyitems(items):
-    """In-process environments have one route: do not test them twice.
+    """In-process environments have one backend: do not test them twice.
 
     The test that takes longest comes first, so that no process waits for another one
     that has begun it last.
@@ -115,14 +115,14 @@ def pytest_collection_modifyitems(items):
         for item in items
         if not (
             (parameters := getattr(item, "callspec", None))
-            and parameters.params.get("route") == "native"
+            and parameters.params.get("backend") == "native"
             and parameters.params.get("num_workers") == 0
         )
     ]
 
 
 @pytest.fixture(params=["portable", pytest.param("native", marks=pytest.mark.xla)])
-def route(request):
+def backend(request):
     """Both ways to worker processes; the native one where there is a compiler."""
     if request.param == "native":
         request.getfixturevalue("library")
@@ -137,11 +137,11 @@ def library():
     try:
         return build.library()
     except build.Unavailable as error:
-        pytest.skip(f"no native route: {error}")
+        pytest.skip(f"no native backend: {error}")
 
 
 @pytest.fixture
-def make_pool(route):
+def make_pool(backend):
     """Makes pools and closes them."""
     from tests.stepped import Stepped
     from tfagents_batch.envs.processes.pool import Pool
@@ -149,8 +149,8 @@ def make_pool(route):
     with contextlib.ExitStack() as stack:
 
         def make(constructors, num_workers=None, **options):
-            chosen = route if num_workers != 0 else "auto"
-            pool = Stepped(Pool(constructors, num_workers, route=chosen, **options))
+            chosen = backend if num_workers != 0 else "auto"
+            pool = Stepped(Pool(constructors, num_workers, backend=chosen, **options))
             stack.callback(pool.close)
             return pool
 
@@ -158,14 +158,14 @@ def make_pool(route):
 
 
 @pytest.fixture
-def make_process_env(route):
+def make_process_env(backend):
     """Makes process environments and closes them."""
     from tfagents_batch.envs.graph.process_env import ProcessEnv
 
     with contextlib.ExitStack() as stack:
 
         def make(constructors, num_workers=None, **options):
-            options["route"] = route if num_workers != 0 else "auto"
+            options["backend"] = backend if num_workers != 0 else "auto"
             env = ProcessEnv(constructors, num_workers, **options)
             stack.callback(env.close)
             return env

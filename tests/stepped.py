@@ -1,4 +1,4 @@
-"""Pools stepped as NumPy arrays, on both routes."""
+"""Pools stepped as NumPy arrays, on both backends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfagents_batch.types import EnvSpec
 class Stepped:
     """A pool with ``reset`` and ``step``, which return whatever went wrong.
 
-    On the native route they are eager operations.
+    On the native backend they are eager operations.
     """
 
     def __init__(self, pool: Any):

@@ -90,7 +90,7 @@ def test_nothing_of_a_training_is_left_in_memory(tmp_path):
     assert graphs() == before
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.parametrize("compile", ["off", "update"])
 def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compile):
     def lines(**options):
@@ -440,7 +440,7 @@ def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path)
     assert result.mean_return > 5
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.parametrize("compile", ["auto", "off"])
 def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
@@ -460,7 +460,7 @@ def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
     assert all(np.isfinite(line["loss/total"]) for line in lines)
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
     options = {**SMALL, "num_workers": 2}
     del options["num_envs"]
@@ -482,7 +482,7 @@ class TestResources:
         assert event["reason"]
         assert event["compile_cache"].startswith("off: ")
 
-    @pytest.mark.any_route
+    @pytest.mark.any_backend
     def test_environments_a_worker_say_how_many_workers(self, tmp_path):
         options = {k: v for k, v in SMALL.items() if k != "num_workers"}
         options |= {"num_envs": 3, "envs_per_worker": 2}
@@ -495,7 +495,7 @@ class TestResources:
         assert read_config(more)["envs_per_worker"] is None
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 class TestOverlap:
     def run(self, folder, **options):
         options = SMALL | {"overlap": True, "num_workers": 1} | options

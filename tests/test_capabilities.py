@@ -95,7 +95,7 @@ def environment(cell):
             observation if isinstance(observation, gs.Dict) else {"seen": observation}
         )
         observation = gs.Dict({**parts, "action_mask": mask})
-    if level(cell, "route") == "in the graph":
+    if level(cell, "backend") == "in the graph":
         return Drawn(observation, action)
 
     def make():
@@ -122,10 +122,10 @@ def options(cell):
             network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
         ),
     }
-    if level(cell, "route") != "in the graph" and level(cell, "seeds") == "several":
+    if level(cell, "backend") != "in the graph" and level(cell, "seeds") == "several":
         del chosen["compile"]  # any would be refused, with this or with that
-    elif level(cell, "route") != "in the graph":
-        chosen["num_workers"] = int(level(cell, "route") != "in process")
+    elif level(cell, "backend") != "in the graph":
+        chosen["num_workers"] = int(level(cell, "backend") != "in process")
     if level(cell, "source") == "episodes":
         del chosen["rollout_length"]
         chosen["update_every"] = 4
@@ -137,16 +137,16 @@ def options(cell):
 
 
 @pytest.fixture
-def on_route(cell, monkeypatch, request):
-    """Sees to it that a cell's environments are reached on its route."""
-    if level(cell, "route") == "portable":
-        monkeypatch.setenv(build.ROUTE_VARIABLE, "portable")
-    if level(cell, "route") == "native":
+def on_backend(cell, monkeypatch, request):
+    """Sees to it that a cell's environments are reached on its backend."""
+    if level(cell, "backend") == "portable":
+        monkeypatch.setenv(build.BACKEND_VARIABLE, "portable")
+    if level(cell, "backend") == "native":
         request.getfixturevalue("library")
 
 
 def parameter(cell, *others, names, slow):
-    marks = [pytest.mark.xla] if level(cell, "route") == "native" else []
+    marks = [pytest.mark.xla] if level(cell, "backend") == "native" else []
     marks += [pytest.mark.slow] if slow else []
     name = "-".join(names).replace(" ", "_")
     return pytest.param(cell, *others, marks=marks, id=name)
@@ -160,7 +160,7 @@ def trained_parameters():
         yield parameter(cell, names=cell, slow=not quick)
 
 
-@pytest.mark.usefixtures("on_route")
+@pytest.mark.usefixtures("on_backend")
 @pytest.mark.parametrize("cell", list(trained_parameters()))
 def test_a_cell_is_trained(cell):
     keras.utils.set_random_seed(0)
@@ -184,10 +184,10 @@ def _one(cell):
             metrics = experiment.iterate(tf.constant(seed))
         after = _values(experiment.named_variables())
         assert experiment.iterate.way == level(cell, "compile")
-        if level(cell, "route") != "in the graph":
-            native = level(cell, "route") == "native"
-            assert experiment.env.route == ("native" if native else "portable")
-            processes = level(cell, "route") != "in process"
+        if level(cell, "backend") != "in the graph":
+            native = level(cell, "backend") == "native"
+            assert experiment.env.backend == ("native" if native else "portable")
+            processes = level(cell, "backend") != "in process"
             assert experiment.env.num_workers == int(processes)
     # In histograms NaN marks what does not count.
     numbers = {name: x for name, x in metrics.items() if x.shape.rank == 0}
@@ -216,7 +216,7 @@ def refused_parameters():
             yield parameter(cell, refusal, names=names, slow=number > 0)
 
 
-@pytest.mark.usefixtures("on_route")
+@pytest.mark.usefixtures("on_backend")
 @pytest.mark.parametrize(("cell", "refusal"), list(refused_parameters()))
 def test_what_does_not_go_together_is_refused_in_words(cell, refusal, tmp_path):
     chosen = options(cell)

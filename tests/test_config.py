@@ -10,6 +10,7 @@ import pytest
 from absl import flags
 
 from tfagents_batch import config
+from tfagents_batch.algorithms import ppo_settings
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant, Linear, Schedule
@@ -310,6 +311,17 @@ def test_nested_settings_have_dotted_names():
 
 def test_settings_missing_from_json_have_their_defaults():
     assert config.from_dict(Settings, {"epochs": 3}) == Settings(epochs=3)
+
+
+def test_a_former_name_is_accepted_with_a_warning(caplog):
+    for argument in ("--algorithm.drop_rest", "--algorithm.drop_rest=true"):
+        parts = [(ppo_settings.Config, "algorithm")]
+        assert config.parse([argument], parts) == [{"drop_last": True}]
+    assert config.replace(ppo_settings.Config(), {"drop_rest": True}).drop_last
+    assert caplog.messages == [
+        *["--algorithm.drop_rest is now called --algorithm.drop_last"] * 2,
+        "drop_rest is now called drop_last",
+    ]
 
 
 def test_unknown_names_the_closest_or_all():

@@ -65,7 +65,7 @@ TENSORS = "docs/concepts/tensor_environments.md"
 @pytest.mark.parametrize(
     ("page", "blocks"),
     [
-        pytest.param("README.md", [0], marks=pytest.mark.any_route),
+        pytest.param("README.md", [0], marks=pytest.mark.any_backend),
         ("README.md", [1]),
         pytest.param("README.md", [2], marks=pytest.mark.xla),
         pytest.param("docs/concepts/groups.md", [0], marks=pytest.mark.xla),

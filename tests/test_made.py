@@ -229,7 +229,7 @@ def test_options_of_environments_reach_them_and_are_checked(tmp_path):
     run = tfb.train(
         "linear",
         env="CartPole-v1",
-        env_options={"step_seconds": None, "route": "portable"},
+        env_options={"step_seconds": None, "route": "portable"},  # a former name
         num_workers=1,
         **options,
     )

@@ -136,7 +136,7 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
     assert settings["gamma"] == discount
     assert settings["sequence_length"] == length
     assert settings["minibatch_size"] == (None if chunks is None else chunks * length)
-    assert settings["drop_rest"] == (chunks is not None)
+    assert settings["drop_last"] == (chunks is not None)
     assert differs(settings, DEFAULTS) == {}
     assert differs(settings["network"], NETWORK) == {}
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import logging
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from tfagents_batch.suggest import closest, unknown
 Config = TypeVar("Config")
 
 HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
+_LOG = logging.getLogger("tfagents_batch")
 
 
 def option(
@@ -46,6 +48,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
+    formerly: str | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -56,10 +59,11 @@ def option(
       least, most, above: bounds that ``check`` tests: at least, at most, more than.
         They hold for every number of a tuple and every value of a schedule; None
         passes.
+      formerly: earlier name of the setting, which is still accepted with a warning.
       **marks: properties of the setting, see ``marked``.
     """
-    bounds = {"least": least, "most": most, "above": above}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    optional = {"least": least, "most": most, "above": above, "formerly": formerly}
+    given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
@@ -190,13 +194,16 @@ def parse(
     Raises:
       UserError: for an unknown flag, or a value that its flag does not accept.
     """
-    known = flags.FlagValues()
-    for part in parts:
-        define_flags(known, *part)
+    known, former = flags.FlagValues(), {}
+    for config, prefix in parts:
+        define_flags(known, config, prefix)
+        start = f"{prefix}." if prefix else ""
+        former |= {start + old: start + new for old, new in _former(config).items()}
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
         name, equals, value = argument.removeprefix("--").partition("=")
+        name = _current(name, former, "--")
         if not argument.startswith("--") or not name:
             raise UserError(
                 f"stray argument {argument!r}; flags are written --name=value"
@@ -275,15 +282,31 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
             yield name, hint, field.metadata["help"], value
 
 
+def _former(config: Any) -> dict[str, str]:
+    """Return ``{former name: name}`` of the settings that were renamed."""
+    renamed = (x for x in dataclasses.fields(config) if "formerly" in x.metadata)
+    return {field.metadata["formerly"]: field.name for field in renamed}
+
+
+def _current(name: str, former: Mapping[str, str], path: str) -> str:
+    """Return the current name of a setting; log a warning for a former one."""
+    if name not in former:
+        return name
+    _LOG.warning("%s is now called %s", path + name, path + former[name])
+    return former[name]
+
+
 def _replace(config: Any, overrides: Any, path: str) -> Any:
     if not isinstance(overrides, Mapping):
         what = path.rstrip(".") or "the config"
         raise UserError(f"{what} is {overrides!r}; expected an object of settings")
     hints = typing.get_type_hints(type(config))
     known = [field.name for field in dataclasses.fields(config)]
+    former = _former(config)
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         head, _, tail = str(name).partition(".")
+        head = _current(head, former, path)
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):

@@ -50,7 +50,7 @@ _MODES = (("", "auto"), ("_update", "update"), ("_off", "off"))
 
 def _stepping() -> dict[str, Contender]:
     """Who steps environments, and does nothing else."""
-    native, portable = "native route", "portable route"
+    native, portable = "native backend", "portable backend"
 
     def gymnasium(kind: str, setting: str = "", **options: Any) -> Contender:
         options["processes"] = kind == ASYNC
@@ -62,10 +62,10 @@ def _stepping() -> dict[str, Contender]:
 
     return {
         "native": Contender(
-            OURS, native, "in a compiled loop", "ours", {"route": "native"}
+            OURS, native, "in a compiled loop", "ours", {"backend": "native"}
         ),
         "portable": Contender(
-            OURS, portable, "in a graph's loop", "ours", {"route": "portable"}
+            OURS, portable, "in a graph's loop", "ours", {"backend": "portable"}
         ),
         "gymnasium_async": gymnasium(ASYNC, "shared memory"),
         "gymnasium_async_limited": gymnasium(

@@ -18,7 +18,7 @@ def train(work, watch):
             preset=work.preset,
             num_envs=env.spec.num_envs,
             workers=getattr(env, "num_workers", None),
-            route=getattr(env, "route", "in the graph"),
+            route=getattr(env, "backend", "in the graph"),
             compile_cache=experiment.cache_off or "on",
             evaluated_actions="mode",
         )

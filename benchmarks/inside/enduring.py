@@ -42,7 +42,7 @@ def measure(work: Enduring) -> dict[str, Any]:
 
     def built(experiment) -> None:
         env, algorithm = experiment.env, experiment.algorithm
-        own.update(workers=env.num_workers, route=env.route)
+        own.update(workers=env.num_workers, route=env.backend)
         update = algorithm.update
 
         def traced(*args):  # called by TensorFlow when it traces, and only then

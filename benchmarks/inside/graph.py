@@ -18,16 +18,16 @@ def load() -> None:
 
 
 class Loop:
-    """Blocks of steps as one program each, under XLA on the native route.
+    """Blocks of steps as one program each, under XLA on the native backend.
 
     Args:
       work: what to play.
-      route: "native" or "portable".
+      backend: "native" or "portable".
     """
 
     unit = "env steps"
 
-    def __init__(self, work: Stepping, route: str):
+    def __init__(self, work: Stepping, backend: str):
         import tensorflow as tf
 
         import tfagents_batch as tfb
@@ -44,15 +44,15 @@ class Loop:
             work.num_envs,
             work.num_workers,
             env_kwargs=work.env_kwargs,
-            route=route,
+            backend=backend,
         )
         self.own = {
             "workers": env.num_workers,
             "autoreset": "next step",
-            "route": env.route,
+            "route": env.backend,
         }
         self._play = tfb.function(
-            _program(env, work.block), jit_compile=route == "native"
+            _program(env, work.block), jit_compile=backend == "native"
         )
         state, timestep = env.init(work.seed)
         self._carry = (state, timestep.observation, tf.zeros([work.num_envs]))

@@ -74,7 +74,7 @@ def measure(work: Scaled) -> dict[str, Any]:
             "iterations": done,
             "first_iteration_seconds": first.seconds,
             **memory.resident(),
-            "route": getattr(experiment.env, "route", "in the graph"),
+            "route": getattr(experiment.env, "backend", "in the graph"),
             "versions": versions("tensorflow", "keras", "gymnasium", "numpy"),
         }
 

@@ -230,7 +230,7 @@ def test_minibatches_are_of_whole_sequences(network, size, length, updates):
 def test_what_fills_no_minibatch_may_be_left_out():
     """12 x 4 steps, of which some do not count: never as many as 16 times three."""
     settings = {"minibatch_size": 16, "epochs": 2, "histograms": False}
-    kept, dropped = (make(drop_rest=drop, **settings) for drop in (False, True))
+    kept, dropped = (make(drop_last=drop, **settings) for drop in (False, True))
     trajectory = collect(kept)
     assert 32 < np.sum(trajectory.mask) < 48
     assert int(kept.update(trajectory, 1)["grad/updates"]) == 2 * 3

@@ -82,7 +82,7 @@ class TestCartPole(Case):
 
     @staticmethod
     def make(kind):
-        return make_env("CartPole-v1", 3, kind[0], route=kind[1])
+        return make_env("CartPole-v1", 3, kind[0], backend=kind[1])
 
 
 @in_each(WAYS)
@@ -93,7 +93,7 @@ class TestCountingEnv(Case):
     @staticmethod
     def make(kind, options=({"length": 4},) * 3):
         makers = [functools.partial(CountingEnv, **each) for each in options]
-        return make_env(makers, num_workers=kind[0], route=kind[1])
+        return make_env(makers, num_workers=kind[0], backend=kind[1])
 
     @pytest.mark.parametrize("truncate", [False, True])
     def test_where_the_mask_is_set_the_next_observation_is_one_later(self, truncate):
@@ -117,7 +117,7 @@ class TestNestedSpaces(Case):
 
     @staticmethod
     def make(kind):
-        return make_env(NESTED, num_workers=kind[0], route=kind[1])
+        return make_env(NESTED, num_workers=kind[0], backend=kind[1])
 
 
 VECTORS = {

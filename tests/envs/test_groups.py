@@ -1,4 +1,4 @@
-"""Environments stepped in groups: send and receive, on the native route."""
+"""Environments stepped in groups: send and receive, on the native backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.space_env import SpaceEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 
-pytestmark = pytest.mark.parametrize("route", ["native"], indirect=True)
+pytestmark = pytest.mark.parametrize("backend", ["native"], indirect=True)
 
 
 @pytest.fixture
@@ -210,17 +210,17 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
         ("two", 0, "groups is 'two'"),
     ],
 )
-def test_groups_that_do_not_divide_are_refused(route, groups, num_workers, message):
+def test_groups_that_do_not_divide_are_refused(backend, groups, num_workers, message):
     with pytest.raises(UserError, match=message):
         tfb.make_env("CartPole-v1", 4, num_workers, groups=groups)
 
 
 @pytest.mark.parametrize(
     ("num_workers", "reason"),
-    [(0, "they are stepped in this process"), (2, "route='portable' was requested")],
+    [(0, "they are stepped in this process"), (2, "backend='portable' was requested")],
 )
-def test_groups_need_the_native_route(route, num_workers, reason):
-    options = {"num_workers": num_workers, "route": "portable"}
+def test_groups_need_the_native_backend(backend, num_workers, reason):
+    options = {"num_workers": num_workers, "backend": "portable"}
     with pytest.raises(UserError, match=f"groups is 2, but send and .*: {reason}"):
         tfb.make_env("CartPole-v1", 4, **options, groups=2)
     with tfb.make_env("CartPole-v1", 4, **options) as env:
@@ -230,7 +230,7 @@ def test_groups_need_the_native_route(route, num_workers, reason):
                 use()
 
 
-def test_groups_are_refused_where_the_spaces_need_the_portable_route(route):
+def test_groups_are_refused_where_the_spaces_need_the_portable_backend(backend):
     space = gs.Dict({f"{i}": gs.Discrete(2) for i in range(130)})
     envs = [functools.partial(SpaceEnv, space)] * 2
     with pytest.raises(UserError, match=r"groups is 2, but .* has 130 leaves"):

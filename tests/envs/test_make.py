@@ -11,7 +11,7 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_name_makes_a_batch(num_workers):
     with make_env("CartPole-v1", num_envs=3, num_workers=num_workers) as env:
@@ -27,7 +27,7 @@ def test_arguments_reach_every_environment():
         np.testing.assert_array_equal(env.init(1)[1].observation[:, 0], [5, 5])
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_a_list_makes_one_row_each_and_may_mix_names_and_functions():
     name = "tfagents_batch.envs.testing:CountingEnv"
     makers = [lambda: CountingEnv(offset=1), name, lambda: CountingEnv(offset=3)]
@@ -45,7 +45,7 @@ def test_one_instance_is_stepped_in_this_process():
     assert instance._episode == 0
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_options_reach_the_environment():
     with make_env("CartPole-v1", 2, 1, step_seconds=50.0) as env:
         assert env.spec.num_envs == 2
@@ -78,7 +78,7 @@ def test_what_cannot_be_made_is_refused_before_a_worker_starts(
         make_env(*arguments)
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.parametrize("num_workers, expected", [(0, 1.0), (1, 0.0)])
 def test_workers_have_no_tensorflow(num_workers, expected):
     class Loaded(gymnasium.Env):  # local, so that it travels without this module

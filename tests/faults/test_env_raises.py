@@ -12,7 +12,7 @@ from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.worker.stepper import env_seed
 from tfagents_batch.errors import EnvError, RemoteError
 
-ROUTES = [0, 2]
+WORKERS = [0, 2]
 
 
 @settings(
@@ -24,7 +24,7 @@ ROUTES = [0, 2]
 def test_the_error_says_where_it_happened(drive, step, episode, target):
     constructors = fault_envs("exc", 4, step=step, episode=episode, target=target)
     texts = []
-    for num_workers in ROUTES:
+    for num_workers in WORKERS:
         error = drive(constructors, num_workers, steps=25)
         assert type(error) is EnvError
         assert (error.env, error.episode, error.step) == (target, episode, step)
@@ -84,7 +84,7 @@ def test_texts_are_bounded_and_keep_both_ends():
     assert text.endswith("end")
 
 
-@pytest.mark.parametrize("num_workers", ROUTES)
+@pytest.mark.parametrize("num_workers", WORKERS)
 def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_workers):
     pool = make_pool(fault_envs("exc", 4, target=1), num_workers)
     pool.reset(3)

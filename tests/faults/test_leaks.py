@@ -24,7 +24,7 @@ def held():
     )
 
 
-def come_and_go(count, route):
+def come_and_go(count, backend):
     """Open and close pools of a process each, some of them with a fault."""
     modes = [None, None, None, "exc", "kill"]
     before = held()
@@ -33,7 +33,7 @@ def come_and_go(count, route):
             Pool(
                 fault_envs(modes[index % len(modes)], step=0),
                 1,
-                route=route,
+                backend=backend,
                 on_fault="restart" if index % 2 else "raise",
             )
         )
@@ -48,20 +48,20 @@ def come_and_go(count, route):
 
 
 @pytest.mark.timeout(280)
-def test_pools_that_come_and_go_leave_nothing(route):
-    come_and_go(20, route)  # every mode with and without restarts, twice
+def test_pools_that_come_and_go_leave_nothing(backend):
+    come_and_go(20, backend)  # every mode with and without restarts, twice
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_thousand_pools_leave_nothing(route):
-    come_and_go(1000, route)
+def test_a_thousand_pools_leave_nothing(backend):
+    come_and_go(1000, backend)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_million_steps_leave_memory_level(route):
-    pool = Stepped(Pool([CountingEnv] * 8, 2, route=route))
+def test_a_million_steps_leave_memory_level(backend):
+    pool = Stepped(Pool([CountingEnv] * 8, 2, backend=backend))
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
     pool.reset(1)
     action = [np.zeros(8, np.int32)]

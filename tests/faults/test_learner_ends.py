@@ -26,7 +26,7 @@ PORTABLE = """
 NATIVE = """
     from tfagents_batch.envs.graph.process_env import ProcessEnv
     from tests.fault_env import fault_envs
-    env = ProcessEnv(fault_envs({mode!r}, step=5), 2, route="native")
+    env = ProcessEnv(fault_envs({mode!r}, step=5), 2, backend="native")
     state, _ = env.init(1)
     print(*env._pool.pids, flush=True)
     def step():
@@ -54,9 +54,9 @@ RUNNING_GRAPH = """
 
 
 @contextlib.contextmanager
-def learner(body, mode=None, route="portable"):
+def learner(body, mode=None, backend="portable"):
     """A process that runs ``body``, and the workers it has started."""
-    start = NATIVE if route == "native" else PORTABLE
+    start = NATIVE if backend == "native" else PORTABLE
     script = textwrap.dedent(start.format(mode=mode)) + textwrap.dedent(body)
     with subprocess.Popen(
         [sys.executable, "-c", script],
@@ -90,9 +90,9 @@ def assert_gone(pids, seconds=2.0):
     assert alive(pids) == []
 
 
-# A learner on the native route imports TensorFlow, which takes seconds.
+# A learner on the native backend imports TensorFlow, which takes seconds.
 @pytest.mark.parametrize(
-    ("route", "body", "mode"),
+    ("backend", "body", "mode"),
     [
         ("portable", IDLE, None),
         ("portable", STEPPING, None),
@@ -100,23 +100,23 @@ def assert_gone(pids, seconds=2.0):
         pytest.param("native", STEPPING, None, marks=pytest.mark.xla),
         pytest.param("native", STEPPING, "hang_gil", marks=pytest.mark.xla),
     ],
-    indirect=["route"],
+    indirect=["backend"],
 )
-def test_workers_die_with_a_killed_learner(body, mode, route):
+def test_workers_die_with_a_killed_learner(body, mode, backend):
     before = os.listdir("/dev/shm")
-    with learner(body, mode, route) as (process, pids):
+    with learner(body, mode, backend) as (process, pids):
         assert alive(pids) == pids
         process.kill()
         assert_gone(pids)
     assert os.listdir("/dev/shm") == before
 
 
-def test_workers_end_when_the_interpreter_does(route):
-    with learner("", route=route) as (process, pids):
+def test_workers_end_when_the_interpreter_does(backend):
+    with learner("", backend=backend) as (process, pids):
         _, errors = process.communicate(timeout=30)
         assert_gone(pids)
     assert process.returncode == 0
-    if route == "native":  # which says what TensorFlow says when it is imported
+    if backend == "native":  # which says what TensorFlow says when it is imported
         assert "Traceback" not in errors
         assert "tfagents_batch" not in errors
     else:
@@ -132,16 +132,16 @@ def test_workers_end_when_the_learner_raises():
 
 
 @pytest.mark.parametrize(
-    ("route", "mode"),
+    ("backend", "mode"),
     [
         ("portable", None),
         ("portable", "hang"),
         pytest.param("native", "hang", marks=pytest.mark.xla),
     ],
-    indirect=["route"],
+    indirect=["backend"],
 )
-def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode, route):
-    with learner(STEPPING, mode, route) as (process, pids):
+def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode, backend):
+    with learner(STEPPING, mode, backend) as (process, pids):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
         assert_gone(pids)
@@ -158,7 +158,7 @@ def test_sigterm_ends_learner_and_workers():
     assert process.returncode == -signal.SIGTERM
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_a_learner_killed_inside_a_graph_leaves_nothing():
     with learner(RUNNING_GRAPH) as (process, pids):
         more = [int(pid) for pid in process.stdout.readline().split()]

@@ -66,8 +66,8 @@ def signalled(handler):
         timer.join()
 
 
-# On the native route the main thread waits in C, where Python runs no handlers.
-@pytest.mark.parametrize("route", ["portable"], indirect=True)
+# On the native backend the main thread waits in C, where Python runs no handlers.
+@pytest.mark.parametrize("backend", ["portable"], indirect=True)
 def test_stopping_from_a_signal_handler_is_fine(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
     pool.reset(1)
@@ -78,7 +78,7 @@ def test_stopping_from_a_signal_handler_is_fine(make_pool):
         pool.check()
 
 
-@pytest.mark.parametrize("route", ["portable"], indirect=True)
+@pytest.mark.parametrize("backend", ["portable"], indirect=True)
 def test_an_interrupted_step_ends_the_pool(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
 

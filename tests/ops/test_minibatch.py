@@ -8,7 +8,7 @@ from tfagents_batch.ops import minibatch
 
 
 def visits(
-    mask, *, epochs=1, minibatch_size=4, seed=0, drop_rest=False, run=lambda f: f()
+    mask, *, epochs=1, minibatch_size=4, seed=0, drop_last=False, run=lambda f: f()
 ):
     """What was visited: (updates, [epochs, n, size] row numbers or -1, sizes)."""
     size, width = len(mask), min(minibatch_size, len(mask))
@@ -31,7 +31,7 @@ def visits(
             epochs=epochs,
             minibatch_size=minibatch_size,
             seed=seed,
-            drop_rest=drop_rest,
+            drop_last=drop_last,
         )
 
     count, log = run(whole)
@@ -70,7 +70,7 @@ def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
 def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
     mask, minibatch_size, seed
 ):
-    options = {"minibatch_size": minibatch_size, "drop_rest": True}
+    options = {"minibatch_size": minibatch_size, "drop_last": True}
     count, log = visits(mask, epochs=2, seed=seed, **options)
     valid, width = sum(mask), min(minibatch_size, len(mask))
     assert count == 2 * (max(valid // width, 1) if valid else 0)
@@ -81,7 +81,7 @@ def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
 
 
 def test_every_row_is_visited_though_a_rest_is_dropped():
-    options = {"minibatch_size": 4, "drop_rest": True, "run": compile_and_run}
+    options = {"minibatch_size": 4, "drop_last": True, "run": compile_and_run}
     count, log = visits([True] * 7, epochs=40, **options)
     assert count == 40
     assert {*log.ravel()} == {*range(7)}

@@ -24,8 +24,8 @@ def test_here_everything_works_with_or_without_a_compiler():
     assert found["tensorflow"]["text"].startswith(metadata.version("tensorflow"))
     for name in ("python", "numpy", "keras", "gymnasium", "operations", "workers"):
         assert found[name]["state"] == OK, found[name]
-    route = "native" if found["engine"]["state"] == OK else "portable"
-    assert route in found["workers"]["text"]
+    backend = "native" if found["engine"]["state"] == OK else "portable"
+    assert backend in found["workers"]["text"]
 
 
 def test_without_a_compiler_there_is_a_warning_and_advice(monkeypatch, tmp_path):

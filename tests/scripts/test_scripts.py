@@ -50,7 +50,7 @@ def trained(tmp_path_factory):
     return done
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_the_last_line_of_training_is_the_runs_folder(trained):
     lines = trained.stdout.splitlines()
     assert len(lines) == 1
@@ -82,7 +82,7 @@ def test_progress_goes_to_stderr_in_plain_lines(trained):
     assert "oneDNN" not in trained.stderr
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_evaluation_is_one_json_line(trained):
     folder = trained.stdout.strip()
     done = run([*EVALUATE, f"--logdir={folder}", "--episodes=4"])
@@ -182,7 +182,7 @@ def test_help_lists_every_flag_with_its_default_though_stderr_is_closed():
     assert "0.2" in done.stdout
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
     arguments = [*faulty(mode="exc", step=5), "--num_workers=1", "--num_envs=1"]
     done = run([*TRAIN, *arguments, "--compile=off"], cwd=tmp_path)
@@ -225,7 +225,7 @@ def newest_step(folder):
     return int(saved[-1].removeprefix("step-"))
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
     with training(tmp_path) as process:
         os.kill(process.pid, signal.SIGINT)
@@ -237,7 +237,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
     flags = [*faulty(mode="hang", episode=9), "--num_envs=1", *QUICK[2:]]
     with training(tmp_path, flags) as process:
@@ -307,7 +307,7 @@ def test_the_end_of_a_script_is_one_line_and_its_status(body, status, message):
     assert message in line
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     arguments = [*faulty(mode="hang", phase="reset"), "--num_workers=1", "--num_envs=1"]
     process = subprocess.Popen(

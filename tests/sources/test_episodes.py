@@ -467,7 +467,7 @@ def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_w
 
 @pytest.mark.xla
 def test_worker_processes_are_stepped_by_a_compiled_program(library, expected):
-    with ProcessEnv([cartpole] * 4, 2, route="native") as env:
+    with ProcessEnv([cartpole] * 4, 2, backend="native") as env:
         found = of_cartpole(env, jit_compile=True)
     tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
 

@@ -118,7 +118,7 @@ def plays(env, agent, compiled):
 @pytest.mark.xla
 def test_a_compiled_evaluation_plays_the_same_episodes(library):
     makes = [lambda: gymnasium.make("CartPole-v1")] * 2
-    with ProcessEnv(makes, num_workers=1, route="native") as env:
+    with ProcessEnv(makes, num_workers=1, backend="native") as env:
         agent = linear.Linear(linear.Config(), env.spec)
         expected, way = plays(env, agent, compiled=False)
         assert way == "off"

@@ -133,7 +133,7 @@ def test_a_fault_while_collecting_ends_the_iteration_whose_update_counts():
 
 @pytest.mark.xla
 def test_compiled_whole_it_lags_by_one_too():
-    with ProcessEnv([lambda: CountingEnv()] * 2, 1, route="native") as env:
+    with ProcessEnv([lambda: CountingEnv()] * 2, 1, backend="native") as env:
         settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
         _, _, _, iterate = build(env, "full", ppo.PPO, settings)
         lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(3)]

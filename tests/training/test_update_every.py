@@ -37,7 +37,7 @@ def train(tmp_path, **options):
     return tfb.train("linear", logdir=tmp_path, **{**SMALL, **options})
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "where",
     [

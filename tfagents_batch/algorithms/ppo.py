@@ -238,7 +238,7 @@ class PPO(tf.Module):
             epochs=config.epochs,
             minibatch_size=size,
             seed=seed,
-            drop_rest=config.drop_rest,
+            drop_last=config.drop_last,
             stop=lambda carry: carry[2],
         )
         means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}

@@ -28,8 +28,10 @@ class Config(adaptive_kl.Settings):
     minibatch_size: int | None = option(
         64, "minibatch size in transitions; none uses the whole batch", least=1
     )
-    drop_rest: bool = option(
-        False, "drop the last partial minibatch instead of using smaller minibatches"
+    drop_last: bool = option(
+        False,
+        "drop the last partial minibatch instead of using smaller minibatches",
+        formerly="drop_rest",
     )
     sequence_length: int | None = option(
         None,
@@ -94,10 +96,9 @@ class Config(adaptive_kl.Settings):
 
     def check(self) -> Config:
         config = super().check()
-        if config.drop_rest and config.minibatch_size is None:
+        if config.drop_last and config.minibatch_size is None:
             raise UserError(
-                "drop_rest is true, but minibatch_size is none: everything is one "
-                "minibatch, and there is no rest; give a minibatch_size, or leave "
-                "drop_rest out"
+                "drop_last is true, but minibatch_size is none: everything is one "
+                "minibatch; set minibatch_size, or leave drop_last out"
             )
         return dataclasses.replace(config, network=config.network.check("network."))

@@ -83,7 +83,7 @@ _TASKS = {
         200,
         sequence_length=50,
         minibatch_size=20 * 50,
-        drop_rest=True,
+        drop_last=True,
     ),
     "cartpole": functools.partial(
         preset, "CartPole-v1", 200_000, 500, normalize_ranges=False

@@ -22,14 +22,14 @@ def loop(
     epochs: int,
     minibatch_size: int | None,
     seed: int | tf.Tensor,
-    drop_rest: bool = False,
+    drop_last: bool = False,
     stop: Callable[[Nest], tf.Tensor] | None = None,
 ) -> Nest:
     """Visit every valid row once an epoch, in a fresh order, and thread a carry.
 
     With V valid rows an epoch has n = ceil(V / minibatch_size) minibatches, none
     where V is 0, however many rows are masked out. They are dealt evenly: sizes
-    differ by at most one, so no minibatch is a small remainder. With ``drop_rest`` they
+    differ by at most one, so no minibatch is a small remainder. With ``drop_last`` they
     are n = floor(V / minibatch_size) instead, each of exactly that size, or a single
     smaller one if there are not as many rows; the rest, other rows in every epoch, is
     left out.
@@ -46,7 +46,7 @@ def loop(
       epochs: passes over the rows.
       minibatch_size: rows; None for all of them, in their order: an epoch is one step,
         and nothing is shuffled or copied.
-      drop_rest: leave out what fills no minibatch.
+      drop_last: drop the last partial minibatch.
       seed: int or int32 scalar; the orders depend on it and on ``N``.
       stop: reads bool ``[]`` off the carry. Once it is true nothing more is visited,
         neither in this epoch nor in a later one. None never stops.
@@ -67,7 +67,7 @@ def loop(
     width = min(minibatch_size, size)
     most = -(-size // width)  # minibatches if all rows were valid
     valid = tf.reduce_sum(tf.cast(mask, tf.int32))
-    if drop_rest:
+    if drop_last:
         count = tf.maximum(valid // width, tf.minimum(valid, 1))
     else:
         count = (valid + width - 1) // width

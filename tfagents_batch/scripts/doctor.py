@@ -214,7 +214,7 @@ def workers() -> list[CheckResult]:
         for _ in range(10):
             state, _ = env.step(state, tf.zeros([4], tf.int32))
         env.check()
-        text = f"2 processes step 4 CartPoles through the {env.route} backend"
+        text = f"2 processes step 4 CartPoles through the {env.backend} backend"
     return [CheckResult("workers", OK, text)]
 
 

@@ -25,7 +25,7 @@ ENV_OPTIONS = (
     *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
     *("max_restarts", "restart_period_seconds", "max_worker_mb"),
-    *(VARIABLES, "pin_workers", "route"),
+    *(VARIABLES, "pin_workers", "backend"),
 )
 # Logging and hardware options: neither changes what is learned.
 _watching = functools.partial(
@@ -164,13 +164,18 @@ class Config:
                 "no environment is given; pass --env=<name> or a --config preset"
             )
         named.check(self.wrappers)
-        for name in self.env_options:
+        env_options = arguments.current_names(self.env_options)
+        for name in env_options:
             if name not in ENV_OPTIONS:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
-        arguments.variables(self.env_options.get(VARIABLES))
+        arguments.variables(env_options.get(VARIABLES))
         metrics.check_info(self.log_info)
         # Evaluations may pass objects here that are not JSON.
-        objects = {"env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
+        objects = {
+            "env_kwargs": self.env_kwargs,
+            "wrappers": self.wrappers,
+            "env_options": env_options,
+        }
         checked = config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
         if self.update_every is not None:
             episodes.rounds(self.update_every, self.num_envs, "update_every")

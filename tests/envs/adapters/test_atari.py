@@ -238,7 +238,7 @@ def test_a_seed_says_all_for_any_number_of_workers():
     records = []
     for workers in (1, 2):
         with make_env(
-            "ALE/Breakout-v5", 2, workers, env_kwargs=kwargs, route="portable"
+            "ALE/Breakout-v5", 2, workers, env_kwargs=kwargs, backend="portable"
         ) as env:
             records.append(rollout(env, 30, 3).steps)
             if workers == 2:

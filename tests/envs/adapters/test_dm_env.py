@@ -54,7 +54,7 @@ def test_a_last_step_with_a_discount_is_truncated(last_discount):
 def test_a_discount_within_an_episode_ends_nothing_and_is_told(discount):
     make = functools.partial(walk, length=3, discount=discount)
     with make_env(
-        make, 2, 1, route="portable", info_keys={"discount": "float32"}
+        make, 2, 1, backend="portable", info_keys={"discount": "float32"}
     ) as env:
         steps = rollout(env, 4, 1).steps
     expected = np.array([1, discount, discount, 0, 1], np.float32)
@@ -200,7 +200,7 @@ def test_a_seed_argument_is_for_names_of_classes_too(tmp_path):
         "    return CountingEnv(length, offset=seed % 100)\n"
     )
     kwargs = {"seed_argument": "seed", "length": 3}
-    with make_env(f"{path}:make", 2, 1, env_kwargs=kwargs, route="portable") as env:
+    with make_env(f"{path}:make", 2, 1, env_kwargs=kwargs, backend="portable") as env:
         record = rollout(env, 8, 1)
         twin = rollout(env, 8, 1)
     assert record.ok.all()

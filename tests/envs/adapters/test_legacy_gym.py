@@ -242,7 +242,7 @@ def test_ids_of_a_users_module_are_user_code_and_work_in_workers(tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path)
     name = "gym:user_gym:UserGym-v1"
     assert registry.needs_user_code(name)
-    with make_env(name, 2, 1, route="portable") as env:
+    with make_env(name, 2, 1, backend="portable") as env:
         assert env.spec.max_episode_steps == 7
     with pytest.raises(UserError, match="gym does not know 'UserGym-v1' in the worker"):
         make_env("gym:UserGym-v1", 1, 1)  # registered in this process only
@@ -290,11 +290,11 @@ class TestContract(EnvContract):
 
 
 def test_an_environment_of_the_older_interface_plays_in_workers(old_gym):
-    with make_env("gym:Walk-v1", 2, 2, route="portable") as batch:
+    with make_env("gym:Walk-v1", 2, 2, backend="portable") as batch:
         assert rollout(batch, 20, 1).ok.all()
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 @pytest.mark.usefixtures("linear")
 def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path):
     with warnings.catch_warnings():

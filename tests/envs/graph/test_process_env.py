@@ -171,7 +171,7 @@ def test_graph_faults_mask_rows_and_are_raised_by_check(make_process_env):
         env.check()
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_graph_faults_are_raised_when_the_block_is_left():
     with (
         pytest.raises(EnvError, match="something broke"),
@@ -180,7 +180,7 @@ def test_graph_faults_are_raised_when_the_block_is_left():
         tf.function(faulty_run)(env)
 
 
-@pytest.mark.any_route
+@pytest.mark.any_backend
 def test_an_exception_of_the_body_is_not_replaced():
     with (
         pytest.raises(KeyError),

@@ -26,7 +26,7 @@ from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tests.fault_env import fault_envs
 with ProcessEnv(fault_envs(None), 1) as env:
     reward = tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
-    print(json.dumps([env.route, env.compilable, reward.numpy().tolist()]))
+    print(json.dumps([env.backend, env.compilable, reward.numpy().tolist()]))
 """
 
 
@@ -35,7 +35,7 @@ def anew(tmp_path, monkeypatch):
     """Has the library looked for anew, in a cache folder of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", sys.executable)  # found, and must never run
-    monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
+    monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     monkeypatch.setattr(build, "_run", lambda command: pytest.fail(f"ran {command}"))
     build._load.cache_clear()
     yield
@@ -50,13 +50,13 @@ def cached(library, anew):
     return path
 
 
-def test_without_a_compiler_the_portable_route_is_taken_and_said(
+def test_without_a_compiler_the_portable_backend_is_taken_and_said(
     anew, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     why = "there is no C\\+\\+ compiler: CXX is '/nonexistent/g\\+\\+', not found"
     with ProcessEnv(fault_envs(None), 1) as env:
-        assert (env.route, env.compilable) == ("portable", False)
+        assert (env.backend, env.compilable) == ("portable", False)
         state, _ = env.init(1)
         assert env.step(state, [0, 0])[1].reward.numpy().tolist() == [1, 1]
         with pytest.raises(UserError, match=f"under jit_compile=True: .*{why}"):
@@ -105,11 +105,11 @@ def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
     with pytest.raises(build.Unavailable, match=f"{shared} can be written by"):
         build.library()
     with ProcessEnv(fault_envs(None), 1) as env:
-        assert env.route == "portable"
+        assert env.backend == "portable"
     (line,) = caplog.messages
     assert line.count(str(shared)) == 1 and "\n" not in line
-    with pytest.raises(UserError, match="route='native' is unavailable: "):
-        ProcessEnv(fault_envs(None), 1, route="native")
+    with pytest.raises(UserError, match="backend='native' is unavailable: "):
+        ProcessEnv(fault_envs(None), 1, backend="native")
     shared.chmod(0o700)
 
 
@@ -168,17 +168,19 @@ def test_a_cache_folder_that_cannot_be_made_is_told(anew, tmp_path, monkeypatch,
         build.library()
 
 
-def test_the_variable_forces_the_portable_route(monkeypatch):
-    monkeypatch.setenv(build.ROUTE_VARIABLE, "portable")
+@pytest.mark.parametrize("former", [False, True])
+def test_the_variable_forces_the_portable_backend(monkeypatch, former):
+    name = "TFAGENTS_BATCH_ROUTE" if former else build.BACKEND_VARIABLE
+    monkeypatch.setenv(name, "portable")
     with ProcessEnv(fault_envs(None), 1) as env:
-        assert (env.route, env.compilable) == ("portable", False)
-    with pytest.raises(UserError, match="TFAGENTS_BATCH_ROUTE=portable is set"):
-        ProcessEnv(fault_envs(None), 1, route="native")
+        assert (env.backend, env.compilable) == ("portable", False)
+    with pytest.raises(UserError, match=f"{name}.*portable"):
+        ProcessEnv(fault_envs(None), 1, backend="native")
 
 
 def test_an_unknown_machine_is_told(monkeypatch):
     monkeypatch.setattr(futex.platform, "machine", lambda: "riscv64")
-    monkeypatch.delenv(build.ROUTE_VARIABLE, raising=False)
+    monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     library, reason = backends.choose("auto", 1)
     assert library is None
     assert "x86_64" in reason
@@ -186,15 +188,15 @@ def test_an_unknown_machine_is_told(monkeypatch):
 
 def test_environments_in_this_process_are_portable_without_a_warning(caplog):
     with ProcessEnv(fault_envs(None), 0) as env:
-        assert env.route == "portable"
+        assert env.backend == "portable"
     assert caplog.messages == []
     with pytest.raises(UserError, match="num_workers=0"):
-        ProcessEnv(fault_envs(None), 0, route="native")
+        ProcessEnv(fault_envs(None), 0, backend="native")
 
 
-def test_an_unknown_route_is_refused():
-    with pytest.raises(UserError, match="route is 'fast'"):
-        ProcessEnv(fault_envs(None), 1, route="fast")
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(UserError, match="backend is 'fast'"):
+        ProcessEnv(fault_envs(None), 1, backend="fast")
 
 
 def test_the_source_is_part_of_the_package():

@@ -25,7 +25,7 @@ from tfagents_batch.errors import EnvError, Stopped, WorkerCrashed
 
 pytestmark = [
     pytest.mark.xla,
-    pytest.mark.parametrize("route", ["native"], indirect=True),
+    pytest.mark.parametrize("backend", ["native"], indirect=True),
 ]
 STEPS = 60
 
@@ -87,13 +87,13 @@ def transitions(env, seed, actions, jit_compile):
     return run(tf.constant(seed), actions)
 
 
-def test_both_routes_give_equal_transitions(native):
+def test_both_backends_give_equal_transitions(native):
     lengths = (1, 3, 4, 4, 7)
     constructors = [
         functools.partial(SpaceEnv, OBSERVATION, ACTION, length) for length in lengths
     ]
     compiled = native(constructors)
-    with ProcessEnv(constructors, 2, route="portable") as portable:
+    with ProcessEnv(constructors, 2, backend="portable") as portable:
         table = random_actions(portable.spec, STEPS, 7)
         table = nest.map(lambda *xs: tf.constant(np.stack(xs)), *table)
         # Outside the bounds: both clip, and both count.
@@ -227,8 +227,8 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(native):
         env.check()
 
 
-def test_a_collected_environment_gives_failed_rows(route):
-    env = ProcessEnv(fault_envs(None), 1, route="native")
+def test_a_collected_environment_gives_failed_rows(backend):
+    env = ProcessEnv(fault_envs(None), 1, backend="native")
     calls = env._calls
     state, _ = env.init(1)
     env.close()

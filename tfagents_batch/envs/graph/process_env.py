@@ -14,6 +14,7 @@ from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -47,9 +48,9 @@ class ProcessEnv:
         batch, which is stepped in this process; see ``graph.vector_env``.
       num_workers: number of processes; 0 steps in this process; None takes one per
         core, at most one per environment.
-      route: backend: "native" (needs a C++ compiler at first use), "portable", or
-        "auto", native if available. Environments in this process are portable. The
-        environment variable ``TFAGENTS_BATCH_ROUTE=portable`` disables the native one.
+      backend: "native" (needs a C++ compiler at first use), "portable", or
+        "auto", native if available. Environments in this process are portable.
+        The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
       options: options of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
         ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
@@ -59,7 +60,7 @@ class ProcessEnv:
       spec: EnvSpec.
       num_workers: number of processes in use.
       num_groups: number of groups of environments for ``send`` and ``receive``.
-      route: backend in use, "native" or "portable".
+      backend: backend in use, "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
       hub: number by which native programs call it; None with the portable backend.
 
@@ -73,13 +74,14 @@ class ProcessEnv:
         constructors: Sequence[Callable[[], gymnasium.Env]] | Steppable,
         num_workers: int | None = None,
         *,
-        route: str = backends.AUTO,
+        backend: str = backends.AUTO,
         **options: Any,
     ):
-        pool = Pool(constructors, num_workers, route=route, **options)
+        options = {"backend": backend} | arguments.current_names(options)
+        pool = Pool(constructors, num_workers, **options)
         self._pool = pool
         self.compilable = not pool.reason
-        self.route = backends.NATIVE if self.compilable else backends.PORTABLE
+        self.backend = backends.NATIVE if self.compilable else backends.PORTABLE
         self.num_workers = pool.num_workers
         self.num_groups = pool.num_groups
         self.spec = EnvSpec(

@@ -27,7 +27,8 @@ from collections.abc import Iterator
 from tfagents_batch import folders
 from tfagents_batch.envs.shared import futex
 
-ROUTE_VARIABLE = "TFAGENTS_BATCH_ROUTE"
+BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
+_FORMER_VARIABLE = "TFAGENTS_BATCH_ROUTE"  # accepted until the next release
 _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
@@ -45,9 +46,11 @@ def library() -> ctypes.CDLL:
     Raises:
       Unavailable: if it cannot be had here.
     """
-    forced = os.environ.get(ROUTE_VARIABLE, "")
-    if forced == "portable":
-        raise Unavailable(f"{ROUTE_VARIABLE}=portable is set")
+    if os.environ.get(BACKEND_VARIABLE) == "portable":
+        raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
+    if os.environ.get(_FORMER_VARIABLE) == "portable":
+        former = f"{_FORMER_VARIABLE} (now called {BACKEND_VARIABLE})"
+        raise Unavailable(f"{former} is portable")
     if not sys.platform.startswith("linux") or not futex.supported():
         raise Unavailable("it needs Linux on x86_64")
     found = _load()

@@ -17,11 +17,11 @@ NATIVE, PORTABLE, AUTO = "native", "portable", "auto"
 _LOG = logging.getLogger("tfagents_batch")
 
 
-def choose(route: str, num_workers: int) -> tuple[Any, str]:
+def choose(backend: str, num_workers: int) -> tuple[Any, str]:
     """Load the library of the native hub, if it is requested.
 
     Args:
-      route: "auto", "native" or "portable".
+      backend: "auto", "native" or "portable".
       num_workers: processes of the pool.
 
     Returns:
@@ -30,11 +30,11 @@ def choose(route: str, num_workers: int) -> tuple[Any, str]:
     Raises:
       UserError: if the native backend is requested but unavailable.
     """
-    arguments.one_of("route", route, (AUTO, NATIVE, PORTABLE))
+    arguments.one_of("backend", backend, (AUTO, NATIVE, PORTABLE))
     if num_workers == 0:
         reason = "they are stepped in this process (num_workers=0)"
-    elif route == PORTABLE:
-        reason = "route='portable' was requested"
+    elif backend == PORTABLE:
+        reason = "backend='portable' was requested"
     else:
         from tfagents_batch.envs.native import build
 
@@ -42,8 +42,8 @@ def choose(route: str, num_workers: int) -> tuple[Any, str]:
             return build.library(), ""
         except build.Unavailable as error:
             reason = str(error)
-    if route == NATIVE:
-        raise UserError(f"route='native' is unavailable: {reason}")
+    if backend == NATIVE:
+        raise UserError(f"backend='native' is unavailable: {reason}")
     return None, reason
 
 

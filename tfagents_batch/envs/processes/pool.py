@@ -76,7 +76,7 @@ class Pool:
       worker_variables: environment variables of worker processes.
       pin_workers: whether each worker, and what it starts, is pinned to one core; by
         default where there are as many workers as cores.
-      route: backend, see ``backends``.
+      backend: "auto", "native" or "portable", see ``backends.choose``.
 
     Attributes:
       num_envs, num_workers, num_groups: sizes.
@@ -110,7 +110,7 @@ class Pool:
         info_keys: Mapping[str, str] | None = None,
         worker_variables: Mapping[str, str] | None = None,
         pin_workers: bool | None = None,
-        route: str = backends.PORTABLE,
+        backend: str = backends.PORTABLE,
     ):
         if isinstance(constructors, Steppable):
             self.num_envs, num_workers = constructors.num_envs, 0
@@ -131,7 +131,7 @@ class Pool:
         arguments.at_least("step_seconds", step_seconds, 0, or_none=True)
         arguments.at_least("max_worker_mb", max_worker_mb, 1, or_none=True)
         variables = arguments.variables(worker_variables)
-        self._library, self.reason = backends.choose(route, self.num_workers)
+        self._library, self.reason = backends.choose(backend, self.num_workers)
         backends.refuse_groups(self.num_groups, self.reason)
         self._budget: RestartBudget | None = None
         if on_fault == RESTART:
@@ -184,7 +184,7 @@ class Pool:
             self._finalizer()
             raise
         interrupts.POOLS.add(self)
-        wanted = self.num_workers > 0 and route != backends.PORTABLE
+        wanted = self.num_workers > 0 and backend != backends.PORTABLE
         backends.tell(self.num_envs, self.num_workers, self.reason, wanted)
 
     @property
