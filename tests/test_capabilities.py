@@ -183,7 +183,7 @@ def _one(cell):
         for seed in range(2):
             metrics = experiment.iterate(tf.constant(seed))
         after = _values(experiment.named_variables())
-        assert experiment.iterate.way == level(cell, "compile")
+        assert experiment.iterate.mode == level(cell, "compile")
         if level(cell, "backend") != "in the graph":
             native = level(cell, "backend") == "native"
             assert experiment.env.backend == ("native" if native else "portable")

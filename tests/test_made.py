@@ -44,11 +44,11 @@ def counting(length):
 
 
 @pytest.mark.parametrize("kind", ["environment", "batch", "env"])
-def test_what_is_made_already_trains_and_is_not_evaluated_on(kind, tmp_path):
+def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_path):
     env = made(kind)
-    with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
+    with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
         tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
-    with pytest.raises(UserError, match=r"made already, which evaluations.*eval_env="):
+    with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
         tfb.train("linear", env=env, eval_env=env, logdir=tmp_path, **SMALL)
     with pytest.raises(UserError, match="num_envs cannot be chosen"):
         tfb.train("linear", env=env, num_envs=8, logdir=tmp_path, **SMALL)

@@ -117,7 +117,7 @@ class Agent:
                 f"{registry.describe(self._env)} is a batch written in TensorFlow; "
                 "pass it to tfagents_batch.make_env, or use tfagents_batch.evaluate"
             )
-        if make.is_made(self._env):
+        if make.is_existing(self._env):
             raise UserError(
                 f"env is an instance of {type(self._env).__name__}; use that instance"
             )

@@ -126,7 +126,7 @@ def train(
                 "run with the weights of another; pass only one of them"
             )
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
-    options = play_config.sized(env, options)
+    options = play_config.with_num_envs(env, options)
     resolved = resolve(algorithm, env, config, settings, options)
     _check_watching(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
@@ -212,7 +212,7 @@ def evaluate(
     env_options: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
-    actions: evaluation.Played = "mode",
+    actions: evaluation.ActionMode = "mode",
 ) -> evaluation.Evaluation:
     """Play a trained agent.
 
@@ -238,7 +238,7 @@ def evaluate(
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
-    if actions not in get_args(evaluation.Played):
+    if actions not in get_args(evaluation.ActionMode):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     run, saved, variables = _trained(logdir, env, env_kwargs, wrappers, network)
     if env_options is not None:
@@ -368,10 +368,10 @@ def _trained(
     """Return a run, its config for playing, and its workers' variable names."""
     run = runs.open_run(logdir)
     saved, user = config_file.from_text(run.config_text)
-    config_file.need(user, env, network)
-    played = play_config.to_play(saved, env, env_kwargs, wrappers)
+    config_file.require(user, env, network)
+    played = play_config.for_playing(saved, env, env_kwargs, wrappers)
     if env_kwargs is None:
-        config_file.need_arguments(played)
+        config_file.require_arguments(played)
     return run, played, user[VARIABLES]
 
 
@@ -422,16 +422,16 @@ def _resume(
         )
     run = runs.open_run(folder)
     saved, user = config_file.from_text(run.config_text)
-    config_file.need(user, env, network)
+    config_file.require(user, env, network)
     if env_kwargs is None:
-        config_file.need_arguments(saved)
+        config_file.require_arguments(saved)
     elif env_kwargs != saved.env_kwargs:
         raise UserError(
             f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
             "new run for another environment"
         )
     if "env_options" not in options:
-        config_file.need_variables(user, saved)
+        config_file.require_variables(user, saved)
     options = exclusive(options)
     if isinstance(env, str):
         if not is_same(env, saved.env):
@@ -443,7 +443,7 @@ def _resume(
     resolved = config.replace(saved, options)
     _check_watching(resolved, callbacks)
     if resolved.eval_every != 0:
-        config_file.need_evaluation(user, eval_env)
+        config_file.require_evaluation(user, eval_env)
     with (
         runs.lock(run.folder),
         Experiment(resolved, _object(env), eval_env, network) as experiment,

@@ -61,7 +61,7 @@ def test_the_cause_is_the_original_in_process_and_its_text_from_a_worker(drive):
         ("exc_two_args", "TwoArguments", "two arguments (7)"),
         ("exc_percent", "ValueError", "100% of %s and %d {braces}"),
         ("exc_bytes", "ValueError", r"\udcff\udcfe"),
-        ("exc_str", "Unprintable", "<its text cannot be had: RuntimeError>"),
+        ("exc_str", "Unprintable", "<its text is unavailable: RuntimeError>"),
         ("sysexit", "SystemExit", "5"),
         ("keyboard", "KeyboardInterrupt", ""),
         ("oom", "_ArrayMemoryError", "Unable to allocate"),

@@ -112,7 +112,7 @@ def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():
 
 def plays(env, agent, compiled):
     evaluator = Evaluator(env, agent, 4, compiled=compiled)
-    return evaluator(3), evaluator._play.way
+    return evaluator(3), evaluator._play.mode
 
 
 @pytest.mark.xla
@@ -120,10 +120,10 @@ def test_a_compiled_evaluation_plays_the_same_episodes(library):
     makes = [lambda: gymnasium.make("CartPole-v1")] * 2
     with ProcessEnv(makes, num_workers=1, backend="native") as env:
         agent = linear.Linear(linear.Config(), env.spec)
-        expected, way = plays(env, agent, compiled=False)
-        assert way == "off"
-        found, way = plays(env, agent, compiled=True)
-        assert way == "full"
+        expected, mode = plays(env, agent, compiled=False)
+        assert mode == "off"
+        found, mode = plays(env, agent, compiled=True)
+        assert mode == "full"
     np.testing.assert_array_equal(found.returns, expected.returns)
     np.testing.assert_array_equal(found.lengths, expected.lengths)
 
@@ -141,8 +141,8 @@ def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
             return act(timestep._replace(reward=reward), *rest, **named)
 
         monkeypatch.setattr(agent, "act", refused)
-        found, way = plays(env, agent, compiled=True)
-    assert way == "off" and "--compile of evaluations=off" in caplog.text
+        found, mode = plays(env, agent, compiled=True)
+    assert mode == "off" and "--compile of evaluations=off" in caplog.text
     np.testing.assert_array_equal(found.returns, expected.returns)
 
 

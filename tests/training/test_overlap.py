@@ -138,7 +138,7 @@ def test_compiled_whole_it_lags_by_one_too():
         _, _, _, iterate = build(env, "full", ppo.PPO, settings)
         lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(3)]
     assert lags == [0, 1, 1]
-    assert (iterate.way, iterate.traces()) == ("full", 1)
+    assert (iterate.mode, iterate.traces()) == ("full", 1)
 
 
 def test_a_stop_ends_the_iteration_that_is_under_way(make_process_env):

@@ -129,7 +129,7 @@ PLANS = {
 
 @pytest.mark.parametrize("asked", PLANS)
 def test_what_is_compiled_follows_from_environments_network_and_device(asked):
-    assert program.plan(*asked).ways == PLANS[asked]
+    assert program.plan(*asked).modes == PLANS[asked]
     assert program.plan(*asked).reason
 
 
@@ -138,7 +138,7 @@ def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
     with ProcessEnv([lambda: SpaceEnv(image)] * 2, num_workers=0) as env:
         agent, iterate = build(env, kind=ppo.PPO, settings=SETTINGS)
         metrics = iterate(tf.constant(0))
-        assert iterate.way == "parts"
+        assert iterate.mode == "parts"
         assert agent.optimizer.compiled
         assert np.isfinite(metrics["loss/total"])
         program.build(Rollout(env, agent, 8, seed=0), agent, "off")

@@ -128,7 +128,7 @@ def size(env: Any) -> int | None:
     return 1 if is_environment(env) else None
 
 
-def is_made(env: Any) -> bool:
+def is_existing(env: Any) -> bool:
     """Return whether ``env`` is an existing object, so no second one can be created."""
     return size(env) is not None and not isinstance(env, (list, tuple))
 

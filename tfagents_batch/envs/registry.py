@@ -152,7 +152,7 @@ def needs_user_code(env: Any) -> bool:
     return ":" in env.removeprefix(GYM) and not env.startswith(tuple(RESERVED))
 
 
-def is_vetted(name: str) -> bool:
+def has_safe_arguments(name: str) -> bool:
     """Return whether no argument of an environment can run a program: true for this
     package's, Gymnasium's own and Atari games. Others may run any text they receive."""
     if name.startswith("tf/"):
@@ -202,7 +202,7 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         if not id:
             raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
         if module:
-            legacy_gym.needs(name)
+            legacy_gym.require_gym(name)
             _import(module, name)
         legacy_gym.check(name, id)
         return functools.partial(legacy_gym.make, id, kwargs, module or None)

@@ -31,7 +31,7 @@ Command = TypeVar("Command")
 
 
 @dataclasses.dataclass(frozen=True)
-class Played:
+class PlayCommand:
     """Flags of scripts that play the agent of a run."""
 
     logdir: str | None = option(None, "run folder")
@@ -48,7 +48,7 @@ class Played:
         """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
         if self.logdir is None:
             raise UserError("no run folder is given; pass --logdir=<run folder>")
-        names = {field.name for field in dataclasses.fields(Played)} - {"debug"}
+        names = {field.name for field in dataclasses.fields(PlayCommand)} - {"debug"}
         return {name: getattr(self, name) for name in names}
 
 
@@ -121,7 +121,7 @@ def keeping() -> contextlib.AbstractContextManager[None]:
     """Return a context that saves compiled programs; no user code may run in it."""
     from tfagents_batch.training import compilation
 
-    return compilation.allowed()
+    return compilation.allow_storing()
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:

@@ -13,7 +13,7 @@ from tfagents_batch.scripts import app
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(app.Played):
+class Command(app.PlayCommand):
     """Flags of this script."""
 
     episodes: int = option(20, "number of episodes")

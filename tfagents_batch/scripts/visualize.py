@@ -11,7 +11,7 @@ from tfagents_batch.scripts import app
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(app.Played):
+class Command(app.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")

@@ -22,7 +22,7 @@ from tfagents_batch.training.program import Compiled, Plan
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
 LONGEST = 100_000  # steps of an episode when the environments have no limit
 
-Played = Literal["mode", "sample"]
+ActionMode = Literal["mode", "sample"]
 Actions = Literal["mode", "sample", "both"]
 
 
@@ -121,7 +121,7 @@ class Evaluator:
         self.env = env
         self.quota = episodes // env.spec.num_envs
         self._actor, self._explore, self._info = actor, explore, tuple(info)
-        self._ways = ["full", "off"] if compiled else ["off"]
+        self._modes = ["full", "off"] if compiled else ["off"]
         self._rollout: Rollout | None = None
 
     def __call__(
@@ -143,13 +143,13 @@ class Evaluator:
         """
         if self._rollout is None:
             self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-            plan = Plan(self._ways, "as training")
+            plan = Plan(self._modes, "as training")
             self._play = Compiled(self._program, plan, "--compile of evaluations")
         else:
             self._rollout.restart(seed)
         return self._collect(seed, stop)
 
-    def _program(self, way: str) -> Callable:
+    def _program(self, mode: str) -> Callable:
         compilation.name_evaluation(sampled=self._explore)
 
         def play(seed):
@@ -158,7 +158,7 @@ class Evaluator:
             results = [tf.cast(steps.info[name], tf.float64) for name in names]
             return steps.last & steps.valid, steps.valid, results
 
-        compiled = way == "full"
+        compiled = mode == "full"
         body = single_call(play) if compiled else play
         return function(body, envs=[self.env], jit_compile=compiled, autograph=False)
 

@@ -62,10 +62,11 @@ class Experiment:
         self._user_code = env is not None or network is not None
         self._running: list[Env] = []
         shared = eval_env is None or eval_env is self._given
-        if config.eval_every != 0 and shared and make.is_made(self._given):
+        if config.eval_every != 0 and shared and make.is_existing(self._given):
             raise UserError(
-                f"env is one {type(env).__name__}, made already, which evaluations "
-                "would disturb; pass a second one as eval_env=, or eval_every=0"
+                f"env is one {type(env).__name__}, which exists already, so "
+                "evaluations would disturb training; pass a second one as "
+                "eval_env=, or eval_every=0"
             )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
@@ -73,11 +74,11 @@ class Experiment:
                 episodes.longest(self.env.spec)  # raises before a run folder exists
             # Here, because environments are known and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
-            self.resources = threads.settle(
+            self.resources = threads.configure(
                 config, self.env.spec, workers, own_network=network is not None
             )
             self.cache_off = prepare_devices(config, self.resources, config.device)
-            stack.enter_context(executables.of_a_run())
+            stack.enter_context(executables.limited_to_run())
             stack.callback(compile_cache.publish)
             settings = schedules.resolve(config.settings, config.steps)
             kind, _ = algorithms.REGISTRY[config.algorithm]
@@ -89,7 +90,7 @@ class Experiment:
                 )
             _check_precision(self.algorithm, config.precision)
             if self._actor is not None:
-                overlap.check_apart(self._actor, self.algorithm)
+                overlap.check_separate(self._actor, self.algorithm)
             self.evaluator = self._make_evaluator(stack, config, eval_env)
             self.clips = None
             if config.log_video_every:
@@ -117,7 +118,7 @@ class Experiment:
             config.device,
             self._actor,
             config.log_info,
-            None if self._user_code else compilation.keeper(config, self.env),
+            None if self._user_code else compilation.program_saver(config, self.env),
         )
 
     def named_variables(self) -> dict[str, Any]:
@@ -179,7 +180,7 @@ class Experiment:
             return None
         given = self._given
         if eval_env is not None:
-            given, config = eval_env, play_config.suited(config, eval_env, own=False)
+            given, config = eval_env, play_config.adapted(config, eval_env, own=False)
         batch, count = play_config.evaluation_size(
             given, config.eval_episodes, config.num_envs
         )

@@ -98,11 +98,11 @@ class Loop:
                 f"the last checkpoint, of step {self.step}, could not be saved; the "
                 f"newest one is of step {self._record.saved}"
             )
-        return self._record.rests
+        return self._record.finished
 
     def _train(self) -> None:
         record, compiled = self._record, False
-        while not record.rests and not self._interrupts.requested:
+        while not record.finished and not self._interrupts.requested:
             if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
                 metrics = self._iterate()
@@ -115,7 +115,7 @@ class Loop:
             if record.evaluation_due():
                 self._evaluate()
             asked = self._interrupts.checkpoint_requested
-            if asked or self._should_save() or record.keeping_due():
+            if asked or self._should_save() or record.permanent_due():
                 record.checkpoint()
 
     def _save_and_flush(self) -> bool:
@@ -129,7 +129,7 @@ class Loop:
         """Log how the first iteration's program was obtained, and cache it."""
         self._record.compiled(seconds)
         program = self.experiment.iterate
-        event = {"event": "compiled", "compile": program.way, "reason": program.reason}
+        event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
         self._output.event(event | program.origin(), self.step)
         compile_cache.publish()  # now, because the process may be killed later
 

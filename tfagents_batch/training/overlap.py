@@ -27,7 +27,7 @@ VERSION = "policy_version"  # in behavior: int64 [T, B], updates of the acting p
 _THREAD = "tfagents_batch-collect"
 
 
-def check_apart(actor: Algorithm, algorithm: Algorithm) -> None:
+def check_separate(actor: Algorithm, algorithm: Algorithm) -> None:
     """Check that the acting policy shares no variable with the trained one.
 
     Raises:

@@ -13,7 +13,7 @@ from tfagents_batch.training import evaluate
 from tfagents_batch.training.run_config import IN_PROCESS, Config
 
 
-def sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
+def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Set ``num_envs`` if the user passes a list of environments or instances.
 
     Args:
@@ -27,7 +27,7 @@ def sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     if size is None:
         return options
     fixed = ("num_envs",)
-    if make.is_made(env):
+    if make.is_existing(env):
         fixed += ("num_workers", "envs_per_worker")
         fixed += ("env_kwargs", "env_options", "wrappers")
     for name in fixed:
@@ -39,7 +39,7 @@ def sized(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     return options | {"num_envs": size}
 
 
-def suited(config: Config, env: Any, own: bool) -> Config:
+def adapted(config: Config, env: Any, own: bool) -> Config:
     """Adapt a run's config to another environment.
 
     Args:
@@ -55,17 +55,17 @@ def suited(config: Config, env: Any, own: bool) -> Config:
     changes: dict[str, Any] = {}
     if isinstance(env, str):
         own, changes["env"] = is_same(env, config.env), env
-    kwargs = config.env_kwargs if own and not make.is_made(env) else {}
+    kwargs = config.env_kwargs if own and not make.is_existing(env) else {}
     changes["env_kwargs"] = kwargs
     if not _has_workers(env, kwargs):
         changes |= {"num_workers": None, "envs_per_worker": None}
         changes |= {"env_options": {}, "on_fault": "raise", "log_info": []}
-    if make.is_made(env) and not own:
+    if make.is_existing(env) and not own:
         changes["wrappers"] = []
     return dataclasses.replace(config, **changes)
 
 
-def to_play(
+def for_playing(
     saved: Config, env: Any, env_kwargs: dict[str, Any] | None, wrappers: Any
 ) -> Config:
     """Convert a run's config to a config for playing its agent.
@@ -82,7 +82,7 @@ def to_play(
     again = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     changes |= {name: value for name, value in again.items() if value is not None}
     if env is not None:  # a function may be what the run was trained on
-        saved = suited(saved, env, own=True)
+        saved = adapted(saved, env, own=True)
     return dataclasses.replace(saved, **changes)
 
 
@@ -119,5 +119,5 @@ def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
 
 def _has_workers(env: Any, env_kwargs: dict[str, Any]) -> bool:
     """Return whether environments are created one by one and can use workers."""
-    whole = make.is_made(env) or make.is_batch(env)
+    whole = make.is_existing(env) or make.is_batch(env)
     return not whole and make.tensor_env(env, env_kwargs) is None

@@ -18,7 +18,7 @@ from tfagents_batch.training.metrics import collected
 from tfagents_batch.training.overlap import Overlapped
 
 Program = Callable[[tf.Tensor], Metrics]
-Keep = Callable[[Program, dict[str, Any], list[Env]], Program]
+Save = Callable[[Program, dict[str, Any], list[Env]], Program]
 
 _LOG = logging.getLogger("tfagents_batch")
 
@@ -27,12 +27,12 @@ class Plan(NamedTuple):
     """Choice of the parts that XLA compiles.
 
     Attributes:
-      ways: "full", "update", "parts" (of the update) or "off", in the order to try;
+      modes: "full", "update", "parts" (of the update) or "off", in the order to try;
         the first one that XLA does not refuse is used.
       reason: reason for the first one.
     """
 
-    ways: list[str]
+    modes: list[str]
     reason: str
 
 
@@ -43,7 +43,7 @@ def build(
     device: str = "cpu",
     actor: Algorithm | None = None,
     info: Sequence[str] = (),
-    keep: Keep | None = None,
+    save: Save | None = None,
 ) -> Compiled:
     """Build the program that joins a source and an algorithm.
 
@@ -55,8 +55,8 @@ def build(
       actor: policy of the source if collecting and updating overlap, see ``overlap``;
         None runs one after the other.
       info: info columns to report, see ``metrics.episode_info_metrics``.
-      keep: saves a fully compiled program for later starts, see
-        ``compilation.keeper``; None does not save it.
+      save: saves a fully compiled program for later starts, see
+        ``compilation.program_saver``; None does not save it.
 
     Returns:
       A function of an int32 scalar seed. If ``source.ok()`` becomes false, weights and
@@ -83,14 +83,14 @@ def build(
         )
     chosen = plan(source.compilable, algorithm.compilable, compile, device)
 
-    def make(way: str) -> Program:
-        update = _update(algorithm, way)
+    def make(mode: str) -> Program:
+        update = _update(algorithm, mode)
         if actor is None:
-            joined = _join(source, update, device, way, info)
-            if keep is None or way != "full":
+            joined = _join(source, update, device, mode, info)
+            if save is None or mode != "full":
                 return joined
-            return keep(joined, _variables(source, algorithm), [source.env])
-        collecting = way == "full"
+            return save(joined, _variables(source, algorithm), [source.env])
+        collecting = mode == "full"
         where = place(device)
         return Overlapped(source, algorithm, actor, update, where, collecting, info)
 
@@ -125,23 +125,23 @@ def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
     """Return whether XLA compiles acting in an environment as part of one program."""
     if not getattr(env, "compilable", False):
         return False
-    return plan(True, algorithm.compilable, compile, device).ways[0] == "full"
+    return plan(True, algorithm.compilable, compile, device).modes[0] == "full"
 
 
 class Compiled:
-    """A program compiled in the first of several ways that XLA does not refuse.
+    """A program compiled in the first of several modes that XLA does not refuse.
 
     XLA refuses before the update has assigned anything. A trajectory already collected
     for this update is dropped.
 
     Args:
-      make: creates the program that is compiled in one of the ways.
-      plan: the ways in the order to try.
-      setting: name of the setting in the warning when XLA refuses a way.
+      make: creates the program that is compiled in one of the modes.
+      plan: the modes in the order to try.
+      setting: name of the setting in the warning when XLA refuses a mode.
 
     Attributes:
-      way: part that XLA compiles, see ``Plan``; final after the first call.
-      reason: reason for that way.
+      mode: part that XLA compiles, see ``Plan``; final after the first call.
+      reason: reason for that mode.
     """
 
     def __init__(
@@ -152,9 +152,9 @@ class Compiled:
     ):
         self._make = make
         self._setting = setting
-        self.way, *self._others = plan.ways
+        self.mode, *self._others = plan.modes
         self.reason = plan.reason
-        self._program = make(self.way)
+        self._program = make(self.mode)
         self._settled = False
 
     def traces(self) -> int:
@@ -190,18 +190,18 @@ class Compiled:
     def _fall_back(self, operation: str) -> None:
         if not self._others:
             raise UserError(
-                f"{self._setting}={self.way}: XLA cannot compile {operation}; use "
+                f"{self._setting}={self.mode}: XLA cannot compile {operation}; use "
                 "--compile=auto or off, or another operation in the network"
             )
-        way = self._others.pop(0)
+        mode = self._others.pop(0)
         _LOG.warning(
             "XLA cannot compile %s: %s=%s instead of %s",
             operation,
             self._setting,
-            way,
-            self.way,
+            mode,
+            self.mode,
         )
-        self.way, self._program = way, self._make(way)
+        self.mode, self._program = mode, self._make(mode)
         self.reason = f"XLA cannot compile {operation}"
 
 
@@ -217,23 +217,23 @@ def place(device: str) -> str:
     return "/GPU:0" if device == "gpu" else "/CPU:0"
 
 
-def _update(algorithm: Algorithm, way: str):
+def _update(algorithm: Algorithm, mode: str):
     """Return the update as a separate program that others may call."""
     if hasattr(algorithm, "compile_parts"):
-        algorithm.compile_parts(way == "parts")
+        algorithm.compile_parts(mode == "parts")
 
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
-    compiled = way in ("full", "update")
+    compiled = mode in ("full", "update")
     body = single_call(update) if compiled else update
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
 def _join(
-    source: Source, update: Any, device: str, way: str, info: Sequence[str]
+    source: Source, update: Any, device: str, mode: str, info: Sequence[str]
 ) -> Program:
-    """Return one iteration; ``way`` is the part that XLA compiles, see ``Plan``."""
+    """Return one iteration; ``mode`` is the part that XLA compiles, see ``Plan``."""
 
     def iterate(seed):
         with tf.device("/CPU:0"):
@@ -250,7 +250,7 @@ def _join(
         measured = collected(source, trajectory, info)
         return learned | measured
 
-    compiled = way == "full"
+    compiled = mode == "full"
     body = single_call(iterate) if compiled else iterate
     return function(body, envs=[source.env], jit_compile=compiled, autograph=False)
 

@@ -187,7 +187,7 @@ class Record:
         self._write(metrics, self.step)
 
     @property
-    def rests(self) -> bool:
+    def finished(self) -> bool:
         """Whether training and the last evaluation are finished."""
         return self.done and self._is_evaluated
 
@@ -221,7 +221,7 @@ class Record:
             self.best, self._best_step = before
         self._callbacks.evaluation(self.step, result, best)
 
-    def keeping_due(self) -> bool:
+    def permanent_due(self) -> bool:
         """Return whether a permanent checkpoint is due; the next save fulfils it."""
         return self._should_keep.due(self.step)
 

@@ -218,7 +218,7 @@ def test_a_list_of_batches_is_refused():
         make_env(["envpool:CartPole-v1"] * 2)
 
 
-def test_a_pool_that_is_made_already_is_refused():
+def test_an_existing_pool_is_refused():
     pool = envpool.make_gymnasium("CartPole-v1", num_envs=2)
     with pytest.raises(UserError, match="an EnvPool object cannot be seeded again"):
         make_env(pool)

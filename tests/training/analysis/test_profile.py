@@ -42,7 +42,7 @@ def test_workers_and_compiled_programs_are_profiled(library):
     with Experiment(config, env=CountingEnv) as experiment:
         experiment.start(0)
         found = profile.measure(experiment, 2)
-    assert found.way == "full"
+    assert found.mode == "full"
     assert found.parts_ms["environment"] >= 0
 
 

@@ -40,7 +40,7 @@ def store(monkeypatch):
     entries = {}
     monkeypatch.setattr(compile_cache, "read", entries.get)
     monkeypatch.setattr(compile_cache, "write", entries.__setitem__)
-    with program_store.allowed():
+    with program_store.allow_storing():
         yield entries
 
 
@@ -49,8 +49,8 @@ def store(monkeypatch):
 
 def test_a_program_is_stored_only_while_that_is_allowed():
     assert program_store.name(CONFIG, Batch()) == ""
-    with program_store.allowed():
-        with program_store.allowed():
+    with program_store.allow_storing():
+        with program_store.allow_storing():
             assert program_store.name(CONFIG, Batch())
         assert program_store.name(CONFIG, Batch())
     assert program_store.name(CONFIG, Batch()) == ""
@@ -155,7 +155,7 @@ def test_a_program_is_not_stored_if_its_source_changed(tmp_path, monkeypatch):
     source(tmp_path, monkeypatch)
     (tmp_path / "module.py").write_text("changed")
     monkeypatch.setattr(program_store, "_source", program_store._source.__wrapped__)
-    with program_store.allowed():
+    with program_store.allow_storing():
         assert program_store.name(CONFIG, Batch()) == ""
 
 

@@ -66,14 +66,14 @@ def test_twenty_runs_twice_need_no_more_than_the_first_twenty(tmp_path):
 
 def test_a_program_that_was_freed_is_compiled_again(freed):
     assert square(tf.constant(3.0)) == 9.0
-    with executables.of_a_run():
+    with executables.limited_to_run():
         assert square(tf.constant(4.0)) == 16.0
     assert freed and square(tf.constant(5.0)) == 25.0
 
 
 def test_programs_stay_while_another_run_is_open(freed):
-    with executables.of_a_run():
-        with executables.of_a_run():
+    with executables.limited_to_run():
+        with executables.limited_to_run():
             pass
         assert not freed
     assert freed
@@ -89,7 +89,7 @@ def test_programs_stay_while_another_thread_is_in_tensorflow(freed):
     thread = threading.Thread(target=lambda: tf.py_function(wait, [], []))
     thread.start()
     assert inside.wait(60)
-    with executables.of_a_run():
+    with executables.limited_to_run():
         pass
     leave.set()
     thread.join(60)
@@ -102,6 +102,6 @@ def test_a_run_near_the_limit_of_memory_maps_is_refused(monkeypatch):
         pytest.raises(
             UserError, match=r"10{9} memory maps.*sysctl -w vm.max_map_count"
         ),
-        executables.of_a_run(),
+        executables.limited_to_run(),
     ):
         pass

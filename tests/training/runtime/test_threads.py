@@ -65,7 +65,7 @@ def test_a_users_own_network_gets_every_core_unless_threads_is_set():
 def test_workers_and_their_environments_are_reported(monkeypatch):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     monkeypatch.setattr(cpus, "available", lambda: [0, 1, 2])
-    found = threads.settle(config(), spec(VECTOR, 8), 3)
+    found = threads.configure(config(), spec(VECTOR, 8), 3)
     assert (found.threads, found.cores) == (1, 3)
     assert (found.num_workers, found.envs_per_worker) == (3, 3)
     assert str(found).startswith("1 thread of TensorFlow on 3 cores: ")
@@ -76,21 +76,21 @@ def test_collecting_during_an_update_gets_its_own_thread(monkeypatch):
     asked = []
     monkeypatch.setattr(threads, "apply", lambda *args, **kw: asked.append(kw) or True)
     for overlap in (False, True):
-        threads.settle(config(overlap=overlap), spec(VECTOR))
+        threads.configure(config(overlap=overlap), spec(VECTOR))
     assert asked == [{"programs": 1}, {"programs": 2}]
 
 
 @pytest.mark.parametrize("workers", [None, 0])
 def test_environments_in_this_process_have_no_workers(monkeypatch, workers):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
-    found = threads.settle(config(), spec(VECTOR), workers)
+    found = threads.configure(config(), spec(VECTOR), workers)
     assert found.envs_per_worker is None
     assert "worker" not in str(found)
 
 
 def test_threads_that_are_set_too_late_are_reported(monkeypatch):
     monkeypatch.setattr(threads, "apply", lambda number, programs: False)
-    found = threads.settle(config(threads=77), spec(VECTOR))
+    found = threads.configure(config(threads=77), spec(VECTOR))
     assert found.threads != 77
     assert "too late for 77" in found.reason
 

@@ -67,7 +67,7 @@ def _is_legacy_gym(value: Any) -> bool:
     )
 
 
-def made_by(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
+def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
     """Create an environment by ``make`` and adapt it; close it after an error.
 
     Args:

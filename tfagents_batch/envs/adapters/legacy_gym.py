@@ -186,7 +186,7 @@ def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasiu
             return adapt(gym.make(id, **kwargs), limit, mode)
 
 
-def needs(name: str) -> None:
+def require_gym(name: str) -> None:
     """Raise UserError if gym is not installed."""
     if importlib.util.find_spec("gym") is None:
         raise UserError(f"environment {name!r} needs gym: {EXTRA}")
@@ -198,7 +198,7 @@ def check(name: str, id: str) -> None:
     Raises:
       UserError: if gym is missing or does not know the id.
     """
-    needs(name)
+    require_gym(name)
     registry = _registry(_load())
     if id not in registry:
         hint = suggest.similar_id(id, registry)

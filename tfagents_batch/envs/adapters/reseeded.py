@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs.adapters.adapt import made_by
+from tfagents_batch.envs.adapters.adapt import create
 
 
 class Reseeded(gymnasium.Env):
@@ -42,7 +42,7 @@ class Reseeded(gymnasium.Env):
         self.env.close()
 
     def _construct(self, seed: int) -> None:
-        env = made_by(lambda: self._make(**{self._argument: seed}))
+        env = create(lambda: self._make(**{self._argument: seed}))
         self.env = env
         self.observation_space = env.observation_space
         self.action_space = env.action_space

@@ -2,15 +2,15 @@
 //
 // A hub maps a pool's shared memory, checks actions, wakes the workers, waits for
 // them and copies their rows out. It is reached as typed XLA FFI custom calls (from
-// compiled programs, graphs and eager code); Python opens, watches and closes it by a C
-// interface.
-// A call always returns: after a fault, a stop or the end of the pool every row is
-// failed, that is first and truncated at once, and `ok` is false. What happened is
-// kept as a record, which Python reads and words. A hub that heals fails only the rows
-// of a worker that is lost, and goes on without it until another one takes its place.
+// compiled programs, graphs and eager code). Python opens, watches and closes it through
+// a C interface.
+// A call always returns: after a failure, a stop or the end of the pool every row is
+// failed, that is first and truncated at once, and `ok` is false. The hub stores a
+// record of the reason, and Python reads it and raises the error. A hub that heals fails
+// only the rows of a lost worker, and goes on without it until it is replaced.
 //
-// Workers form groups of equal numbers of rows; `step` is for all of them, `send` and
-// `receive` are for some.
+// Workers form groups of equal numbers of rows. `step` is for all groups; `send` and
+// `receive` are for some of them.
 //
 // Nothing here takes Python's lock, throws, or allocates once a hub is open.
 
@@ -37,8 +37,8 @@
 
 #include "xla/ffi/api/ffi.h"
 
-// Exported by TensorFlow's library; the header that declares it needs others that
-// are not installed.
+// Exported by TensorFlow's library. Its header cannot be included, because headers that
+// it needs are not installed.
 namespace xla::ffi {
 const XLA_FFI_Api* GetXlaFfiApi();
 }
@@ -52,10 +52,10 @@ static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 constexpr int kInterface = 3;     // of the C functions below
 constexpr int kMaxBuffers = 128;  // inputs or outputs of a call
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kGrace = 1'000'000'000;  // ns for the others once one has failed
-constexpr int64_t kSlice = 100'000;        // ns of a sleep that nobody may end
-// In kPending: look again. Not the sign: a worker that answers late makes the count of
-// the next command too small, perhaps negative, and wakes the hub more often.
+constexpr int64_t kGrace = 1'000'000'000;  // ns for the other workers after one has failed
+constexpr int64_t kSlice = 100'000;        // ns of a sleep without a wake-up
+// Flag in kPending: check again. It is not the sign bit, because a late answer makes the
+// count of the next command too small, perhaps negative, and wakes the hub more often.
 constexpr uint32_t kEvent = 1u << 30;
 constexpr int64_t kLine = 64;              // bytes
 
@@ -65,7 +65,7 @@ enum HubWord { kPending, kNobody, kSeedLow, kSeedHigh };
 // Commands and status as in protocol.py.
 enum Command : uint32_t { kReset = 3, kStep = 4, kClose = 5 };
 enum Status : uint32_t { kOk = 0, kFailedStatus = 1 };
-// The rest is shared with hub.py.
+// The following values are shared with hub.py.
 enum Kind { kNothing, kStale, kNoReset, kAction, kWorkers, kGroup, kBusy, kIdle };
 enum State { kWaiting, kReplied, kFailed, kDead, kLate, kCut, kAway };
 enum ActionKind { kFloatBox, kIntBox, kRange };
@@ -88,11 +88,11 @@ struct Sleep {
   uint32_t value;
 };
 
-// Until one of several words has another value.
+// Waits until one of several words has another value.
 void FutexWaitAny(const std::vector<Sleep>& sleeps, int64_t deadline) {
   if (sleeps.size() == 1)
     return FutexWait(sleeps[0].word, sleeps[0].value, deadline);
-  struct Waiter {  // futex_waitv of the kernel
+  struct Waiter {  // struct futex_waitv of the kernel
     uint64_t value, address;
     uint32_t flags, reserved;
   };
@@ -108,7 +108,7 @@ void FutexWaitAny(const std::vector<Sleep>& sleeps, int64_t deadline) {
   timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
   const long result = syscall(kWaitV, waiters, count, 0,
                               deadline == kNever ? nullptr : &until, CLOCK_MONOTONIC);
-  // Before Linux 5.16, or forbidden in a container: some sleep, then another look.
+  // Before Linux 5.16, or if a container forbids it: sleep for a moment, check again.
   const bool known = errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
   if (result < 0 && !known)
     FutexWait(sleeps[0].word, sleeps[0].value, std::min(deadline, Now() + kSlice));
@@ -127,9 +127,9 @@ struct ActionLeaf {
   ActionKind kind;
   ffi::DataType dtype;  // in shared memory
   int64_t offset;
-  int64_t width;  // numbers in a row
+  int64_t width;  // elements per row
   bool clips;
-  std::vector<int64_t> low, high;          // width of them
+  std::vector<int64_t> low, high;          // `width` elements each
   std::vector<float> float_low, float_high;
 };
 
@@ -183,7 +183,7 @@ class Hub {
  public:
   ~Hub() { Unmap(); }
 
-  // Reads a plan as hub.py writes it; false if it is none.
+  // Reads a plan that hub.py wrote; false if it is invalid.
   bool Open(int descriptor, const int64_t* plan, int64_t length) {
     Reader reader(plan, length);
     size_ = reader.Next();
@@ -244,8 +244,8 @@ class Hub {
   bool IsFloatInput(int64_t i) const { return action_[i].kind == kFloatBox; }
   int64_t NumGroups() const { return num_groups_; }
 
-  // The calls. `out` are observation, reward, first, terminated, truncated and info,
-  // in shapes checked before. They return the next token.
+  // The calls. `out` are observation, reward, first, terminated, truncated and info;
+  // their shapes were checked. Calls return the next token.
 
   int32_t Init(uint64_t seed, void* const* out) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -276,7 +276,7 @@ class Hub {
     return Run(kStep, out);
   }
 
-  // Has groups do a step; `in` holds their rows, group after group.
+  // Starts a step of groups; `in` holds their rows, group after group.
   int32_t Send(int32_t token, const int32_t* groups, int64_t count,
                const void* const* in, const ffi::DataType* dtypes) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -310,7 +310,7 @@ class Hub {
     const int64_t started = Now();
     Await(some_, count);
     waited_ += Now() - started;
-    if (groups == nullptr)  // those that are done first, the longest under way first
+    if (groups == nullptr)  // groups that are done first, the earliest sent first
       std::stable_sort(some_.begin(), some_.end(), [&](int64_t a, int64_t b) {
         return std::pair(!Done(a), order_[a]) < std::pair(!Done(b), order_[b]);
       });
@@ -323,11 +323,11 @@ class Hub {
 
   bool Ok() const { return !failed_ && !stop_ && !over_pool_; }
 
-  // Bits: there is a record, or Python's own; it was called after its end. Never
-  // waits for a call under way.
+  // Bits: a record exists; Python recorded its own; a call came after the end. Never
+  // waits for a running call.
   int Flags() const { return failed_ | used_ << 1; }
 
-  // From any thread.
+  // May be called from any thread.
 
   void Stop() {
     stop_.store(true);
@@ -340,7 +340,7 @@ class Hub {
     Wake();
   }
 
-  // Another process is there for a worker that was lost.
+  // A new process has replaced a lost worker.
   void Revive(int64_t worker) {
     if (worker < 0 || worker >= num_workers_) return;
     ready_[worker].store(true);  // later failures are those of the new worker
@@ -354,19 +354,19 @@ class Hub {
       out[worker] = late_[worker].exchange(false);
   }
 
-  // Rows are failed from now on; Python has its own record of why.
+  // Fails all rows from now on; Python has its own record of the reason.
   void Refuse() {
     failed_.store(true);
     Wake();
   }
 
-  // The pool is over: later use is noted.
+  // Ends the pool; later calls are recorded.
   void End() {
     over_pool_.store(true);
     Wake();
   }
 
-  // Have the workers look at their sockets.
+  // Makes the workers check their sockets.
   void Poke() {
     Stop();
     std::lock_guard<std::mutex> lock(mutex_);
@@ -382,8 +382,8 @@ class Hub {
     Unmap();
   }
 
-  // Words of `hub.HubReport`, then states and sequence numbers of the workers. Never
-  // waits for a call under way.
+  // Writes the words of `hub.HubReport`, then states and sequence numbers of the workers.
+  // Never waits for a running call.
   void Report(int64_t* out) {
     std::lock_guard<std::mutex> lock(data_mutex_);
     const int64_t words[] = {record_.kind,    record_.first, record_.second,
@@ -478,7 +478,7 @@ class Hub {
     return false;
   }
 
-  // `some_` from a program's numbers, each once.
+  // Fills `some_` with the group numbers of a program, each once.
   bool Choose(const int32_t* groups, int64_t count) {
     some_.clear();
     for (int64_t i = 0; i < count; ++i) {
@@ -519,7 +519,7 @@ class Hub {
     return group * (num_workers_ / num_groups_);
   }
 
-  // Ends a wait that is under way: it looks at the flags again.
+  // Interrupts a running wait, so that it checks the flags again.
   void Wake() {
     std::lock_guard<std::mutex> lock(map_mutex_);
     if (memory_ == nullptr) return;
@@ -535,7 +535,8 @@ class Hub {
     memory_ = nullptr;
   }
 
-  // As many rows, failed. All of them have their last observations, some have none.
+  // Writes `rows` failed rows. Rows of all groups have their last observations; rows of
+  // some groups have zeros.
   int32_t Fail(void* const* out, int64_t rows) {
     const int64_t count = observation_.size();
     for (int64_t i = 0; i < Outputs(); ++i)
@@ -547,9 +548,9 @@ class Hub {
     return NextToken();
   }
 
-  // ---- actions: checked and written, leaf by leaf, as ActionWriter does ----
+  // ---- actions: checked and written leaf by leaf, like ActionWriter ----
 
-  // Of rows [first, end), which begin at row `at` of the inputs.
+  // Writes the actions of rows [first, end), which begin at row `at` of the inputs.
   bool WriteActions(const void* const* in, const ffi::DataType* dtypes, int64_t first,
                     int64_t end, int64_t at) {
     for (size_t i = 0; i < action_.size(); ++i) {
@@ -576,7 +577,7 @@ class Hub {
     return true;
   }
 
-  // The first row with a value that is refused, or -1.
+  // Returns the first row with an invalid value, or -1.
   int64_t WriteFloats(const ActionLeaf& leaf, const float* in, int64_t first,
                       int64_t end) {
     float* out = At<float>(leaf.offset) + first * leaf.width;
@@ -585,7 +586,7 @@ class Hub {
       live += !over_[row];
       for (int64_t i = 0; i < leaf.width; ++i, ++in, ++out) {
         float value = *in;
-        if (leaf.clips) {  // a NaN stays
+        if (leaf.clips) {  // a NaN stays NaN
           if (value < leaf.float_low[i]) value = leaf.float_low[i];
           if (value > leaf.float_high[i]) value = leaf.float_high[i];
         }
@@ -634,7 +635,7 @@ class Hub {
 
   // ---- one command: send, wait, collect ----
 
-  // Of all groups.
+  // Runs one command for all groups.
   int32_t Run(Command command, void* const* out) {
     const int64_t started = Now();
     if (!Someone()) return Fail(out, num_envs_);
@@ -645,7 +646,7 @@ class Hub {
     return NextToken();
   }
 
-  // Results nobody will ask for.
+  // Discards results that are not received.
   void Drain() {
     some_.clear();
     for (int64_t group : all_)
@@ -654,7 +655,7 @@ class Hub {
     for (int64_t group : some_) Collect(group, nullptr, 0);
   }
 
-  // Takes in workers that were replaced; waits for one if there is nobody.
+  // Admits replaced workers; waits for one if all workers are lost.
   bool Someone() {
     if (!heals_) return true;
     for (;;) {
@@ -663,7 +664,7 @@ class Hub {
       if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
       int64_t present = 0;
       for (int64_t worker = 0; worker < num_workers_; ++worker) {
-        // While its group is at work the rows are those of who was lost.
+        // While its group is being stepped, its rows are those of the lost worker.
         const int64_t group = worker / (num_workers_ / num_groups_);
         if (!busy_[group] && ready_[worker].exchange(false)) Welcome(worker);
         present += !away_[worker];
@@ -710,7 +711,7 @@ class Hub {
     FutexWake(&line[kCommandSequence]);
   }
 
-  // Nanoseconds, negative for never. A row that restarts has a reset's time.
+  // Deadline in nanoseconds, negative for never. A restarting row has that of a reset.
   int64_t Limit(Command command, int64_t worker) const {
     if (command == kReset) return limits_[0];
     const auto begin = over_.begin() + first_row_[worker];
@@ -719,8 +720,8 @@ class Hub {
     return limits_[0] < 0 || limits_[1] < 0 ? -1 : std::max(limits_[0], limits_[1]);
   }
 
-  // Until `count` of the groups are done, that is all of their workers have replied,
-  // died or are late; or a stop. As in requests.py.
+  // Waits for a stop or until `count` of the groups are done: all of their workers have
+  // replied, died or are late. Like requests.py.
   void Await(const std::vector<int64_t>& groups, int64_t count) {
     bool graced = false;
     const int64_t patience = poll_ > 0 ? Now() + poll_ : 0;
@@ -738,18 +739,17 @@ class Hub {
           sleeps_.push_back({pending, value});
         }
       }
-      // Once asked to stop, workers leave rows alone and reply all the same.
+      // After a request to stop, workers skip their rows but still reply.
       if (stop_ || over_pool_) return Cut(groups);
       if (done >= count) return;
-      // Python may have given up: nobody is waited for much longer either.
+      // Python may have given up, so the wait ends soon for the other workers too.
       const bool over = failed_ || (failed && !heals_);
       if (over && !graced) {
         const int64_t grace = Now() + kGrace;
         for (int64_t& deadline : deadline_) deadline = std::min(deadline, grace);
         graced = true;
       }
-      // Waking from sleep may take longer than a step does. Whoever can use the core
-      // meanwhile gets it.
+      // A wake-up may take longer than a step, so poll first and yield the core.
       if (patience > 0 && Now() < patience) {
         sched_yield();
         continue;
@@ -765,13 +765,13 @@ class Hub {
     }
   }
 
-  // Whether all workers of a group are done; their states.
+  // Returns whether all workers of a group are done, and updates their states.
   bool Look(int64_t group, bool* failed) {
     bool done = true;
     for (int64_t worker = FirstWorker(group); worker < FirstWorker(group + 1);
          ++worker) {
       if (state_[worker] == kWaiting) {
-        // A flag of death is read before the reply it may have come after.
+        // Read the flag of death first: a worker may have replied before it died.
         const bool dead = dead_[worker].load() || ready_[worker].load();
         Word* line = Line(worker);
         if (line[kReplySequence].load(std::memory_order_acquire) == sent_[worker]) {
@@ -806,7 +806,7 @@ class Hub {
       if (state_[i] == kWaiting && deadline_[i] <= now) state_[i] = state;
   }
 
-  // Copies the rows of a group out, from row `at` on; null if nobody wants them.
+  // Copies the rows of a group to row `at` of `out`; null discards them.
   void Collect(int64_t group, void* const* out, int64_t at) {
     std::lock_guard<std::mutex> lock(data_mutex_);
     const int64_t rows = num_envs_ / num_groups_, begin = group * rows;
@@ -827,7 +827,7 @@ class Hub {
       if (heals_ && (state == kDead || state == kLate)) GoOnWithout(i);
     }
     if (out != nullptr) Keep(out, begin, rows, at);
-    if (failed && !heals_) {  // what was the case before is needed to tell of it
+    if (failed && !heals_) {  // the record needs the earlier rows
       record_ = {kWorkers, command_[group]};
       failed_.store(true);
     }
@@ -855,17 +855,17 @@ class Hub {
     }
   }
 
-  // A worker is lost; whoever replaces it says when there is another one.
+  // Marks a worker as lost until Revive announces its replacement.
   void GoOnWithout(int64_t worker) {
     const bool late = state_[worker] == kLate && !dead_[worker] && !ready_[worker];
     away_[worker] = 1;
     if (!late) return;
     late_[worker].store(true);
     const uint64_t one = 1;
-    if (write(attention_, &one, sizeof one) < 0) return;  // there is one to read
+    if (write(attention_, &one, sizeof one) < 0) return;  // an unread one is enough
   }
 
-  // Remembers what a group's rows were; those of lost workers stay as they were found.
+  // Saves the last observations of a group; rows of lost workers keep their old ones.
   void Keep(void* const* out, int64_t begin, int64_t rows, int64_t at) {
     const int64_t count = observation_.size();
     for (int64_t i = 0; i < count; ++i) {
@@ -896,9 +896,9 @@ class Hub {
   std::vector<ActionLeaf> action_;
   std::vector<int64_t> all_;  // groups
 
-  std::mutex mutex_;       // of a call
-  std::mutex data_mutex_;  // of what is reported, held for moments only
-  std::mutex map_mutex_;   // of the mapping, for those who wake a call
+  std::mutex mutex_;       // held during a call
+  std::mutex data_mutex_;  // guards the report; held for moments only
+  std::mutex map_mutex_;   // guards the mapping for threads that wake a call
   char* memory_ = nullptr;
 
   // Changed by calls, read by reports.
@@ -913,7 +913,7 @@ class Hub {
   std::vector<uint8_t> over_;
   std::vector<int64_t> lost_;     // failed rows by row, since the start
 
-  // Of calls alone.
+  // Used by calls only.
   uint32_t sequence_ = 0;
   std::vector<int64_t> deadline_;   // by worker
   std::vector<uint8_t> away_;       // by worker: lost, not yet replaced
@@ -955,8 +955,8 @@ ffi::Error Refusal(const char* code, int64_t handle) {
                     "tfab:" + std::string(code) + ":" + std::to_string(handle));
 }
 
-// All rows failed, by what the program says of its outputs: some, `observations`
-// arrays, reward, first, terminated, truncated, info.
+// Writes failed rows, by the program's description of its outputs: whether some groups,
+// `observations` arrays, reward, first, terminated, truncated, info.
 ffi::Error FailAll(ffi::RemainingRets rets, int64_t before, int64_t observations,
                    int64_t handle) {
   for (size_t i = 0; i < rets.size(); ++i) {
@@ -987,7 +987,7 @@ const int32_t* Int32(ffi::RemainingArgs args, size_t i, int64_t* count) {
   return static_cast<const int32_t*>(buffer->untyped_data());
 }
 
-// What a call gives: token, groups if it receives some, and rows of `groups` groups.
+// Outputs of a call: token, groups if it receives some, and rows of `groups` groups.
 struct Outputs {
   int32_t* token = nullptr;
   int32_t* found = nullptr;
@@ -1015,7 +1015,7 @@ struct Outputs {
   }
 };
 
-// Actions of `groups` groups, from input `before` on.
+// Actions of `groups` groups, starting at input `before`.
 struct Inputs {
   const void* data[kMaxBuffers];
   ffi::DataType dtypes[kMaxBuffers];
@@ -1101,7 +1101,7 @@ ffi::Error SendCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
   });
 }
 
-// With groups as a second input these, else the first.
+// The groups of the second input if it is given, else the first ones to finish.
 ffi::Error ReceiveCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
                        int64_t observations) {
   return Guarded(handle, [&] {
@@ -1182,7 +1182,7 @@ extern "C" {
 
 int tfab_interface() { return kInterface; }
 
-// Registers the custom calls, once a process; a text that says why not, or null.
+// Registers the custom calls once per process; returns an error text or null.
 const char* tfab_register() {
   static const std::string* problem = [] {
     auto* text = new std::string;
@@ -1208,7 +1208,7 @@ const char* tfab_register() {
   return problem->empty() ? nullptr : problem->c_str();
 }
 
-// A handle, or 0 if the plan or the memory cannot be used.
+// Returns a handle, or 0 if the plan or the memory cannot be used.
 int64_t tfab_open(int descriptor, const int64_t* plan, int64_t length) try {
   auto hub = std::make_shared<Hub>();
   if (!hub->Open(descriptor, plan, length)) return 0;
@@ -1273,12 +1273,12 @@ void tfab_lost(int64_t handle, int64_t* out) {
   if (auto hub = Find(handle)) hub->Lost(out);
 }
 
-// Unmaps the memory; the last observations stay.
+// Unmaps the memory but keeps the last observations.
 void tfab_close(int64_t handle) {
   if (auto hub = Find(handle)) hub->Close();
 }
 
-// Forgets the hub. Calls with its handle give zeros in failed rows.
+// Removes the hub. Later calls with its handle return zeros in failed rows.
 void tfab_free(int64_t handle) {
   std::shared_ptr<Hub> hub;
   std::lock_guard<std::mutex> lock(table_mutex);

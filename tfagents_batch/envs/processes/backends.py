@@ -56,7 +56,7 @@ def refuse_groups(num_groups: int, reason: str) -> None:
         )
 
 
-def tell(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
+def log_choice(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
     """Log the backend in one line; warn if the native one was requested.
 
     Args:

@@ -185,7 +185,7 @@ class Pool:
             raise
         interrupts.POOLS.add(self)
         wanted = self.num_workers > 0 and backend != backends.PORTABLE
-        backends.tell(self.num_envs, self.num_workers, self.reason, wanted)
+        backends.log_choice(self.num_envs, self.num_workers, self.reason, wanted)
 
     @property
     def ok(self) -> bool:

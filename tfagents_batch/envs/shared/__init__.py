@@ -1,1 +1,1 @@
-"""What the training process and its workers both use; never TensorFlow."""
+"""Code used by both the training process and its workers; without TensorFlow."""

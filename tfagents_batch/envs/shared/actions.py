@@ -1,7 +1,7 @@
-"""Actions on both sides of the shared memory: checked and written, read and handed on.
+"""Actions in the shared memory: the learner checks and writes them, workers read them.
 
-The learner validates before it sends, because compiled programs clamp, drop or zero
-what is out of range without a word.
+The learner validates actions before sending them, because compiled programs silently
+clamp, drop or zero values that are out of range.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tfagents_batch.envs.shared.observation_rules import bounds as rule_bounds
 from tfagents_batch.envs.shared.observation_rules import field, short
 
 FLOAT_BOX, INT_BOX, RANGE = "float_box", "int_box", "range"
-_KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # of NumPy's dtypes
+_KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # NumPy's dtype.kind
 
 
 class InvalidAction(Exception):
-    """An action that the space does not have.
+    """An action outside its space.
 
     Attributes:
       row: index of the environment; None if the whole batch is wrong.
-      action: the row's leaf, as text.
+      action: the invalid leaf of that row, as text.
     """
 
     def __init__(self, message: str, row: int | None = None, action: str | None = None):
@@ -36,12 +36,12 @@ class InvalidAction(Exception):
 
 
 class LeafBounds(NamedTuple):
-    """What an action leaf takes, for those who check it elsewhere.
+    """Valid values of an action leaf, for checks outside this module.
 
     Attributes:
       kind: ``FLOAT_BOX``, ``INT_BOX`` or ``RANGE``.
-      dtype: in the shared memory.
-      width: numbers in a row.
+      dtype: dtype in the shared memory.
+      width: number of elements per row.
       low, high: ``[width]``, inclusive.
       clips: whether a Box has a finite bound.
     """
@@ -58,8 +58,8 @@ class ActionWriter:
     """Checks a batch of actions and writes it into the shared arrays.
 
     Attributes:
-      clipped: numbers of Box actions that were clipped since the start.
-      total: numbers of Box actions written since the start.
+      clipped: count of Box action elements clipped since the start.
+      total: count of Box action elements written since the start.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
@@ -69,15 +69,15 @@ class ActionWriter:
         self._write = [_LeafWriter(leaf, array) for leaf, array in leaves]
 
     def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
-        """Check and write.
+        """Check a batch of actions and write it.
 
         Args:
           flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
-          ignored: bool ``[B]``, rows whose action has no effect; they are checked
-            but not counted as clipped.
+          ignored: bool ``[B]``, rows in which the action has no effect; they are
+            checked but not counted as clipped.
 
         Raises:
-          InvalidAction: for NaN, values out of range, and wrong shapes.
+          InvalidAction: for NaN, values out of range, or wrong shapes.
         """
         self.check_kinds(flat, len(ignored))
         for write, value in zip(self._write, flat, strict=True):
@@ -86,14 +86,14 @@ class ActionWriter:
             self.total += total
 
     def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
-        """Check the number, shapes and kinds of dtypes of leaves, not their values.
+        """Check the number of leaves, their shapes and kinds of dtypes.
 
         Args:
           flat: leaves.
-          rows: how many each must have.
+          rows: number of rows that each must have.
 
         Raises:
-          InvalidAction: for the first that is wrong.
+          InvalidAction: for the first wrong leaf.
         """
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
@@ -101,25 +101,26 @@ class ActionWriter:
             write.check_kind(value, rows)
 
     def bounds(self) -> list[LeafBounds]:
-        """What each leaf takes."""
+        """Return the valid values of each leaf."""
         return [write.bounds for write in self._write]
 
     def refusal(self, leaf: int, row: int, numbers: np.ndarray) -> InvalidAction:
-        """Words for what was found wrong elsewhere.
+        """Return the error for an invalid action that the native hub found.
 
         Args:
-          leaf, row: where.
-          numbers: int64, of that row, flat; those of a float Box are in the arrays.
+          leaf, row: indices of the leaf and the environment.
+          numbers: int64, flat values of that row; unused for a float Box, because its
+            values are in the shared arrays.
         """
         return self._write[leaf].refusal(row, numbers)
 
     def release(self) -> None:
-        """Let go of the arrays; the counts stay."""
+        """Drop the references to the arrays; the counts remain."""
         self._write = []
 
 
 class _LeafWriter:
-    """Clips a Box to its finite bounds; refuses what is outside any other range."""
+    """Clips a Box to its finite bounds; refuses values outside any other range."""
 
     def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
         self.bounds = _bounds(leaf, array.dtype)
@@ -142,7 +143,7 @@ class _LeafWriter:
             raise InvalidAction(f"{self._name} is {value.dtype}; expected {expected}")
 
     def __call__(self, value: np.ndarray, ignored: np.ndarray) -> tuple[int, int]:
-        """Write a batch; how many numbers of a Box were clipped, and were written."""
+        """Write a batch; return the counts of clipped and written Box elements."""
         array, kind = self._array, self.bounds.kind
         if kind == RANGE:
             wrong = (value < self._low) | (value > self._high)
@@ -186,15 +187,15 @@ def _bounds(leaf: spaces.Leaf, dtype: np.dtype) -> LeafBounds:
 
 
 class ActionReader:
-    """Hands rows of the shared arrays to environments, as their space has them.
+    """Converts rows of the shared arrays to actions of the environments' space.
 
     Args:
       space: the action space.
       arrays: one ``[n, ...]`` per leaf.
 
     Attributes:
-      read: function that gives every row's action: NumPy scalars for Discrete, else
-        arrays, all copies.
+      read: function that returns the action of every row as copies: NumPy scalars
+        for Discrete, else arrays.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
@@ -210,18 +211,18 @@ class ActionReader:
         return [spaces.pack(self._space, row) for row in rows]
 
     def text(self, row: int) -> str:
-        """One row's action for error messages."""
+        """Return the action of one row as text, for error messages."""
         return text(self._space, self._arrays, row)
 
 
 def text(space: gymnasium.Space, arrays: Sequence[np.ndarray], row: int) -> str:
-    """A row's action as bounded text."""
+    """Return the action of a row as text of limited length."""
     value = spaces.pack(space, [array[row].tolist() for array in arrays])
     return short(value)
 
 
 def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]:
-    """A function that copies the leaf of every row."""
+    """Return a function that copies the leaf of every row."""
     dtype = leaf.space.dtype
     if array.ndim > 1 or isinstance(leaf.space, gs.Discrete):
         return lambda: list(array.astype(dtype))
@@ -234,7 +235,7 @@ def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]
 
 
 def _narrow(bound: np.ndarray, dtype: np.dtype, upwards: bool) -> np.ndarray:
-    """A bound in the narrower dtype, never outside the original one."""
+    """Return a bound in the narrower dtype, never outside the original bound."""
     if dtype.kind != "f":
         limits = np.iinfo(dtype)
         return np.clip(bound, limits.min, limits.max).astype(dtype)

@@ -1,4 +1,4 @@
-"""Checks of what a pool is made with, each refusal with what to do."""
+"""Checks of a pool's arguments; each error says what to do."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 from tfagents_batch.envs.shared import cpus, layout
 from tfagents_batch.errors import UserError
 
-MAX_ENVS = 1_000_000  # of a batch; refused before memory is asked for
-MAX_WORKERS = 1024  # processes; each takes some 40 MB, and five descriptors here
+MAX_ENVS = 1_000_000  # per batch; more are refused before memory is allocated
+MAX_WORKERS = 1024  # each takes about 40 MB, and five descriptors in this process
 INFO_DTYPES = ("float32", "int32", "bool")
 FORMER_NAMES = {"route": "backend"}  # accepted until the next release
 _LOG = logging.getLogger("tfagents_batch")
 
 
 def batch_size(num_envs: Any) -> int:
-    """The number of environments of a batch, checked."""
+    """Return the number of environments of a batch after checking it."""
     if not _is_whole(num_envs) or not 1 <= num_envs <= MAX_ENVS:
         raise UserError(
             f"num_envs is {num_envs!r}; expected an integer from 1 to {MAX_ENVS:,}"
@@ -31,7 +31,7 @@ def batch_size(num_envs: Any) -> int:
 
 
 def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int:
-    """Checked, or chosen: one per core, a multiple of ``groups``."""
+    """Return a checked number of workers; None takes one per core."""
     if num_envs == 0:
         raise UserError("no constructors were given; expected one per environment")
     if num_workers is None:
@@ -109,7 +109,7 @@ def at_least(
 
 
 def variables(given: Any) -> dict[str, str]:
-    """Checked environment variables; values may be secrets and are never shown."""
+    """Return checked environment variables; errors never show values (secrets)."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -136,7 +136,7 @@ def callables(constructors: Sequence[Any]) -> None:
         if not callable(constructor):
             raise UserError(
                 f"constructor {index} is {constructor!r}; expected a function without "
-                "arguments that makes a gymnasium.Env"
+                "arguments that creates a gymnasium.Env"
             )
 
 
@@ -145,7 +145,7 @@ def _is_whole(number: Any) -> bool:
 
 
 def _is_passed(text: Any) -> bool:
-    """Whether a process can be given it in its environment."""
+    """Return whether ``text`` can be an environment variable of a process."""
     try:
         return b"\0" not in os.fsencode(text) and isinstance(text, str)
     except (TypeError, UnicodeEncodeError):

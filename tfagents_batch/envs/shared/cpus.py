@@ -1,24 +1,24 @@
-"""How learner and workers wait for each other, by the cores there are."""
+"""Choice of how learner and workers wait for each other, by the number of cores."""
 
 from __future__ import annotations
 
 import os
 from typing import NamedTuple
 
-_POLL_MICROSECONDS = 300  # longer than the other side takes, as a rule
+_POLL_MICROSECONDS = 300  # usually longer than the other side takes
 
 
 class Waiting(NamedTuple):
-    """How to wait.
+    """Times to poll before sleeping, and the cores of the workers.
 
-    To sleep and be woken takes tens of microseconds, on a virtual machine more, which
-    is as long as a step of some environments. So one polls for a moment before one
-    sleeps, and gives the core away between two looks.
+    A sleep and a wake-up take tens of microseconds, and more on a virtual machine. That
+    is as long as a step of some environments. So each side polls before it sleeps, and
+    yields the core while it polls.
 
     Attributes:
       hub, worker: microseconds to poll before sleeping.
-      cores: of the workers, one each, so that two never share one while another is
-        free; None leaves that to the system.
+      cores: core of each worker, so that two never share one while another is free;
+        None leaves that to the system.
     """
 
     hub: int
@@ -27,12 +27,13 @@ class Waiting(NamedTuple):
 
 
 def choose(num_workers: int, cores: list[int], pin: bool | None = None) -> Waiting:
-    """Decide for a pool, by the cores that this process may use.
+    """Choose how the workers of a pool wait.
 
     Args:
-      pin: whether every worker is to have a core of its own; None where there are
-        as many workers as cores. With fewer, other programs of the user's may have
-        chosen the same ones.
+      num_workers: number of workers.
+      cores: cores that this process may use.
+      pin: whether every worker is pinned to a core; None pins if there are as many
+        workers as cores. With fewer, other programs may be pinned to the same cores.
     """
     if pin is None:
         pin = num_workers == len(cores)
@@ -45,7 +46,7 @@ def choose(num_workers: int, cores: list[int], pin: bool | None = None) -> Waiti
 
 
 def available() -> list[int]:
-    """Numbers of the cores that this process may use."""
+    """Return the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

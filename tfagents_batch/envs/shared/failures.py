@@ -1,6 +1,6 @@
-"""Faults as records that can cross a process border, and as exceptions.
+"""Failures as records that are sent between processes, and as exceptions.
 
-Only text crosses: an exception object may refuse to be pickled, printed or encoded.
+Only text is sent: an exception object may fail to be pickled, printed or encoded.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tfagents_batch import errors
 from tfagents_batch.envs.shared import protocol
 
 _LOG = logging.getLogger("tfagents_batch")
-LIMIT = 64 << 10  # characters of a message or traceback that cross
+LIMIT = 64 << 10  # characters of a message or traceback that are sent
 
 # Kinds of failures.
-ERROR = "error"  # the environment raised, or returned what it may not
+ERROR = "error"  # the environment raised, or returned an invalid value
 CRASH = "crash"  # its worker ended
 TIMEOUT = "timeout"  # its worker did not answer
-PROTOCOL = "protocol"  # its worker sent what is not a frame
-ACTION = "action"  # the learner's action is not one of the action space
+PROTOCOL = "protocol"  # its worker sent bytes that are not a frame
+ACTION = "action"  # the learner's action is outside the action space
 
 _CLASSES = {
     ERROR: errors.EnvError,
@@ -32,16 +32,16 @@ _CLASSES = {
     ACTION: errors.EnvError,
 }
 _PLACES = {"construct": "its constructor"}
-# Frames of these files only lead to the environment's.
+# Frames of these files are cut from tracebacks: they only lead to the environment's.
 _WORKER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
 
 
 class Defect(Exception):
-    """What an environment returned is not what its spaces and Gymnasium's API say.
+    """An invalid value from an environment, by its spaces or Gymnasium's API.
 
     Attributes:
-      kind: what is wrong: "type", "shape", "dtype", "bounds", "finite", ...
-      field: of what: "reward", "observation['camera']", "step()", ...
+      kind: kind of defect: "type", "shape", "dtype", "bounds", "finite", ...
+      field: invalid value: "reward", "observation['camera']", "step()", ...
       row: index of the environment in its batch; None if that is not known.
     """
 
@@ -55,7 +55,7 @@ class Defect(Exception):
 
 
 class Failure(NamedTuple):
-    """What is known of one fault; None where unknown.
+    """Record of one failure; unknown fields are None.
 
     Attributes:
       kind: one of the kinds above.
@@ -83,15 +83,15 @@ class Failure(NamedTuple):
         return {**self._asdict(), "cause": None}
 
 
-# What is known of a row, for the failures of workers that cannot tell any more.
+# Function of a row that returns fields of ``Failure``, for workers that have ended.
 Context = Callable[[int], dict[str, Any]]
 
 
 class Outcome:
-    """What came of one command.
+    """Result of one command.
 
     Attributes:
-      faults: what went wrong, in order of detection.
+      faults: failures in order of detection.
       lost: rows without a valid result.
       replies: payloads by worker.
       stopped: whether the wait ended because of a stop.
@@ -106,22 +106,22 @@ class Outcome:
         self.stopped = False
 
     def log_notes(self) -> None:
-        """Log what the workers have to say beside their results."""
+        """Log the notes in the replies of all workers."""
         for index in sorted(self.replies):
             log_notes(self.replies[index])
 
 
 def log_notes(payload: Any) -> None:
-    """Log what a worker has to say beside its results."""
+    """Log the notes in the reply of a worker."""
     for note in (payload or {}).get("notes", ()):
         _LOG.warning("%s", note)
 
 
 def from_payload(payload: Any, worker: int) -> list[Failure]:
-    """The failures in a worker's reply.
+    """Return the failures in a worker's reply.
 
     Raises:
-      Malformed: if there are none in it.
+      Malformed: if it contains no failures.
     """
     try:
         return [Failure(**{**data, "worker": worker}) for data in payload["failures"]]
@@ -130,21 +130,21 @@ def from_payload(payload: Any, worker: int) -> list[Failure]:
 
 
 def of(error: BaseException, **known: Any) -> Failure:
-    """The failure that an exception of an environment is, with fields as ``known``."""
+    """Return the failure of an environment's exception, with further known fields."""
     return Failure(ERROR, cause=error, **{**known, **describe(error)})
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Name, message and traceback of an exception as plain, bounded, valid text.
+    """Return name, message and traceback of an exception as valid, limited text.
 
-    Safe for exceptions that cannot be printed, and when memory is short.
+    Works for exceptions that cannot be printed, and when memory is short.
     """
     kind = type(error)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     try:
         text = str(error)
     except BaseException as second:
-        text = f"<its text cannot be had: {type(second).__name__}>"
+        text = f"<its text is unavailable: {type(second).__name__}>"
     try:
         frames = error.__traceback__
         while frames and frames.tb_frame.f_code.co_filename.startswith(_WORKER):
@@ -153,7 +153,7 @@ def describe(error: BaseException) -> dict[str, str]:
         if isinstance(error, Defect):  # its frames are all ours
             traced = ""
     except BaseException as second:
-        traced = f"<no traceback: {type(second).__name__}>"
+        traced = f"<its traceback is unavailable: {type(second).__name__}>"
     return {
         "type_name": clean(name),
         "text": clean(text),
@@ -162,7 +162,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def clean(text: str) -> str:
-    """``text`` as valid UTF-8 of at most ``LIMIT`` characters; the middle goes."""
+    """Return valid UTF-8 of at most about ``LIMIT`` characters; cuts the middle."""
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= LIMIT:
         return text
@@ -171,11 +171,11 @@ def clean(text: str) -> str:
 
 
 def to_exception(failure: Failure) -> Exception:
-    """The exception that users meet.
+    """Return the exception that is raised for a failure.
 
     Returns:
-      a ``UserError`` if that is what construction raised, else an ``EnvError``,
-      with the original (in process) or a ``RemoteError`` as its cause.
+      a ``UserError`` if a constructor raised one, else an ``EnvError``. Its cause is
+      the original exception (in this process) or a ``RemoteError``.
     """
     user_error = f"{errors.UserError.__module__}.{errors.UserError.__qualname__}"
     if failure.type_name == user_error and failure.phase == "construct":
@@ -220,7 +220,7 @@ def _headline(failure: Failure) -> str:
 
 
 def _where(failure: Failure) -> str:
-    """For example " step() at step 402 of episode 7, action [1]"."""
+    """Return text such as " step() at step 402 of episode 7, action [1]"."""
     if failure.phase is None:
         return ""
     parts = ""

@@ -1,4 +1,4 @@
-"""How a worker waits for the native hub and answers it: Linux futexes, by ctypes.
+"""Waiting of a worker for the native hub, and its replies: Linux futexes by ctypes.
 
 A futex is an aligned 32-bit word of shared memory on which a process can sleep until
 another one wakes it; the kernel compares the word first, so no wake-up is lost.
@@ -14,13 +14,14 @@ from typing import Any
 
 from tfagents_batch.envs.shared import layout
 
-# Of the system call. Other machines than this one may show others a reply before the
-# rows it is for, and Python has no barrier to prevent that.
+# Numbers of the futex system call. On machines with weaker memory ordering than x86-64
+# the hub could see a reply before its rows, and Python has no memory barrier.
 _NUMBERS = {"x86_64": 202}
 _WAIT, _WAKE_OP = 0, 5
-# For WAKE_OP: add -1 to the second word; wake its sleeper if it was 1, or less, because
-# the hub may have seen the reply, and set the word for its next command, before this.
-# (The four fields are operation, comparison, their arguments; see futex(2).)
+# For WAKE_OP: add -1 to the second word, and wake its sleeper if the word was at most
+# 1. It can be less than 1: the hub may see the reply, and set the word for its next
+# command, before this call.
+# The four fields are operation, comparison and their arguments, see futex(2).
 _ADD, _AT_MOST = 1, 3
 _LAST_ONE = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
 _PARENT_CHECK_SECONDS = 1
@@ -31,7 +32,7 @@ class _TimeSpec(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Is the number of the system call known for this machine?"""
+    """Return whether the number of the system call is known for this machine."""
     return platform.machine() in _NUMBERS
 
 
@@ -39,17 +40,18 @@ class Doorbell:
     """A worker's side of the native hub's signals.
 
     Args:
-      memory: the pool's mapping; it must stay.
-      plan: its layout.
+      memory: the pool's memory mapping, which must outlive this object.
+      plan: layout of the memory.
       worker: index of this worker.
-      poll: microseconds to look, and give the core away, before sleeping.
+      poll: microseconds of polling, while yielding the core, before sleeping.
     """
 
     def __init__(self, memory: Any, plan: layout.Layout, worker: int, poll: int):
         num_workers = plan.num_workers
         self._words = layout.control(memory, worker)
         self._learner = layout.control(memory, num_workers)
-        self._seen = self._words[layout.COMMAND_SEQUENCE]  # perhaps a predecessor's
+        # The last command may have been for a previous worker.
+        self._seen = self._words[layout.COMMAND_SEQUENCE]
         self._parent = os.getppid()
         self._patience = poll * 1000
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -63,8 +65,8 @@ class Doorbell:
             )
         )
         limit = ctypes.byref(_TimeSpec(_PARENT_CHECK_SECONDS, 0))
-        sleep = ctypes.CDLL(None).syscall  # without the GIL: threads may run
-        wake = ctypes.PyDLL(None).syscall  # with it: never blocks
+        sleep = ctypes.CDLL(None).syscall  # without the GIL, so other threads run
+        wake = ctypes.PyDLL(None).syscall  # with the GIL, because it never blocks
         one, wait = ctypes.c_uint32, ctypes.c_int(_WAIT)
         self._sleep = lambda seen: sleep(number, command, wait, one(seen), limit)
         answer = (
@@ -74,10 +76,10 @@ class Doorbell:
         self._wake = lambda: wake(*answer)
 
     def wait(self) -> tuple[int, int]:
-        """Sleep until there is a command; its code and its number.
+        """Sleep until there is a command; return its code and its number.
 
         Raises:
-          SystemExit: if the learner is gone.
+          SystemExit: if the learner has ended.
         """
         words, seen = self._words, self._seen
         if self._patience:
@@ -93,11 +95,11 @@ class Doorbell:
         return words[layout.COMMAND], seen
 
     def seed(self) -> int:
-        """Of the reset that is asked for."""
+        """Return the seed of the requested reset."""
         return layout.seed(self._learner)
 
     def answer(self, sequence: int, status: int) -> None:
-        """Say that a command was obeyed; the last worker wakes the hub."""
+        """Report that a command is done; the last worker wakes the hub."""
         words = self._words
         words[layout.STATUS] = status
         words[layout.REPLY_SEQUENCE] = sequence

@@ -1,9 +1,9 @@
 """The shared memory of a pool: one array ``[num_envs, ...]`` per leaf, and controls.
 
-A layout is computed from the spaces, once, by the learner; workers get it as JSON.
-Arrays start at multiples of 64 bytes. In front of them lie one cache line of 32-bit
-words per worker and some of the learner; aligned words serve as futexes, so that the
-native hub drives the same workers and the same memory.
+The learner computes a layout from the spaces once and sends it to workers as JSON.
+Arrays start at multiples of 64 bytes. The control words come first: one cache line of
+32-bit words per worker, then the learner's lines. Aligned words serve as futexes, so
+the native hub uses the same workers and the same memory.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ WORDS = LINE // 4
 
 # Control words of a worker, uint32 each.
 COMMAND_SEQUENCE = 0  # number of the last command, written by the learner
-COMMAND = 1  # what it asks for
+COMMAND = 1  # code of that command
 REPLY_SEQUENCE = 2  # number of the last finished command, written by the worker
-STATUS = 3  # of that reply: OK or FAILED of ``protocol``
-STOP = 4  # nonzero: leave the remaining rows alone, the pool is ending
-ROW = 5  # row at work, NO_ROW between commands
+STATUS = 3  # status of that reply: OK or FAILED of ``protocol``
+STOP = 4  # nonzero: skip the remaining rows, because the pool is ending
+ROW = 5  # row being stepped, NO_ROW between commands
 OUT_OF_BOUNDS = 6  # observations seen outside their space
 NOT_FINITE = 7  # NaN or infinity that was replaced or cut off
 
-# Words of the learner's lines, one a group of workers; all but the first word in the
-# first of them.
-PENDING = 0  # workers that have not finished; who makes it 0 wakes the hub
+# Words of the learner's lines, one line per worker group. Only the first line has the
+# words after PENDING.
+PENDING = 0  # workers that have not finished; the last one to finish wakes the hub
 NOBODY = 1  # a futex without waiters
-SEED_LOW = 2  # of a reset
+SEED_LOW = 2  # halves of the seed of a reset
 SEED_HIGH = 3
 
 NO_ROW = 2**32 - 1
 
-TIMINGS = 256  # last steps of which a worker notes how long they took
-LONGEST = 2**32 - 2  # microseconds
+TIMINGS = 256  # number of recent steps with recorded durations, per worker
+LONGEST = 2**32 - 2  # microseconds, the longest duration that can be recorded
 
-# Columns that every pool has beside observation, action and info.
+# Columns of every pool besides observation, action and info.
 _COLUMNS = {
     "reward": "float32",
     "first": "bool",
@@ -56,29 +56,29 @@ STATISTICS = {"episode_return": "float32", "episode_length": "int32"}
 
 
 class Field(NamedTuple):
-    """Where one array lies."""
+    """Name, shape, dtype and place of one array."""
 
-    name: str  # {observation,action}/<leaf number>, info/<column>, or of _COLUMNS
+    name: str  # {observation,action}/<leaf number>, info/<column>, or in _COLUMNS
     shape: tuple[int, ...]  # of the whole array, [num_envs, ...]
     dtype: str  # NumPy's name
     offset: int  # bytes from the start of the memory
 
 
 class Layout(NamedTuple):
-    """Sizes and places of everything in a pool's memory.
+    """Sizes and places of all arrays in a pool's memory.
 
-    ``timing`` is the offset of ``TIMINGS`` uint32 per worker: microseconds + 1 of its
-    last steps, 0 where there was none.
+    ``timing`` is the offset of ``TIMINGS`` uint32 per worker: durations of its last
+    steps in microseconds, plus 1; 0 is an empty entry.
     """
 
     num_workers: int  # control lines from offset 0
-    num_groups: int  # of workers; that many lines of the learner follow
+    num_groups: int  # worker groups; the learner has one control line per group
     fields: tuple[Field, ...]
     timing: int
-    size: int  # bytes of the whole
+    size: int  # bytes in total
 
     def group(self, worker: int) -> int:
-        """The group of a worker."""
+        """Return the index of a worker's group."""
         return worker * self.num_groups // self.num_workers
 
     def to_json(self) -> dict:
@@ -91,7 +91,7 @@ class Layout(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """Views of a pool's memory, of all rows or of a worker's.
+    """Views of a pool's memory: of all rows, or of the rows of one worker.
 
     Attributes:
       observation, action: one array per leaf, in the order of ``spaces.leaves``.
@@ -99,7 +99,7 @@ class Arrays(NamedTuple):
       first, terminated, truncated: bool ``[B]``.
       episode, seed: int32 ``[B]``.
       info: ``{column: [B]}``.
-      timing: uint32 ``[W, TIMINGS]``, of a worker ``[TIMINGS]``.
+      timing: uint32 ``[W, TIMINGS]``; ``[TIMINGS]`` for one worker.
     """
 
     observation: list[np.ndarray]
@@ -122,7 +122,7 @@ def make_layout(
     num_workers: int,
     num_groups: int = 1,
 ) -> Layout:
-    """Lay the arrays out one after the other.
+    """Return a layout with the arrays one after the other.
 
     Args:
       observation, action: leaves of the two spaces.
@@ -149,10 +149,10 @@ def make_layout(
 def views(
     layout: Layout, memory, worker: int | None = None, rows=slice(None)
 ) -> Arrays:
-    """The arrays in ``memory``, a writable buffer of ``layout.size`` bytes.
+    """Return views of ``memory``, a writable buffer of ``layout.size`` bytes.
 
     Args:
-      worker: index of one whose timing is wanted; None for that of all.
+      worker: index of the worker to return the timing of; None for all workers.
       rows: slice of the rows.
     """
     found: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
@@ -174,30 +174,30 @@ def views(
 
 
 def control(memory, worker: int) -> memoryview:
-    """The uint32 words of a worker's line; the learner's first follows the last one."""
+    """Return the uint32 words of a worker's line; index W is the learner's first."""
     return memoryview(memory)[LINE * worker : LINE * (worker + 1)].cast("I")
 
 
 def seed(learner: memoryview) -> int:
-    """Of the last reset, from the learner's line."""
+    """Return the seed of the last reset from the learner's line."""
     return learner[SEED_LOW] | learner[SEED_HIGH] << 32
 
 
 def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
-    """Make anonymous shared memory, all pages present.
+    """Create anonymous shared memory with all pages present.
 
     Returns:
       its file descriptor, and its mapping.
 
     Raises:
-      UserError: naming the size, if it does not fit.
+      UserError: if it does not fit; names the size.
     """
     available = available_memory()
     if available is not None and layout.size > available:
         raise UserError(_does_not_fit(layout, f"{_mib(available)} are available"))
     descriptor = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
     try:
-        # Pages are taken now: later a lack of memory would be a bus error.
+        # Pages are allocated now: a lack of memory later would be a bus error.
         os.posix_fallocate(descriptor, 0, layout.size)
         return descriptor, mmap.mmap(descriptor, layout.size)
     except OSError as error:
@@ -209,7 +209,7 @@ def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """Resident memory of a process, by default this one.
+    """Return the resident memory of a process in bytes, by default of this one.
 
     Raises:
       OSError: if it is unknown, for example because the process has ended.
@@ -219,7 +219,7 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be taken now, by the machine's and the control group's limit."""
+    """Return the free bytes within the limits of machine and control group."""
     found = []
     try:
         with open("/proc/meminfo") as file:

@@ -1,9 +1,9 @@
-"""The rules for observations.
+"""Rules for observations.
 
-Workers and batches refuse the first one that is broken, ``check_env`` collects all of
-them, and environments written in TensorFlow are traced against those of nesting and
-shape. Nothing is cast in silence: only the narrowing of ``spaces.leaves`` (float64 to
-float32, int64 to int32) is done.
+Workers and batches raise the first defect, and ``check_env`` collects all of them.
+Environments written in TensorFlow are checked for nesting and shape while they are
+traced. Only the narrowing of ``spaces.leaves`` (float64 to float32, int64 to int32)
+converts values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfagents_batch.envs.shared.validation import FIX_FINITE, kind_of
 
 FIX_SPACE = "correct the environment or its observation_space"
 
-# Leaf of a space, value and name to what is wrong with it.
+# Function of a space's leaf, its value and name; returns the defects.
 LeafRule = Callable[[spaces.Leaf, Any, str], Iterable[Defect]]
 
 
@@ -32,10 +32,10 @@ def refuse(defects: Iterable[Defect]) -> None:
 
 
 def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[Any]:
-    """The leaves of an observation or of a batch, in the order of ``spaces.leaves``.
+    """Return the leaves of an observation or a batch, ordered like ``spaces.leaves``.
 
     Raises:
-      Defect: if it is not nested as its space is.
+      Defect: if it is not nested like its space.
     """
     try:
         return spaces.flatten(space, value)
@@ -45,7 +45,7 @@ def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[
 
 
 def no_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
-    """The rule that all leaves are right, to look at the nesting alone."""
+    """Return no defects, to check the nesting alone."""
     return ()
 
 
@@ -55,13 +55,13 @@ def observation_defects(
     rule: LeafRule,
     name: str = "observation",
 ) -> Iterator[Defect]:
-    """Everything that is wrong with an observation.
+    """Yield all defects of an observation.
 
     Args:
-      space: what it should be a value of; supported by ``spaces.leaves``.
-      value: what was returned.
-      rule: of its leaves, such as ``leaf_defects``.
-      name: of the value.
+      space: space of the observation, one that ``spaces.leaves`` supports.
+      value: observation that the environment returned.
+      rule: rule for its leaves, such as ``leaf_defects``.
+      name: name of the value in the texts.
     """
     got = kind_of(value)
     if isinstance(space, gs.Dict):
@@ -107,16 +107,16 @@ def observation_defects(
 def leaf_defects(
     leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Everything that is wrong with one leaf.
+    """Yield all defects of one leaf.
 
     Args:
-      leaf: of the observation space.
-      value: what stands in its place.
-      name: such as ``observation['camera'][0]``.
-      batch: axes before those of the leaf: ``()``, or ``(n,)`` of a batch.
+      leaf: leaf of the observation space.
+      value: value of that leaf.
+      name: name such as ``observation['camera'][0]``.
+      batch: axes before those of the leaf: ``()``, or ``(n,)`` for a batch.
 
     Yields:
-      defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
+      Defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
     """
     found = list(form_defects(leaf, value, name, batch))
     yield from found
@@ -135,7 +135,7 @@ def leaf_defects(
 def form_defects(
     leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """What is wrong with the type, the shape and the dtype; see ``leaf_defects``."""
+    """Yield defects of type, shape and dtype; see ``leaf_defects``."""
     wide = np.dtype(leaf.space.dtype)
     is_array = isinstance(value, (np.ndarray, np.generic))
     whole = is_array and value.dtype.kind in "iu"
@@ -167,7 +167,7 @@ def form_defects(
 def shape_defects(
     leaf: spaces.Leaf, shape: Sequence[int], name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """What is wrong with a shape; see ``leaf_defects``."""
+    """Yield the defect of a wrong shape; see ``leaf_defects``."""
     expected = [*batch, *leaf.shape]
     if list(shape) != expected:
         rows = ", one row per environment" if batch else ""
@@ -176,7 +176,7 @@ def shape_defects(
 
 
 def finite_defects(leaf: spaces.Leaf, value: np.ndarray, name: str) -> Iterator[Defect]:
-    """Numbers that the leaf's dtype cannot hold as finite ones."""
+    """Yield the defect of numbers that are not finite in the leaf's dtype."""
     dtype = np.dtype(leaf.dtype)
     if not _finite(value, dtype).all():
         text = f"{name} has NaN or infinite values; expected finite {dtype}"
@@ -186,7 +186,7 @@ def finite_defects(leaf: spaces.Leaf, value: np.ndarray, name: str) -> Iterator[
 def fit_defects(
     leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Integers that do not fit the narrower dtype that holds them."""
+    """Yield the defect of integers that do not fit the narrower dtype in use."""
     wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
     whole = narrow.kind in "iu" and value.dtype.kind in "iu"
     if wide == narrow or not whole or isinstance(leaf.space, gs.Discrete):
@@ -203,7 +203,7 @@ def fit_defects(
 def bounds_defects(
     leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Values that the space does not have; NaN has its own rule."""
+    """Yield the defect of values outside the space; NaN has its own rule."""
     space = leaf.space
     low, high = bounds(space)
     outside = (value < low) | (value > high)
@@ -226,7 +226,7 @@ def bounds_defects(
 
 
 def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
-    """Lowest and highest values of a leaf, both inclusive."""
+    """Return the lowest and the highest value of a leaf, both inclusive."""
     if isinstance(space, gs.Box):
         return space.low, space.high
     if isinstance(space, gs.MultiBinary):
@@ -238,12 +238,12 @@ def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
 
 
 def field(path: tuple[str | int, ...], name: str = "observation") -> str:
-    """The name of a part of a value, such as ``observation['a'][0]``."""
+    """Return the name of a part of a value, such as ``observation['a'][0]``."""
     return name + "".join(f"[{key!r}]" for key in path)
 
 
 def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Where a number is finite in the dtype that holds it."""
+    """Return where numbers are finite in the dtype in use."""
     if dtype.kind != "f" or value.dtype == dtype:
         return np.isfinite(value)
     with np.errstate(over="ignore"):
@@ -251,11 +251,11 @@ def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _row(wrong: np.ndarray, batch: tuple[int, ...]) -> int | None:
-    """The first row of a batch with a true element."""
+    """Return the first row of a batch with a true element."""
     return int(np.argwhere(wrong)[0][0]) if batch else None
 
 
 def short(value: Any) -> str:
-    """A value as bounded text."""
+    """Return a value as text of limited length."""
     text = str(value)
     return text if len(text) <= 500 else f"{text[:500]}..."

@@ -1,7 +1,7 @@
-"""Observations of single environments on their way into the shared arrays.
+"""Checks of single environments' observations, and their copy into the shared arrays.
 
-Shape and dtype are checked at every step; ranges, keys and bounds at the first steps of
-an environment and now and then after.
+Shape and dtype are checked at every step. Ranges, keys and bounds are checked in the
+first steps of an environment and in some steps after, see ``validation``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ObservationWriter:
     """Checks observations and copies them into rows of the shared arrays.
 
     Attributes:
-      write: function of row and observation that checks shapes and dtypes and copies;
-        raises Defect.
+      write: function of row and observation that checks shapes and dtypes, then
+        copies; raises Defect.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
@@ -39,16 +39,16 @@ class ObservationWriter:
             for (leaf, name), array in pairs
             if np.dtype(leaf.dtype).kind == "f" and array.size
         ]
-        # A product with zeros is NaN exactly where a number is not finite, which is
-        # the cheapest way to ask; of NumPy's products vdot is the one without warnings.
+        # The cheapest check: a product with zeros is NaN exactly if a number is not
+        # finite. Of NumPy's products only vdot gives no warning.
         flats = [array.reshape(-1) for _, array in self._float]
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
 
     def inspect(self, value: Any) -> list[str]:
-        """The rarer checks, of keys, ranges and bounds, of one observation.
+        """Check the keys, ranges and bounds of one observation.
 
         Returns:
-          names of the leaves outside their Box, which is no defect.
+          names of the leaves outside their Box, which is not a defect.
 
         Raises:
           Defect: if it is not a value of the space.
@@ -62,12 +62,12 @@ class ObservationWriter:
             for defect in rules.leaf_defects(leaf, part, name):
                 if defect.kind == "bounds" and isinstance(leaf.space, gs.Box):
                     outside.append(name)
-                elif defect.kind != "finite":  # it is looked for in all rows at once
+                elif defect.kind != "finite":  # ``not_finite`` checks all rows at once
                     raise defect
         return outside
 
     def not_finite(self) -> dict[int, str]:
-        """``{row: leaf's name}`` of the rows that hold NaN or infinity."""
+        """Return ``{row: leaf's name}`` of the rows that contain NaN or infinity."""
         found: dict[int, str] = {}
         if not any(np.vdot(flat, zeros) for flat, zeros in self._flat):
             return found
@@ -80,7 +80,7 @@ class ObservationWriter:
         return found
 
     def where_not_finite(self, row: int) -> str:
-        """The places of a row's numbers that are not finite, as text."""
+        """Return the places of a row's numbers that are not finite, as text."""
         for _, array in self._float:
             places = np.argwhere(~np.isfinite(array[row])).tolist()
             if places:
@@ -98,7 +98,7 @@ class ObservationWriter:
 def _writer(
     leaf: spaces.Leaf, name: str, array: np.ndarray
 ) -> Callable[[int, Any], None]:
-    """A function that checks a value of one leaf and copies it into a row."""
+    """Return a function that checks a value of one leaf and copies it into a row."""
     if isinstance(leaf.space, gs.Discrete):
         return _discrete_writer(leaf, name, array)
     shape = leaf.shape

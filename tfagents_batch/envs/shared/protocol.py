@@ -1,7 +1,7 @@
-"""What crosses the socket between learner and worker: headers and JSON.
+"""Messages on the socket between learner and worker: headers and JSON.
 
-A frame is a header and a payload of UTF-8 JSON, possibly empty. Nothing here is ever
-unpickled; the environments' constructors travel once, in a descriptor of their own.
+A frame is a header and a payload of UTF-8 JSON, possibly empty. No message is ever
+unpickled. The environments' constructors are sent once, in a file descriptor.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ NAMES = {CONSTRUCT: "construct", ATTACH: "attach", RESET: "reset", STEP: "step"}
 # Status of a reply.
 OK = 0
 FAILED = 1  # payload: {"failures": [...], "notes": [...]}
-NOTES = 2  # as FAILED, without failures
-PROGRESS = 3  # no reply yet: the constructor of row ``first_row`` is about to run
+NOTES = 2  # payload: {"notes": [...]}
+PROGRESS = 3  # not the reply yet: the constructor of row ``first_row`` runs next
 
 # Exit codes of a worker.
-EXIT_FULL = 77  # it used more memory than it may
-EXIT_CUT_OFF = 78  # its control socket was closed in its own process
+EXIT_FULL = 77  # memory exceeded its limit
+EXIT_CUT_OFF = 78  # its control socket was closed inside the worker
 
 
 class Header(NamedTuple):
-    """The fixed part of a frame; a reply repeats command and number of the request."""
+    """Fixed part of a frame; a reply repeats command and number of the request."""
 
     command: int
-    sequence: int  # unique in the life of a pool
-    first_row: int  # of the rows the frame is about
-    status: int  # of a reply
+    sequence: int  # number of the request, unique in a pool
+    first_row: int  # first of the rows that the frame is about
+    status: int  # status of a reply
     length: int  # bytes of the payload that follows
 
 
 class Malformed(Exception):
-    """Bytes that are no frame of this version."""
+    """Error for bytes that are not a frame of this version."""
 
 
 def pack(
@@ -59,7 +59,7 @@ def pack(
     status: int = OK,
     first_row: int = 0,
 ) -> bytes:
-    """Make a frame.
+    """Return the bytes of a frame.
 
     Raises:
       ValueError: if the payload is larger than ``MAX_PAYLOAD``.
@@ -77,7 +77,7 @@ def unpack(data: bytes | bytearray) -> Header:
     """Read the header at the start of ``data``.
 
     Raises:
-      Malformed: if it is none.
+      Malformed: if it is not a header of this version.
     """
     magic, *fields = _HEADER.unpack_from(data)
     header = Header(*fields)
@@ -89,7 +89,7 @@ def unpack(data: bytes | bytearray) -> Header:
 
 
 class Inbox:
-    """Frames of one non-blocking socket, gathered from pieces as they arrive."""
+    """Reader of frames from one non-blocking socket, where they arrive in pieces."""
 
     def __init__(self, channel: socket.socket):
         self._channel = channel
@@ -97,10 +97,10 @@ class Inbox:
         self.closed = False
 
     def read(self) -> list[tuple[Header, Any]]:
-        """Take what has arrived; ``closed`` turns true at the end of the stream.
+        """Return the frames that have arrived; set ``closed`` at the end of the stream.
 
         Raises:
-          Malformed: if that is not frames of this version.
+          Malformed: if the bytes are not frames of this version.
         """
         try:
             data = self._channel.recv(1 << 18)
@@ -124,7 +124,7 @@ class Inbox:
 
 
 def decode(body: bytes | bytearray) -> Any:
-    """The payload in ``body``, None if it is empty.
+    """Return the payload in ``body``, or None if it is empty.
 
     Raises:
       Malformed: if it is not JSON.
@@ -144,7 +144,7 @@ def receive(
 
     Args:
       channel: a blocking socket.
-      descriptor: whether one may come along.
+      descriptor: whether the request may carry a file descriptor.
 
     Returns:
       header, payload and descriptor (None if there is none); None at the end of the

@@ -1,4 +1,4 @@
-"""Do the environments of one batch have the same spaces?"""
+"""Check that the environments of one batch have the same spaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def same_spaces(facts: Sequence[dict]) -> None:
     """Raise UserError with the first difference.
 
     Args:
-      facts: per environment, its spaces as JSON; see ``stepper.inspect``.
+      facts: spaces of each environment as JSON, see ``stepper.inspect``.
     """
     for index, fact in enumerate(facts):
         found = difference(facts[0], fact)
@@ -24,7 +24,7 @@ def same_spaces(facts: Sequence[dict]) -> None:
 
 
 def difference(ours: dict, theirs: dict) -> str | None:
-    """The first difference between the spaces of two environments, as text."""
+    """Return the first difference between two environments' spaces, as text."""
     for kind in ("observation_space", "action_space"):
         found = _difference(ours[kind], theirs[kind], kind)
         if found:
@@ -33,7 +33,7 @@ def difference(ours: dict, theirs: dict) -> str | None:
 
 
 def _difference(ours: Any, theirs: Any, path: str) -> str | None:
-    """The first place where two JSON values differ, as text."""
+    """Return the first difference between two JSON values, as text."""
     if ours == theirs:
         return None
     if isinstance(ours, dict) and isinstance(theirs, dict):

@@ -1,4 +1,4 @@
-"""What a batch of environments says after a command, and what is said of its faults."""
+"""Results of a batch of environments after a command, and errors for its failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_RESET = "step was called before reset"
 
 
 class StepBatch(NamedTuple):
-    """What a batch of environments says, in arrays of its own.
+    """Results of a batch of environments after a command, as arrays of its own.
 
     Attributes:
       observation: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
@@ -34,7 +34,7 @@ class StepBatch(NamedTuple):
     info: dict[str, np.ndarray]
 
     def flat(self) -> list[np.ndarray]:
-        """All arrays, in the order of an environment's outputs."""
+        """Return all arrays in the order of an environment's outputs."""
         observation, *columns, info = self
         return [*observation, *columns, *info.values()]
 
@@ -46,12 +46,13 @@ def known(
     arrays: layout.Arrays,
     action_space: gymnasium.Space,
 ) -> dict[str, Any]:
-    """What is known of a row whose worker cannot tell, before a reset nothing.
+    """Return fields of ``Failure`` for a row with a dead worker; none before a reset.
 
     Args:
-      row: index in the batch; ``over`` if it was about to be reset.
-      seed: of the last reset; None before there was one.
-      arrays: the shared ones, as the command under way found them.
+      row: index in the batch.
+      seed: seed of the last reset; None before the first.
+      over: whether the row was about to be reset.
+      arrays: shared arrays as they were before the running command.
     """
     if seed is None:
         return {}
@@ -67,7 +68,12 @@ def known(
 
 
 def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Failure:
-    """The failure that is an invalid action, with what is known of its row."""
+    """Return the failure for an invalid action.
+
+    Args:
+      error: error with the row and the action.
+      context: further fields of ``Failure`` for that row.
+    """
     found: dict[str, Any] = {"phase": "step"}
     if error.row is not None:
         found |= context | {"env": error.row, "action": error.action}
@@ -75,7 +81,7 @@ def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Fai
 
 
 def stale(token: int, last: int) -> UserError:
-    """A state that was used before."""
+    """Return the error for a state that was used before."""
     return UserError(
         f"a state of this environment was used twice (call {token}; the last was "
         f"{last}): pass on the state that init or step returned last"
@@ -83,7 +89,10 @@ def stale(token: int, last: int) -> UserError:
 
 
 def exception(faults: Sequence[Failure]) -> Exception:
-    """Of the first environment in the batch, so worker counts do not matter."""
+    """Return the exception of the failure with the lowest environment index.
+
+    So the number of workers does not decide which failure is raised.
+    """
 
     def order(fault: Failure) -> float:
         return float("inf") if fault.env is None else fault.env

@@ -1,7 +1,7 @@
-"""The rules for what an environment returns, but for its observations.
+"""Rules for the values that an environment returns, except its observations.
 
-Each raises a Defect where it is broken: workers and batches refuse the first one,
-``check_env`` collects all of them. ``observation_rules`` has those of observations.
+Each rule raises a Defect. Workers and batches raise the first one, and ``check_env``
+collects all of them. ``observation_rules`` has the rules for observations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from tfagents_batch.envs.shared.failures import Defect
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
-_FULL_CHECKS = 100  # steps from the start in which all rules are applied
-_FULL_CHECK_EVERY = 1000  # steps, after those
+_FULL_CHECKS = 100  # number of first steps in which all rules are applied
+_FULL_CHECK_EVERY = 1000  # steps between later ones
 FIX_FINITE = "look for a division by 0, a logarithm of 0 or a number that only grows"
 
 
 def is_full_check(count: int) -> bool:
-    """Whether all rules are applied in step number ``count`` of an environment."""
+    """Return whether step number ``count`` of an environment applies all rules."""
     return count < _FULL_CHECKS or count % _FULL_CHECK_EVERY == 0
 
 
@@ -77,7 +77,7 @@ def step_result(result: Any) -> None:
 
 
 def reward(value: Any) -> float:
-    """The reward as a Python float.
+    """Return the reward as a Python float.
 
     Raises:
       Defect: if it is not a number.
@@ -93,7 +93,7 @@ def reward(value: Any) -> float:
 
 
 def finite_reward(value: float, row: int | None = None) -> float:
-    """Refuse, by a Defect, a reward that float32 cannot hold."""
+    """Return the reward; raise Defect if it is not a finite float32."""
     if -FLOAT_MAX <= value <= FLOAT_MAX:  # false for NaN
         return value
     text = f"reward is {value}; expected a finite float32: {FIX_FINITE}"
@@ -101,7 +101,7 @@ def finite_reward(value: float, row: int | None = None) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """``terminated`` or ``truncated`` as a Python bool.
+    """Return ``terminated`` or ``truncated`` as a Python bool.
 
     Raises:
       Defect: if it is neither bool nor numpy.bool_.
@@ -119,14 +119,14 @@ def info(value: Any) -> None:
     """Raise Defect unless ``value`` is a dict."""
     if not isinstance(value, dict):
         text = (
-            f"info is {type(value).__name__}; expected a dict: return {{}} where there "
-            "is nothing to say"
+            f"info is {type(value).__name__}; expected a dict: return {{}} if there "
+            "is nothing to report"
         )
         raise Defect(text, "type", "info")
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in a few words."""
+    """Return a short description of a value's type."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     if isinstance(value, np.ndarray):
@@ -135,17 +135,16 @@ def kind_of(value: Any) -> str:
 
 
 def is_tensor_env(thing: Any) -> bool:
-    """Whether a class or an object has the functions of a ``TensorEnv``, see
-    ``envs.tf.environment``.
+    """Return whether a class or an object has the methods of a ``TensorEnv``.
 
-    Told from other environments, whose ``step`` takes an action only, by the arguments
-    of ``reset`` and ``step``: one and three.
+    Its ``reset`` takes one argument and its ``step`` three, see
+    ``envs.tf.environment``. ``step`` of other environments takes only an action.
     """
     return _takes(thing, "reset", 1) and _takes(thing, "step", 3)
 
 
 def _takes(thing: Any, method: str, count: int) -> bool:
-    """Whether a method needs as many arguments, ``self`` not among them."""
+    """Return whether a method has ``count`` required arguments besides ``self``."""
     try:
         function = inspect.getattr_static(thing, method)
         parameters = inspect.signature(getattr(thing, method)).parameters.values()

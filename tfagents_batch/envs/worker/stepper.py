@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.adapters.adapt import made_by
+from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import (
     actions,
     failures,
@@ -76,7 +76,7 @@ def construct(
     for row, constructor in enumerate(constructors, first_row):
         progress(row)
         try:
-            env = made_by(constructor)
+            env = create(constructor)
             envs.append(env)
             facts.append(inspect(env))
         except catch as error:
@@ -309,7 +309,7 @@ class Stepper:
         self._restarts[row] += 1
         with contextlib.suppress(self._catch):
             self._envs[row].close()
-        env = made_by(self._spare.constructors[row])
+        env = create(self._spare.constructors[row])
         found = same_spaces.difference(self._spare.facts[row], inspect(env))
         if found:
             raise Defect(f"the replacement of a failed one has other spaces: {found}")

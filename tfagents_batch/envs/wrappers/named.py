@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.adapters.adapt import made_by
+from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -82,7 +82,7 @@ def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
     entries = check(listed)
     if not entries:
         return make
-    return functools.partial(made_by, make, functools.partial(_wrap, entries=entries))
+    return functools.partial(create, make, functools.partial(_wrap, entries=entries))
 
 
 def refuse(listed: Wrappers, what: str, instead: str) -> None:

@@ -1,7 +1,7 @@
 """Profile an iteration: measure how long each of its parts takes.
 
 An iteration is one program, which can only be timed as a whole. So each part is
-compiled as a separate program, in the same way, and its median time is measured:
+compiled as a separate program, in the same mode, and its median time is measured:
 
     collect    the source alone
     inference  the policy on the collected steps, one after another
@@ -73,14 +73,14 @@ class Profile(NamedTuple):
     Attributes:
       iteration_ms: milliseconds of the whole program.
       parts_ms: milliseconds of its parts, by name.
-      way: what XLA compiles, see ``program.Plan``.
+      mode: what XLA compiles, see ``program.Plan``.
       repeats: measurements of each part.
       advice: how to shorten the longest part.
     """
 
     iteration_ms: float
     parts_ms: dict[str, float]
-    way: str
+    mode: str
     repeats: int
     advice: str
 
@@ -104,7 +104,7 @@ class Profile(NamedTuple):
         parts = {name: round(ms, 4) for name, ms in self.parts_ms.items()}
         return {
             **{"schema": 1, "iteration_ms": round(self.iteration_ms, 4)},
-            **{"parts_ms": parts, "shares": shares, "compile": self.way},
+            **{"parts_ms": parts, "shares": shares, "compile": self.mode},
             **{"repeats": self.repeats, "advice": self.advice},
         }
 
@@ -136,20 +136,20 @@ def measure(experiment: Any, repeats: int) -> Profile:
             f"a {type(source).__name__} cannot be profiled: only sources that step "
             "environments with an actor are supported"
         )
-    way, config = experiment.iterate.way, experiment.config
+    mode, config = experiment.iterate.mode, experiment.config
     seed = tf.constant(1, tf.int32)
     counters = getattr(source.env, "metrics", dict)
 
-    @function(envs=[source.env], jit_compile=way == "full", autograph=False)
+    @function(envs=[source.env], jit_compile=mode == "full", autograph=False)
     def collect(seed):
         with tf.device("/CPU:0"):
             return source(seed)
 
-    @tf.function(jit_compile=way == "full", autograph=False)
+    @tf.function(jit_compile=mode == "full", autograph=False)
     def infer(trajectory, seed):
         return _act(source.actor, trajectory, seed, source.explore)
 
-    @tf.function(jit_compile=way in ("full", "update"), autograph=False)
+    @tf.function(jit_compile=mode in ("full", "update"), autograph=False)
     def update(trajectory, seed):
         return algorithm.update(trajectory, seed)
 
@@ -173,7 +173,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
         "rest": max(whole - both, 0.0),
     }
     largest = max(parts, key=lambda name: parts[name])
-    return Profile(whole, parts, way, repeats, _ADVICE[largest])
+    return Profile(whole, parts, mode, repeats, _ADVICE[largest])
 
 
 def trace(experiment: Any, folder: pathlib.Path) -> None:

@@ -5,6 +5,9 @@ only the functions below.
 """
 
 from tfagents_batch.training.compilation.function_names import name_evaluation
-from tfagents_batch.training.compilation.program_store import allowed, keeper
+from tfagents_batch.training.compilation.program_store import (
+    allow_storing,
+    program_saver,
+)
 
-__all__ = ["allowed", "keeper", "name_evaluation"]
+__all__ = ["allow_storing", "name_evaluation", "program_saver"]

@@ -38,7 +38,7 @@ _allowed = False
 
 
 @contextlib.contextmanager
-def allowed() -> Iterator[None]:
+def allow_storing() -> Iterator[None]:
     """Allow storing programs: the process runs only code of installed packages."""
     global _allowed
     before, _allowed = _allowed, True
@@ -48,7 +48,7 @@ def allowed() -> Iterator[None]:
         _allowed = before
 
 
-def keeper(config: Any, env: Env) -> Callable[..., Any]:
+def program_saver(config: Any, env: Env) -> Callable[..., Any]:
     """Return a function that stores the program of a run for later starts.
 
     Args:

@@ -10,7 +10,7 @@ from tfagents_batch import algorithms, config
 from tfagents_batch.envs.registry import (
     SEED_ARGUMENT,
     describe,
-    is_vetted,
+    has_safe_arguments,
     needs_user_code,
 )
 from tfagents_batch.errors import UserError
@@ -89,7 +89,7 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     return without_variables(saved), user
 
 
-def need(user: dict[str, Any], env: Any, network: Any) -> None:
+def require(user: dict[str, Any], env: Any, network: Any) -> None:
     """Require the user's code, of which the folder stores only the name."""
     if user["env"] and env is None:
         raise UserError(
@@ -103,10 +103,10 @@ def need(user: dict[str, Any], env: Any, network: Any) -> None:
         )
 
 
-def need_arguments(saved: Config) -> None:
+def require_arguments(saved: Config) -> None:
     """Refuse text in saved arguments of an environment that might execute it."""
     texts = {k: v for k, v in saved.env_kwargs.items() if _has_text(k, v)}
-    if texts and not is_vetted(saved.env):
+    if texts and not has_safe_arguments(saved.env):
         raise UserError(
             f"the run's env_kwargs have {json.dumps(texts)}; it is not known if "
             f"{saved.env!r} could execute this text, so it is not read from a folder: "
@@ -115,7 +115,7 @@ def need_arguments(saved: Config) -> None:
         )
 
 
-def need_variables(user: dict[str, Any], saved: Config) -> None:
+def require_variables(user: dict[str, Any], saved: Config) -> None:
     """Require the environment variables that the workers of the run had."""
     if user[VARIABLES]:
         again = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
@@ -126,7 +126,7 @@ def need_variables(user: dict[str, Any], saved: Config) -> None:
         )
 
 
-def need_evaluation(user: dict[str, Any], eval_env: Any) -> None:
+def require_evaluation(user: dict[str, Any], eval_env: Any) -> None:
     """Require the eval_env of the run, so that its evaluations do not change."""
     if user.get("eval_env") and eval_env is None:
         raise UserError(

@@ -33,7 +33,7 @@ _open = 0  # runs that have not ended
 
 
 @contextlib.contextmanager
-def of_a_run() -> Iterator[None]:
+def limited_to_run() -> Iterator[None]:
     """Free the programs compiled in this context, when the last open run ends.
 
     They stay while another thread is in a call of TensorFlow or Keras, which may be

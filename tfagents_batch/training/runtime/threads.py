@@ -52,7 +52,7 @@ class Resources(NamedTuple):
         return text
 
 
-def settle(
+def configure(
     config: Any,
     spec: EnvSpec,
     num_workers: int | None = None,
@@ -78,7 +78,7 @@ def settle(
 def choose(
     config: Any, spec: EnvSpec, cores: int, own_network: bool = False
 ) -> tuple[int, str]:
-    """Return threads for an experiment's config, and the reason; see ``settle``."""
+    """Return threads for an experiment's config, and the reason; see ``configure``."""
     if config.threads is not None:
         return config.threads, "asked for"
     if own_network:

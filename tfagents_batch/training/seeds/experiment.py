@@ -63,7 +63,7 @@ class Several:
 
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
-        self.resources = threads.settle(config, spec)
+        self.resources = threads.configure(config, spec)
         cache_off = experiment.prepare_devices(config, self.resources, "cpu")
         self.report = experiment.report(self.resources, cache_off)
         self.report["seeds"] = self.run_seeds
@@ -131,14 +131,14 @@ class Several:
                 self._evaluate(interrupts, records)
             save_all = interrupts.checkpoint_requested or should_save()
             for each in records:
-                if save_all or (each.keeping_due() and not each.evaluation_due()):
+                if save_all or (each.permanent_due() and not each.evaluation_due()):
                     each.checkpoint()
         saved = [each.checkpoint() for each in records]
         for record in records:
             record.flush()
         if not all(saved):
             raise SaveError("the last checkpoint of a seed could not be saved")
-        return all(each.rests for each in records)
+        return all(each.finished for each in records)
 
     def _note(
         self,
@@ -191,7 +191,7 @@ class Several:
             return
         seconds = time.perf_counter() - begin
         for record, result in zip(records, split(found, len(records)), strict=True):
-            if not record.rests:
+            if not record.finished:
                 record.evaluated(result, seconds)
 
 
@@ -200,7 +200,7 @@ def _evaluation_due(records: Sequence[Record]) -> bool:
 
     All seeds are evaluated at once. Seeds that are due earlier wait until then.
     """
-    waiting = [each.evaluation_due() for each in records if not each.rests]
+    waiting = [each.evaluation_due() for each in records if not each.finished]
     return bool(waiting) and all(waiting)
 
 

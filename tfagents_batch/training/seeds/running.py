@@ -47,7 +47,7 @@ def run_seeds(
     """
     given = config.env if env is None else env
     with contextlib.ExitStack() as stack:
-        stack.enter_context(executables.of_a_run())
+        stack.enter_context(executables.limited_to_run())
         several = Several(config, seeds, env)
         stack.callback(compile_cache.publish)
         console = stack.enter_context(Console(config.steps))

@@ -67,7 +67,7 @@ class Camera:
         wrappers: named.Wrappers = (),
         **options: Any,
     ):
-        if make.is_made(env):
+        if make.is_existing(env):
             raise UserError(
                 f"cannot record videos: env is one {type(env).__name__} instance, and "
                 "a second instance cannot be created; pass a name or a function that "
