@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import command, process, results
 from benchmarks.inside.enduring import Enduring
+from benchmarks.measure import command, process, results
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 

@@ -7,8 +7,10 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from benchmarks import command, duel, machine, process, results, rows, table
+from benchmarks import table
 from benchmarks.contenders import CONTENDERS
+from benchmarks.measure import command, duel, process, results, rows
+from benchmarks.work import machine
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

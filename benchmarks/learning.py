@@ -9,20 +9,20 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from benchmarks import (
+from benchmarks.measure import (
     caches,
     command,
     curves_plot,
     duel,
-    machine,
     process,
     ratios,
     results,
     rows,
     tables_learning,
 )
-from benchmarks.duel import DifferentWork
-from benchmarks.thresholds import ALIASES, OURS, PEER, TASKS, Learning, Task
+from benchmarks.measure.duel import DifferentWork
+from benchmarks.work import machine
+from benchmarks.work.thresholds import ALIASES, OURS, PEER, TASKS, Learning, Task
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

@@ -14,8 +14,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from benchmarks import command, machine, process
-from benchmarks.stepping import versions
+from benchmarks.measure import command, process
+from benchmarks.work import machine
+from benchmarks.work.stepping import versions
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

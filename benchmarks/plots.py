@@ -9,7 +9,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import command, machine, results, throughput
+from benchmarks import throughput
+from benchmarks.measure import command, results
+from benchmarks.work import machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import command, process, ratios, results
 from benchmarks.inside.scaled import Scaled
+from benchmarks.measure import command, process, ratios, results
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import caches, command, process, ratios, results, rows
-from benchmarks.thresholds import OURS, PEER, TASKS
+from benchmarks.measure import caches, command, process, ratios, results, rows
+from benchmarks.work.thresholds import OURS, PEER, TASKS
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

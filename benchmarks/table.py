@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import command, endurance, results, scaling, startup, tables_learning
+from benchmarks import endurance, scaling, startup
+from benchmarks.measure import command, results, tables_learning
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

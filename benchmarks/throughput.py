@@ -8,9 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import command, duel, machine, process, results, rows, table
+from benchmarks import table
 from benchmarks.contenders import CONTENDERS
-from benchmarks.training import Training
+from benchmarks.measure import command, duel, process, results, rows
+from benchmarks.work import machine
+from benchmarks.work.training import Training
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app

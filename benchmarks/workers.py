@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks import command, process, ratios, results, table
+from benchmarks import table
 from benchmarks.inside.costs import Costs
+from benchmarks.measure import command, process, ratios, results
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 

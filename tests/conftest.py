@@ -143,7 +143,7 @@ def library():
 @pytest.fixture
 def make_pool(backend):
     """Makes pools and closes them."""
-    from tests.stepped import Stepped
+    from tests.support.stepped import Stepped
     from tfagents_batch.envs.processes.pool import Pool
 
     with contextlib.ExitStack() as stack:
@@ -175,8 +175,8 @@ def make_process_env(backend):
 
 @pytest.fixture(scope="module")
 def linear():
-    """Registers the algorithm of ``tests/linear.py`` as "linear"; returns that name."""
-    from tests import linear
+    """Register the algorithm of ``support/linear.py`` as "linear"; return that name."""
+    from tests.support import linear
     from tfagents_batch import algorithms
 
     with pytest.MonkeyPatch.context() as patch:

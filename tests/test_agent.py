@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 

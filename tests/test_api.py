@@ -14,10 +14,10 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests import linear
-from tests.fault_env import fault_envs
-from tests.lines import of_the_seed, saved
-from tests.space_env import SpaceEnv
+from tests.support import linear
+from tests.support.fault_env import fault_envs
+from tests.support.lines import of_the_seed, saved
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant

@@ -1,4 +1,4 @@
-"""Train the cells of ``tests/capabilities.py``, and meet the refusals of the page."""
+"""Train the cells of ``support/capabilities.py`` and check the refusals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
-from tests import capabilities
-from tests.capabilities import FACTORS, REFUSED, level
-from tests.space_env import SpaceEnv
+from tests.support import capabilities
+from tests.support.capabilities import FACTORS, REFUSED, level
+from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
@@ -241,5 +241,5 @@ def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
 
 def test_the_page_is_what_the_cells_say():
     assert capabilities.PAGE.read_text() == capabilities.page(), (
-        "write it again: python -m tests.capabilities"
+        "write it again: python -m tests.support.capabilities"
     )

@@ -19,10 +19,12 @@ import pytest
 import tfagents_batch
 
 PACKAGE = "tfagents_batch"
-ROOT = Path(tfagents_batch.__file__).parent
+BENCHMARKS = "benchmarks"
+ROOT = Path(tfagents_batch.__file__).parents[1]
 
-PAGE = ROOT.parent / "CONTRIBUTING.md"
+PAGE = ROOT / "CONTRIBUTING.md"
 MOST_MODULES = 20  # of a folder
+FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # their size is checked
 # Modules of the package's own folder that put everything together.
 FRONT = {"api", "agent"}
 # Other packages, where a folder is strict about them (the standard library is free).
@@ -47,12 +49,12 @@ class Import(NamedTuple):
 
 
 def modules() -> dict[str, str]:
-    """Source of every module by dotted name."""
+    """Source of every module of the package and the benchmarks, by dotted name."""
     found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
-        name = ".".join(parts).removesuffix(".__init__")
-        found[name] = path.read_text()
+    for package in (PACKAGE, BENCHMARKS):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path.read_text()
     return found
 
 
@@ -80,7 +82,7 @@ def imports(source: str) -> list[Import]:
 
 def folder(module: str) -> str | None:
     """Folder of a module, as the table has it; None for the package itself."""
-    path = module.split(".")[1:]
+    path = module.split(".")[0 if module.startswith(BENCHMARKS) else 1 :]
     if not path:
         return None
     if not any(name.startswith(f"{module}.") for name in SOURCES):
@@ -111,6 +113,10 @@ def violations(module: str, source: str) -> list[str]:
         wrong = False
         if name.startswith("."):
             wrong = True  # relative imports hide the arrow
+        elif name.split(".")[0] == BENCHMARKS:
+            wrong = target is None or folder(target) not in {mine} | ALLOWED[mine]
+        elif module.startswith(BENCHMARKS):
+            wrong = False
         elif name.split(".")[0] == PACKAGE:
             if target is None or target == PACKAGE:
                 wrong = name not in (PACKAGE, f"{PACKAGE}.__version__")
@@ -142,7 +148,9 @@ def arrows() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in ALLOWED}
     for module, source in SOURCES.items():
         if (mine := folder(module)) is not None:
-            targets = {folder(each.module) for each in imports(source) if each.module}
+            own = module.split(".")[0] + "."  # the benchmarks may import all of ours
+            names = {each.module for each in imports(source) if each.module}
+            targets = {folder(name) for name in names if f"{name}.".startswith(own)}
             found[mine] |= targets - {None, mine, "kernel"}
     return found
 
@@ -165,9 +173,9 @@ def _inside(one: str, other: str) -> bool:
 
 
 def test_no_folder_has_too_many_modules():
-    count = collections.Counter(path.parent for path in ROOT.rglob("*.py"))
-    large = {str(path): number for path, number in count.items()}
-    assert not {k: v for k, v in large.items() if v > MOST_MODULES}
+    files = [each for top in FOLDERS for each in (ROOT / top).rglob("*.py")]
+    count = collections.Counter(str(each.parent) for each in files)
+    assert not {k: v for k, v in count.items() if v > MOST_MODULES}
 
 
 def test_there_are_no_cycles():
@@ -181,7 +189,8 @@ def test_there_are_no_cycles():
 
 def test_the_package_itself_is_used_for_its_version_only():
     for module, source in SOURCES.items():
-        if folder(module) in (None, "front", "scripts"):
+        top = (folder(module) or "").partition("/")[0]
+        if top in ("", "front", "scripts", BENCHMARKS):
             continue
         used = {
             node.attr
@@ -216,6 +225,7 @@ def test_a_folder_is_entered_by_its_front_door(name):
         ("envs.make", "from tfagents_batch.training import loop"),
         ("training.loop", "from tfagents_batch import train"),
         ("config", "from tfagents_batch.ops import returns"),
+        ("config", "from benchmarks.work import stepping"),
     ],
 )
 def test_a_forbidden_import_is_found(module, source):

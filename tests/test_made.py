@@ -9,7 +9,7 @@ import gymnasium
 import pytest
 
 import tfagents_batch as tfb
-from tests.lines import saved
+from tests.support.lines import saved
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log.logger import read_events

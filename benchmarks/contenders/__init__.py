@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import machine
+from benchmarks.work import machine
 
 
 class Contender(NamedTuple):

@@ -11,9 +11,9 @@ import json
 import subprocess
 import sys
 
-from benchmarks import machine
 from benchmarks.inside import session
-from benchmarks.stepping import Stepping
+from benchmarks.work import machine
+from benchmarks.work.stepping import Stepping
 
 
 def load():

@@ -1,7 +1,7 @@
 """Ours, until a threshold: what the train command does with a preset."""
 
 from benchmarks.inside import hooked, learner
-from benchmarks.stepping import versions
+from benchmarks.work.stepping import versions
 
 
 def train(work, watch):

@@ -10,7 +10,7 @@ import functools
 from typing import Any, NamedTuple
 
 from benchmarks.inside import learner, vectorised
-from benchmarks.stepping import make, versions
+from benchmarks.work.stepping import make, versions
 
 
 class Linear(NamedTuple):

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import old_tensorflow, session
-from benchmarks.preset import OBJECTIVE, PresetTraining
-from benchmarks.stepping import versions
-from benchmarks.training import last_mean
+from benchmarks.work.preset import OBJECTIVE, PresetTraining
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import last_mean
 
 DIFFERS = {
     "advantages": "it standardises them once, before the epochs",

@@ -3,8 +3,8 @@
 from typing import Any
 
 from benchmarks.inside import jax_threads, session
-from benchmarks.stepping import versions
-from benchmarks.training import Training, last_mean
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import Training, last_mean
 
 
 def load():

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from benchmarks.inside import graph, session
-from benchmarks.stepping import versions
-from benchmarks.training import Training, last_mean
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import Training, last_mean
 
 _IN_GRAPH = "its physics are TensorFlow, inside the program"
 _FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"

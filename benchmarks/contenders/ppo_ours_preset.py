@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.contenders import ppo_ours
 from benchmarks.inside import graph, session
-from benchmarks.preset import OBJECTIVE, PresetTraining
+from benchmarks.work.preset import OBJECTIVE, PresetTraining
 
 _OBJECTIVES = {"kl": OBJECTIVE}
 
@@ -73,7 +73,7 @@ def _config(work: PresetTraining, compile: str, preset: str) -> Any:
         ),
     )
     return experiment.Config(
-        env="benchmarks.preset:stacked",
+        env="benchmarks.work.preset:stacked",
         env_kwargs={"name": work.env, "max_episode_steps": work.rollout_length},
         num_envs=work.num_envs,
         rollout_length=work.rollout_length,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.inside import baselines, session, vectorised
-from benchmarks.stepping import versions
-from benchmarks.training import Training
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import Training
 
 _POLICIES = {"mlp": "MlpPolicy", "nature_cnn": "CnnPolicy"}
 

@@ -1,8 +1,8 @@
 """SBX's PPO: Stable-Baselines3's loop around updates in JAX."""
 
 from benchmarks.inside import baselines, jax_threads, session, vectorised
-from benchmarks.stepping import versions
-from benchmarks.training import Training
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import Training
 
 
 def load():

@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 
 from benchmarks.inside import session
-from benchmarks.stepping import versions
-from benchmarks.training import Training, last_mean
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import Training, last_mean
 
 LAST = 2  # the step type of an episode's last observation
 

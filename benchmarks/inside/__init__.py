@@ -1,4 +1,1 @@
-"""What runs inside the measured processes, of which each does one contender's work.
-
-Their commands, in the folder above, start them and keep their results.
-"""
+"""Code that runs in the measured processes, each of which does one contender's work."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.training import Training, last_mean
+from benchmarks.work.training import Training, last_mean
 
 
 class Learning:

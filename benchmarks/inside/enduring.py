@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from benchmarks.inside import hooked, memory, session
-from benchmarks.stepping import versions
+from benchmarks.work.stepping import versions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.stepping import Stepping, versions
+from benchmarks.work.stepping import Stepping, versions
 
 
 def load() -> None:

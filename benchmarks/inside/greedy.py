@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import gymnasium
 import numpy as np
 
-from benchmarks.stepping import make
+from benchmarks.work.stepping import make
 
 Act = Callable[[np.ndarray], np.ndarray]
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.training import Training
+from benchmarks.work.training import Training
 
 GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, of a step
 CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m

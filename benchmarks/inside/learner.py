@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.inside import session
 from benchmarks.inside.clock import Clock
 from benchmarks.inside.watch import Watch
-from benchmarks.thresholds import Learning
+from benchmarks.work.thresholds import Learning
 
 
 def main(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks.stepping import Stepping
+from benchmarks.work.stepping import Stepping
 
 _MORE = ("returns", "differs")
 

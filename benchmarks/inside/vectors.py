@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inside import session
-from benchmarks.stepping import Stepping, versions
+from benchmarks.work.stepping import Stepping, versions
 
 
 class NextStep:

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.inside.clock import Clock
 from benchmarks.inside.greedy import Act, Games
-from benchmarks.stepping import describe, make, versions
-from benchmarks.thresholds import Learning
+from benchmarks.work.stepping import describe, make, versions
+from benchmarks.work.thresholds import Learning
 
 
 class Watch:

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from benchmarks import process, rows
 from benchmarks.contenders import CONTENDERS
+from benchmarks.measure import process, rows
 
 PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
 PEERS = process.python_of("peers", PYTHONS)

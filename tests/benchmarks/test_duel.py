@@ -1,10 +1,10 @@
 import pytest
 
-from benchmarks import duel
 from benchmarks.contenders import Contender
-from benchmarks.process import Failure
-from benchmarks.rows import Row
-from benchmarks.stepping import Stepping
+from benchmarks.measure import duel
+from benchmarks.measure.process import Failure
+from benchmarks.measure.rows import Row
+from benchmarks.work.stepping import Stepping
 
 ROW = Row("two", Stepping("CartPole-v1", 2), "mine", ("slow", "fast"), {"Peer": 2.0})
 CONTENDERS = {

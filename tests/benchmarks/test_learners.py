@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from benchmarks import process
 from benchmarks.contenders import learn_ours
 from benchmarks.inside.clock import Clock
 from benchmarks.inside.enduring import Enduring
@@ -19,8 +18,9 @@ from benchmarks.inside.enduring import measure as endure
 from benchmarks.inside.scaled import Scaled
 from benchmarks.inside.scaled import measure as scale
 from benchmarks.inside.watch import Watch
-from benchmarks.thresholds import PEER, Learning
-from tests.linear import Config as Settings
+from benchmarks.measure import process
+from benchmarks.work.thresholds import PEER, Learning
+from tests.support.linear import Config as Settings
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.training.run_config import Config
 

@@ -3,11 +3,13 @@ import json
 
 import pytest
 
-from benchmarks import curves_plot, learning, results, thresholds
+from benchmarks import learning
 from benchmarks.contenders import CONTENDERS
-from benchmarks.duel import DifferentWork
-from benchmarks.process import Failure
-from benchmarks.thresholds import OURS, PEER, TASKS
+from benchmarks.measure import curves_plot, results
+from benchmarks.measure.duel import DifferentWork
+from benchmarks.measure.process import Failure
+from benchmarks.work import thresholds
+from benchmarks.work.thresholds import OURS, PEER, TASKS
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.errors import UserError
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.contenders import ppo_tf_agents
 from benchmarks.inside import baselines
-from benchmarks.training import Training
+from benchmarks.work.training import Training
 
 WORK = Training("CartPole-v1", 4, 8, 2, 16, 64, learning_rate=1e-3, hidden=(5, 6))
 

@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from benchmarks import duel, process, rows
 from benchmarks.contenders import ppo_batch_ppo, ppo_ours_preset
 from benchmarks.inside import old_tensorflow, session
+from benchmarks.measure import duel, process, rows
 from tfagents_batch.configs import PRESETS
 
 PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}

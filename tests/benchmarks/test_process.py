@@ -1,7 +1,7 @@
 import psutil
 import pytest
 
-from benchmarks import process
+from benchmarks.measure import process
 
 PACKAGE = "tests.benchmarks.contenders"
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import ratios
+from benchmarks.measure import ratios
 
 
 def test_every_second_round_is_played_backwards():

@@ -2,8 +2,8 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from benchmarks import reaching
-from benchmarks.thresholds import OURS, PEER
+from benchmarks.measure import reaching
+from benchmarks.work.thresholds import OURS, PEER
 
 
 def lines(ours, theirs):

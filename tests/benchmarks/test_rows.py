@@ -5,8 +5,10 @@ import pathlib
 import pytest
 
 import benchmarks.contenders
-from benchmarks import learning, rows, stepping
+from benchmarks import learning
 from benchmarks.contenders import CONTENDERS
+from benchmarks.measure import rows
+from benchmarks.work import stepping
 
 FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
 

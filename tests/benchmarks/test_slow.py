@@ -3,8 +3,8 @@ import time
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks import rows
-from benchmarks.slow import Slow
+from benchmarks.measure import rows
+from benchmarks.work.slow import Slow
 
 
 @pytest.mark.parametrize(

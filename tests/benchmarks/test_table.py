@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from benchmarks import curves_plot, plots, results, table
+from benchmarks import plots, table
+from benchmarks.measure import curves_plot, results
 from tfagents_batch.errors import UserError
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/benchmarks.md"

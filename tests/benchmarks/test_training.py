@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 
-from benchmarks import rows, throughput
+from benchmarks import throughput
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
-from benchmarks.stepping import Stepping
-from benchmarks.training import Training, last_mean
+from benchmarks.measure import rows
+from benchmarks.work.stepping import Stepping
+from benchmarks.work.training import Training, last_mean
 
 TINY = Training(
     "CartPole-v1",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.inside import clock, greedy, watch
-from benchmarks.thresholds import Learning
+from benchmarks.work.thresholds import Learning
 
 WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3)
 

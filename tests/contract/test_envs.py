@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces as gs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.contract import SEED, EnvContract, rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv

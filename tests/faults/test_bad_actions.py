@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import EnvError
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch.errors import EnvError
 
 STEP = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.worker.stepper import env_seed
 from tfagents_batch.errors import EnvError, RemoteError

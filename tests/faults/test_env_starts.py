@@ -13,8 +13,8 @@ import time
 import gymnasium.spaces as gs
 import pytest
 
-from tests.fault_env import FaultEnv, fault_envs
-from tests.space_env import SpaceEnv
+from tests.support.fault_env import FaultEnv, fault_envs
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
 

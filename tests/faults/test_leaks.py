@@ -9,8 +9,8 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.fault_env import fault_envs
-from tests.stepped import Stepped
+from tests.support.fault_env import fault_envs
+from tests.support.stepped import Stepped
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
 

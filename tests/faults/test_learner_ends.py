@@ -16,7 +16,7 @@ import pytest
 PORTABLE = """
     import numpy as np
     from tfagents_batch.envs.processes.pool import Pool
-    from tests.fault_env import fault_envs
+    from tests.support.fault_env import fault_envs
     pool = Pool(fault_envs({mode!r}, step=5), 2)
     pool.engine.reset(1)
     print(*pool.pids, flush=True)
@@ -25,7 +25,7 @@ PORTABLE = """
 """
 NATIVE = """
     from tfagents_batch.envs.graph.process_env import ProcessEnv
-    from tests.fault_env import fault_envs
+    from tests.support.fault_env import fault_envs
     env = ProcessEnv(fault_envs({mode!r}, step=5), 2, backend="native")
     state, _ = env.init(1)
     print(*env._pool.pids, flush=True)

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.fault_env import FaultEnv, fault_envs
+from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker.stepper import env_seed
 from tfagents_batch.errors import EnvError, WorkerCrashed

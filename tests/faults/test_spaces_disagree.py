@@ -6,7 +6,7 @@ import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.errors import UserError
 

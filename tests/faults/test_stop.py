@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.errors import Stopped
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, ProtocolError, WorkerCrashed

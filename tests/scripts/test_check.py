@@ -3,7 +3,7 @@ import pytest
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app, check
 
-FAULTY = "--env=tests.fault_env:FaultEnv"
+FAULTY = "--env=tests.support.fault_env:FaultEnv"
 
 
 def test_a_healthy_environment_is_status_zero_and_says_nothing(capsys):

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from tests import fault_env
+from tests.support import fault_env
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import app, evaluate, train
 

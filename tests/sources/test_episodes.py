@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
-from tests.fault_env import fault_envs
 from tests.sources.cases import Counter
+from tests.support.fault_env import fault_envs
 from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import linear
-from tests.fault_env import fault_envs
+from tests.support import linear
+from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv

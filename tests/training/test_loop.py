@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests import linear
+from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import (

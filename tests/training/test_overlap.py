@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import linear
 from tests.algorithms.cases import named
-from tests.fault_env import FaultEnv, fault_envs
+from tests.support import linear
+from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import linear
 from tests.algorithms.cases import named
-from tests.fault_env import FaultEnv
-from tests.space_env import SpaceEnv
+from tests.support import linear
+from tests.support.fault_env import FaultEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env

@@ -10,8 +10,8 @@ import tensorflow as tf
 from gymnasium.wrappers import TimeLimit
 
 import tfagents_batch as tfb
-from tests import linear
-from tests.lines import of_the_seed
+from tests.support import linear
+from tests.support.lines import of_the_seed
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError

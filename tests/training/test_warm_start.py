@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
-from tests.lines import saved
+from tests.support.lines import saved
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script
 from tfagents_batch.training.analysis import curves

@@ -9,8 +9,8 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 
 import tfagents_batch as tfb
-from tests.linear import Linear
-from tests.lines import of_the_seed, saved
+from tests.support.linear import Linear
+from tests.support.lines import of_the_seed, saved
 from tests.training.log.test_trackers import fake  # noqa: F401
 from tests.training.test_hyperparameters import rows
 from tests.training.video.test_clips import Falling, Shown

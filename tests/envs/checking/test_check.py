@@ -15,8 +15,8 @@ from hypothesis import given, settings
 
 import tfagents_batch as tfb
 from tests.envs.any_space import any_space
-from tests.fault_env import FaultEnv
-from tests.space_env import SpaceEnv
+from tests.support.fault_env import FaultEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import EnvError
 
@@ -92,7 +92,7 @@ def test_every_live_environment_is_checked(make_process_env):
 
 
 def test_the_fault_of_an_environment_that_is_closed_is_not_raised_elsewhere():
-    from tests.fault_env import FaultEnv
+    from tests.support.fault_env import FaultEnv
     from tfagents_batch.envs.graph.process_env import ProcessEnv
 
     env = ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0)

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.fault_env import fault_envs
-from tests.space_env import SpaceEnv
+from tests.support.fault_env import fault_envs
+from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv

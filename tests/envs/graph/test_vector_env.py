@@ -14,8 +14,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
 import tfagents_batch as tfb
-from tests.fault_env import FaultEnv, fault_envs
-from tests.space_env import SpaceEnv
+from tests.support.fault_env import FaultEnv, fault_envs
+from tests.support.space_env import SpaceEnv
 from tfagents_batch import interfaces
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.graph.process_env import ProcessEnv

@@ -10,7 +10,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 from tfagents_batch import folders
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import build
@@ -23,7 +23,7 @@ import json, logging, sys
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 import tensorflow as tf
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tests.fault_env import fault_envs
+from tests.support.fault_env import fault_envs
 with ProcessEnv(fault_envs(None), 1) as env:
     reward = tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
     print(json.dumps([env.backend, env.compilable, reward.numpy().tolist()]))

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.fault_env import FaultEnv, fault_envs
+from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.processes import worker_group
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.shared import layout, protocol

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
-from tests.space_env import SpaceEnv
+from tests.support.space_env import SpaceEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import linear
+from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training import program

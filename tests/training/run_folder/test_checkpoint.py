@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.lines import saved
+from tests.support.lines import saved
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import checkpoint
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.lines import saved, without_times
+from tests.support.lines import saved, without_times
 from tfagents_batch import algorithms, seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError

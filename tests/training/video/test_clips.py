@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import linear
+from tests.support import linear
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.experiment import Experiment

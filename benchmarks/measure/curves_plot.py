@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import results
-from benchmarks.thresholds import OURS, PEER
+from benchmarks.measure import results
+from benchmarks.work.thresholds import OURS, PEER
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.analysis.figure import panels
 

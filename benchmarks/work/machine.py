@@ -8,7 +8,7 @@ import platform
 import subprocess
 from typing import Any
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def cores() -> int:

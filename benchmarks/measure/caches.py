@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from benchmarks.machine import ROOT
+from benchmarks.work.machine import ROOT
 from tfagents_batch.errors import UserError
 
 _ENGINE = """

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 
-from benchmarks.stepping import describe, make, versions
+from benchmarks.work.stepping import describe, make, versions
 
 LAST = 0.2  # share of a run's episodes whose returns are compared
 

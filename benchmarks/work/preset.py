@@ -9,8 +9,8 @@ import dataclasses
 
 import gymnasium
 
-from benchmarks.stepping import make
-from benchmarks.training import Training
+from benchmarks.work.stepping import make
+from benchmarks.work.training import Training
 
 OBJECTIVE = "importance weighting, adaptive KL penalty with a cutoff"
 

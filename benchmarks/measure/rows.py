@@ -19,9 +19,9 @@ from benchmarks.contenders import (
     Contender,
     settings,
 )
-from benchmarks.preset import PresetTraining
-from benchmarks.stepping import Stepping
-from benchmarks.training import Training
+from benchmarks.work.preset import PresetTraining
+from benchmarks.work.stepping import Stepping
+from benchmarks.work.training import Training
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -74,7 +74,7 @@ ENVIRONMENTS = {
         f"slow-30-{kind}": Row(
             f"30 environments whose steps take 5 ms, {what}",
             Stepping(
-                "benchmarks.slow:Slow",
+                "benchmarks.work.slow:Slow",
                 30,
                 env_kwargs={"milliseconds": 5, "busy": kind == "busy"},
                 num_workers=30,
@@ -120,7 +120,7 @@ def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str
 
 _CARTPOLE_P1 = Training("CartPole-v1", steps=_LONG["p1"], **REGIMES["p1"])
 _PONG = Training(
-    "benchmarks.atari:make",
+    "benchmarks.work.atari:make",
     num_envs=8,
     rollout_length=128,
     epochs=4,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import reaching, results
-from benchmarks.thresholds import OURS, PEER
+from benchmarks.measure import reaching, results
+from benchmarks.work.thresholds import OURS, PEER
 
 Line = dict[str, Any]
 PHASES = ("import", "construction", "first_iteration", "training")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.ratios import Interval
+from benchmarks.measure.ratios import Interval
 
 _RESAMPLES = 10_000
 

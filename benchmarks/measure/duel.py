@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import ratios
 from benchmarks.contenders import Contender
-from benchmarks.process import Failure
-from benchmarks.rows import Row
+from benchmarks.measure import ratios
+from benchmarks.measure.process import Failure
+from benchmarks.measure.rows import Row
 
 PROBES = 2  # runs of each setting, of which the better counts
 

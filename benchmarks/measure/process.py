@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.machine import ROOT
+from benchmarks.work.machine import ROOT
 
 _TAIL_LINES = 30
 # Where make_environments puts interpreters that are not this one.

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.process import Failure
+from benchmarks.measure.process import Failure
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts.app import EXIT_INTERRUPTED, EXIT_USAGE
 

@@ -1,7 +1,8 @@
 """Cells that are trained, pairs that are refused, and the page about these pairs.
 
-``python -m tests.capabilities`` writes ``docs/capabilities.md``. ``test_capabilities``
-trains the cells and checks the refusals, so the page says nothing that was not run.
+``python -m tests.support.capabilities`` writes ``docs/capabilities.md``.
+``test_capabilities`` trains the cells and checks the refusals, so the page says nothing
+that was not run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from tfagents_batch import algorithms
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs/capabilities.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs/capabilities.md"
 
 # Everything that a run can be chosen by, with its levels. The first one is the plain
 # one, which a cell has where it is not about something else.
@@ -232,7 +233,7 @@ def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
 # ---- the page
 
 _INTRO = """\
-<!-- Written by `python -m tests.capabilities`; do not edit. -->
+<!-- Written by `python -m tests.support.capabilities`; do not edit. -->
 # What works together
 
 Almost every combination of these choices works:

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import machine
+from benchmarks.work import machine
 from tfagents_batch.errors import UserError
 
 FOLDER = machine.ROOT / "benchmarks/results"

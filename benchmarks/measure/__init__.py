@@ -1,0 +1,1 @@
+"""Modules that several commands use: start contenders, compare them, store results."""
