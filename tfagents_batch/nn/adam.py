@@ -1,4 +1,4 @@
-"""Adam as published: epsilon is added to the bias-corrected root."""
+"""Adam as published: epsilon is added to the bias-corrected square root."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Adam:
 
         - learning_rate * m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon).
 
-    Not Keras' own, which adds epsilon to sqrt(v), the variant at the end of their
-    section 2; that makes it sqrt(1 / (1 - beta_2^t)) times as large: 30 times in the
-    first step, 3 times in the hundredth. With the 1e-5 that PPO uses, small gradients
-    then hardly count for hundreds of steps; PyTorch and published results have the one
-    above. Nor can Keras' own be done to values instead of variables, see
-    ``ops.carried``.
+    ``keras.optimizers.Adam`` differs: it adds epsilon to sqrt(v), the variant at the
+    end of the paper's section 2. Its effective epsilon is sqrt(1 / (1 - beta_2^t))
+    times as large: 30 times in the first step, 3 times in the hundredth. With PPO's
+    1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
+    results use the equation above. Keras' class also needs variables; this one works
+    with ``ops.carried``, too.
 
     Args:
-      weights: that are trained.
-      learning_rate: at the start.
+      weights: the weights to train.
+      learning_rate: initial learning rate.
       beta_1, beta_2: decay of m and of v.
-      epsilon: as above.
+      epsilon: epsilon in the equation.
 
     Attributes:
       iterations: i64, t; learning_rate: f32; both ``keras.Variable``.
@@ -57,7 +57,7 @@ class Adam:
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Everything but the weights, always in the same order."""
+        """All variables except the weights, always in the same order."""
         return [
             *(self.iterations, self.learning_rate),
             *self._momentums,
@@ -65,16 +65,16 @@ class Adam:
         ]
 
     def mean_gradients(self) -> list[tf.Tensor]:
-        """m corrected, m / (1 - beta_1^t): a mean of about the last 10 gradients."""
-        taken = tf.cast(self.iterations.value, tf.float32)
-        share = 1 - self._betas[0] ** taken
-        return [tf.math.divide_no_nan(m.value, share) for m in self._momentums]
+        """Return m / (1 - beta_1^t), a mean of about the last 10 gradients."""
+        count = tf.cast(self.iterations.value, tf.float32)
+        correction = 1 - self._betas[0] ** count
+        return [tf.math.divide_no_nan(m.value, correction) for m in self._momentums]
 
     def step(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Move every weight by its gradient."""
+        """Update every weight with its gradient."""
         beta_1, beta_2 = self._betas
-        taken = self.iterations.value + 1
-        step = tf.cast(taken, tf.float32)
+        count = self.iterations.value + 1
+        step = tf.cast(count, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
         # Created once, not per weight, to shorten tracing.
@@ -91,4 +91,4 @@ class Adam:
             momentum.assign(mean)
             velocity.assign(square)
             weight.assign(weight.value - scale * mean / (root + epsilon))
-        self.iterations.assign(taken)
+        self.iterations.assign(count)

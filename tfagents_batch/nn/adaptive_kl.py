@@ -1,8 +1,8 @@
 """The adaptive KL penalty: its settings, its equations and its weight.
 
 Schulman et al. 2017 (arXiv:1707.06347), section 4, with the cutoff of Hafner et al.
-2017 (arXiv:1709.02878). An algorithm's config extends ``Settings``, so its flags are
-those of the algorithm.
+2017 (arXiv:1709.02878). An algorithm's config extends ``Settings``, so these settings
+become flags of the algorithm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of the penalty, and whether there is one."""
+    """Settings of the KL penalty, and the objective that may use it."""
 
     objective: Literal["clip", "kl", "both"] = option("clip", "what bounds the update")
     kl_target: float = option(
@@ -51,10 +51,10 @@ class Settings:
     )
 
     def check(self) -> Settings:
-        """Return the settings, their values as their types keep them.
+        """Return the settings, each value converted to its declared type.
 
         Raises:
-          UserError: naming the setting, what it is and what was expected.
+          UserError: names the setting, its value and what was expected.
         """
         settings = check(self)
         if settings.kl_adapt_low > settings.kl_adapt_high:
@@ -66,10 +66,10 @@ class Settings:
 
 
 class AdaptiveKL(tf.Module):
-    """Penalty on the divergence of an update, whose weight follows a target.
+    """KL penalty with a weight that adapts to keep the KL near its target.
 
     Args:
-      settings: checked ones.
+      settings: checked settings.
 
     Attributes:
       beta: f32 ``[]``, the weight.
@@ -83,9 +83,9 @@ class AdaptiveKL(tf.Module):
         )
 
     def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> losses.KLPenalty:
-        """Penalty of a minibatch, and the share of it where the cutoff is active.
+        """Return a minibatch's penalty, and the share of it where the cutoff is active.
 
-        beta K + c max(K - f tau, 0)^2, a mean over K where K is one of each sequence.
+        beta K + c max(K - f tau, 0)^2, averaged over sequences if each has its own K.
 
         Args:
           kl: f32 ``[N]`` or ``[L, n]``, KL(behavior || policy) of every step, in nats.
@@ -105,10 +105,10 @@ class AdaptiveKL(tf.Module):
         return losses.KLPenalty(*(masked.mean(x, counts) for x in bound))
 
     def adapt(self, kl: tf.Tensor, mask: tf.Tensor) -> Metrics:
-        """Move the weight by the divergence of a whole update.
+        """Adapt the weight to the KL divergence of a whole update.
 
         Args:
-          kl, mask: as of ``loss``, of all that was learned from.
+          kl, mask: as in ``loss``, for all data of the update.
         """
         mean = masked.mean(*self.mean(kl, mask))
         beta = losses.adapt_penalty(
@@ -121,13 +121,13 @@ class AdaptiveKL(tf.Module):
             minimum=MINIMUM,
             maximum=MAXIMUM,
         )
-        # Without a transition there was no update to judge.
+        # Without a valid transition there was no update to adapt to.
         beta = tf.where(tf.reduce_any(mask), beta, self.beta.value)
         self.beta.assign(beta)
         return {"policy/kl": mean, "policy/kl_penalty": beta}
 
     def mean(self, kl: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """K of a batch, ``[]``, or of each sequence, ``[n]``; which of them count."""
+        """Return K of the batch, ``[]``, or of each sequence, ``[n]``, and its mask."""
         if self._settings.kl_reduction == "batch":
             return masked.mean(kl, mask), tf.constant(True)
         return masked.mean_over_time(kl, mask), tf.reduce_any(mask, 0)

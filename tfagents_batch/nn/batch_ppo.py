@@ -1,14 +1,14 @@
 """The networks of batch-ppo (Hafner et al. 2017), as builders and as settings.
 
-Policy and value are two ReLU networks of 200 and 100 units with Glorot's kernels; the
-policy starts near its bias, the mean of a Box policy lies within -1 and 1, its standard
-deviation is 0.35 at first. The recurrent ones have a GRU of 100 units in the policy,
-while the value sees the present observation alone::
+Policy and value are two ReLU networks of 200 and 100 units with Glorot kernels. The
+policy's outputs start near their bias. The mean of a Box policy lies within -1 and 1;
+its initial standard deviation is 0.35. The recurrent networks have a GRU of 100 units
+in the policy, while the value sees only the current observation::
 
     tfb.train(env="Pendulum-v1", network=batch_ppo.recurrent_gaussian)
     ppo.Config(network=batch_ppo.RECURRENT)
 
-Builders raise a UserError for actions that are not theirs.
+Builders raise a UserError for an action space that they do not support.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEED_FORWARD = Config(
     init_std=0.35,
 )
 RECURRENT = dataclasses.replace(FEED_FORWARD, core="gru", value_core="none")
-# Policies of a kind of networks, and the action spaces that these need.
+# Per kind of network: its policy families and the action spaces it supports.
 FAMILIES = {
     "gaussian": (("DiagNormal",), "Box"),
     "categorical": (("Categorical", "MultiCategorical"), "Discrete or MultiDiscrete"),
@@ -43,28 +43,28 @@ FAMILIES = {
 def feed_forward_gaussian(
     observation_space: Space, action_space: Space, settings: Config = FEED_FORWARD
 ) -> networks.ActorCritic:
-    """Two feed-forward networks, for Box actions within -1 and 1."""
+    """Build two feed-forward networks, for Box actions within -1 and 1."""
     return _build(observation_space, action_space, settings, "gaussian")
 
 
 def feed_forward_categorical(
     observation_space: Space, action_space: Space, settings: Config = FEED_FORWARD
 ) -> networks.ActorCritic:
-    """Two feed-forward networks, for Discrete and MultiDiscrete actions."""
+    """Build two feed-forward networks, for Discrete and MultiDiscrete actions."""
     return _build(observation_space, action_space, settings, "categorical")
 
 
 def recurrent_gaussian(
     observation_space: Space, action_space: Space, settings: Config = RECURRENT
 ) -> networks.ActorCritic:
-    """A GRU policy and a feed-forward value, for Box actions within -1 and 1."""
+    """Build a GRU policy and a feed-forward value, for Box actions within -1 and 1."""
     return _build(observation_space, action_space, settings, "gaussian")
 
 
 def recurrent_categorical(
     observation_space: Space, action_space: Space, settings: Config = RECURRENT
 ) -> networks.ActorCritic:
-    """A GRU policy and a feed-forward value, for Discrete and MultiDiscrete actions."""
+    """Build a GRU policy and a feed-forward value, for (Multi)Discrete actions."""
     return _build(observation_space, action_space, settings, "categorical")
 
 

@@ -1,4 +1,4 @@
-"""Layers that networks are made of: MLP, heads, convolution stacks, one-hot."""
+"""Building blocks of networks: MLP, heads, convolution stacks, one-hot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfagents_batch.ops import narrow
 
 
 class Stack(keras.layers.Layer):
-    """Layers one after the other."""
+    """A sequence of layers."""
 
     def __init__(self, layers: Sequence[keras.layers.Layer], **kwargs):
         super().__init__(**kwargs)
@@ -32,19 +32,19 @@ class Stack(keras.layers.Layer):
 def mlp(
     sizes: Sequence[int], activation: str, initializer: kernels.Kind, name: str
 ) -> Stack:
-    """Dense layers with one activation: ``[N, F] -> [N, sizes[-1]]``, in float32.
+    """Build dense layers with one activation, ``[N, F] -> [N, sizes[-1]]``, in float32.
 
     Args:
       sizes: units of each layer; empty for the identity.
       activation: name of a Keras activation.
-      initializer: of their kernels, see ``kernels.hidden``.
-      name: of the stack.
+      initializer: kernel initializer, see ``kernels.hidden``.
+      name: name of the stack.
     """
     layers = [
         keras.layers.Dense(
             int(size),
             activation,
-            kernel_initializer=kernels.hidden(initializer),  # each draws its own
+            kernel_initializer=kernels.hidden(initializer),  # a new one per layer
             dtype="float32",
         )
         for size in sizes
@@ -56,8 +56,8 @@ class Head(keras.layers.Dense):
     """A linear layer with few outputs: ``[N, F] -> [N, units]``, in float32.
 
     Args:
-      units: outputs.
-      initializer: of its kernel.
+      units: number of outputs.
+      initializer: kernel initializer.
     """
 
     def __init__(self, units: int, initializer: kernels.Initializer, name: str):
@@ -70,12 +70,12 @@ class Head(keras.layers.Dense):
 
 
 def image_cnn(convolutions: Sequence[tuple[int, int, int]], features: int) -> Stack:
-    """Convolutions, then a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
+    """Build convolutions and a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
 
-    They compute in Keras' dtype policy of when they are made.
+    The layers use Keras' global dtype policy at the time of this call.
 
     Args:
-      convolutions: (filters, kernel, stride) of each, no padding, ReLU.
+      convolutions: (filters, kernel size, stride) of each; no padding, ReLU.
       features: F.
     """
     kernel = kernels.hidden("orthogonal")
@@ -89,21 +89,21 @@ def image_cnn(convolutions: Sequence[tuple[int, int, int]], features: int) -> St
 
 
 def nature_cnn() -> Stack:
-    """Network of Mnih et al. 2015 (Nature 518), for images of 36 pixels and more."""
+    """Build the CNN of Mnih et al. 2015 (Nature 518), for 36 x 36 pixels or more."""
     return image_cnn([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
 
 
 def small_cnn() -> Stack:
-    """Network of Young and Tian 2019 (MinAtar), for images of 3 pixels and more."""
+    """Build the CNN of Young and Tian 2019 (MinAtar), for 3 x 3 pixels or more."""
     return image_cnn([(16, 3, 1)], 128)
 
 
 class OneHot(keras.layers.Layer):
-    """Integers to concatenated one-hot vectors: ``[N, ...]`` to ``[N, sum(sizes)]``.
+    """Concatenated one-hot encodings of integers, ``[N, ...]`` to ``[N, sum(sizes)]``.
 
     Args:
       sizes: number of values of each integer, in flat order.
-      starts: smallest value of each.
+      starts: smallest value of each integer.
     """
 
     def __init__(self, sizes: Sequence[int], starts: Sequence[int], **kwargs):

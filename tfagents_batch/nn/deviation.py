@@ -1,4 +1,4 @@
-"""The standard deviation of a Box policy, a trained vector that no state changes."""
+"""The standard deviation of a Box policy: trained, and the same in every state."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import tensorflow as tf
 Std = Literal["exp", "softplus"]
 
 
-class Deviation(NamedTuple):
-    """Deviations of trained numbers x, between bounds that are never cut off.
+class TrainedStd(NamedTuple):
+    """Map from trained parameters x to standard deviations between smooth bounds.
 
-    - least + exp(x), or least + softplus(x);
-    - if there is a most, least + (most - least) sigmoid(x).
+    - Without ``most``: least + exp(x), or least + softplus(x).
+    - With ``most``: least + (most - least) sigmoid(x).
 
-    A cut would have no gradient: what has come to a bound would stay there.
+    Clipping would have no gradient: a value that reached a bound would stay there.
 
     Attributes:
       first: initial standard deviation, between ``least`` and ``most``.
       least: lower bound.
       most: upper bound; None sets no bound.
-      kind: function that is used without an upper bound.
+      kind: function to use without an upper bound.
     """
 
     first: float
@@ -37,7 +37,7 @@ class Deviation(NamedTuple):
 
     @property
     def start(self) -> float:
-        """Value x of the trained parameter that gives ``first``."""
+        """Initial value of x, which gives ``first``."""
         excess = self.first - self.least
         if self.most is not None:
             return math.log(excess) - math.log(self.most - self.first)
@@ -47,7 +47,7 @@ class Deviation(NamedTuple):
         return excess + math.log(-math.expm1(-excess))
 
     def of(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the standard deviation for x, f32, like x."""
+        """Return the standard deviation for x, f32 with the shape of x."""
         if self.most is not None:
             return self.least + (self.most - self.least) * tf.sigmoid(x)
         return self.least + (tf.exp(x) if self._is_exp else tf.math.softplus(x))

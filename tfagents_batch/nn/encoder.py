@@ -1,4 +1,4 @@
-"""Observations of any supported space to one feature vector."""
+"""Encoder of observations of any supported space into one feature vector."""
 
 from __future__ import annotations
 
@@ -14,48 +14,47 @@ from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import blocks, impala
 
-ACTION_MASK = "action_mask"  # key of a Dict observation that is no feature
+ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
 CNN = Literal["auto", "nature", "impala", "small"]
-WIDEST = 2**16  # range of an integer that is scaled by its bounds
-NATURE = 36  # pixels that Mnih's network needs on each side
+WIDEST = 2**16  # largest range of an integer that is scaled by its bounds
+NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
 
 
 def feature_space(space: gymnasium.Space) -> gymnasium.Space:
-    """The observation space without its action mask."""
+    """Return the observation space without its action mask."""
     if isinstance(space, gs.Dict) and ACTION_MASK in space.spaces:
-        kept = {k: v for k, v in space.spaces.items() if k != ACTION_MASK}
-        if not kept:
+        features = {k: v for k, v in space.spaces.items() if k != ACTION_MASK}
+        if not features:
             raise UserError(
-                f"the observation space has only {ACTION_MASK!r}; a network needs "
-                "something to look at"
+                f"the observation space has only {ACTION_MASK!r}; expected another "
+                "key with features for the network"
             )
-        return gs.Dict(kept)
+        return gs.Dict(features)
     return space
 
 
 def is_image(space: gymnasium.Space) -> bool:
-    """A uint8 Box of rank 3, or of rank 2 with at least 8 x 8 pixels."""
+    """Return True for a uint8 Box of rank 3, or of rank 2 with 8 x 8 pixels or more."""
     if not isinstance(space, gs.Box) or space.dtype != np.uint8:
         return False
     return len(space.shape) == 3 or (len(space.shape) == 2 and min(space.shape) >= 8)
 
 
 class Encoder(keras.layers.Layer):
-    """One feature vector ``[N, F]`` from a nested observation ``[N, ...]``.
+    """Layer that encodes a nested observation ``[N, ...]`` as features ``[N, F]``.
 
-    Images (uint8, channels first or last) go through a CNN and are scaled to
-    [0, 1], as are other integers whose bounds are not more than ``WIDEST`` apart, by
-    them; Discrete and MultiDiscrete become one-hot; everything else is flattened.
+    Images (uint8, channels first or last) are scaled to [0, 1] and go through a CNN.
+    Other integers are scaled to [0, 1] if their bounds are at most ``WIDEST`` apart.
+    Discrete and MultiDiscrete become one-hot; everything else is flattened.
     The parts are concatenated.
 
     Args:
-      space: of the observations.
-      cnn: of images: Mnih's (nature), Espeholt's (impala), one layer (small), or the
-        one of nature and small that their size asks for (auto).
+      space: observation space.
+      cnn: network for images: Mnih's (nature), Espeholt's (impala), one layer (small),
+        or nature if the image is large enough for it and small otherwise (auto).
 
     Attributes:
-      has_weights: false if the encoder only rearranges, so that towers may each
-        have their own without cost.
+      has_weights: True if a part has weights, that is, if there is an image.
     """
 
     def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
@@ -79,15 +78,15 @@ class Encoder(keras.layers.Layer):
 
 
 class _Flat(keras.layers.Layer):
-    """Any numbers ``[N, ...]`` to f32 ``[N, F]``."""
+    """Layer that flattens numbers ``[N, ...]`` to f32 ``[N, F]``."""
 
     def call(self, x):
         size = int(np.prod(x.shape[1:], dtype=int))
         return tf.reshape(tf.cast(x, tf.float32), [-1, size])
 
 
-class _Whole(_Flat):
-    """Integers ``[N, ...]`` to f32 ``[N, F]`` in [0, 1], by the bounds of their Box."""
+class _ScaledInteger(_Flat):
+    """Layer that scales integers ``[N, ...]`` by their bounds, to f32 ``[N, F]``."""
 
     def __init__(self, low: np.ndarray, high: np.ndarray, **kwargs):
         super().__init__(**kwargs)
@@ -99,7 +98,7 @@ class _Whole(_Flat):
 
 
 class _Image(keras.layers.Layer):
-    """uint8 image ``[N, H, W, C]``, ``[N, C, H, W]`` or ``[N, H, W]`` to ``[N, F]``."""
+    """CNN of uint8 images, ``[N, H, W, C]``, ``[N, C, H, W]`` or ``[N, H, W]``."""
 
     def __init__(self, shape: tuple[int, ...], cnn: CNN = "auto", **kwargs):
         super().__init__(**kwargs)
@@ -130,8 +129,8 @@ def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
         name = "nature" if side >= NATURE else "small"
     if name == "nature" and side < NATURE:
         raise UserError(
-            f"network.cnn is nature, whose images have {NATURE} x {NATURE} pixels or "
-            f"more; this one has the shape {shape}: use auto, small or impala"
+            f"network.cnn is nature, which needs images of {NATURE} x {NATURE} pixels "
+            f"or more; this image has shape {shape}: use auto, small or impala"
         )
     if name == "impala":
         return impala.ImpalaCNN()
@@ -150,5 +149,5 @@ def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     if isinstance(space, gs.Box) and np.dtype(space.dtype).kind in "iu":
         low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
         if np.all(high - low <= WIDEST):
-            return _Whole(low, high, dtype="float32")
+            return _ScaledInteger(low, high, dtype="float32")
     return _Flat(dtype="float32")

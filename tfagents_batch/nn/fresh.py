@@ -1,4 +1,4 @@
-"""Copies of Keras models with weights of their own."""
+"""Copies of Keras models with new weights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfagents_batch.errors import UserError
 
 
 def fresh_copy(model: keras.Model) -> keras.Model:
-    """The same architecture, with new initial weights; ``model`` is unchanged.
+    """Copy a model's architecture with new initial weights; ``model`` is unchanged.
 
     Raises:
-      UserError: if the architecture cannot be known from outside.
+      UserError: if the model does not describe its architecture.
     """
     try:
         copy = _copy(model)
@@ -26,8 +26,8 @@ def fresh_copy(model: keras.Model) -> keras.Model:
 
 def _copy(model: keras.Model) -> keras.Model:
     for part in model._flatten_layers(include_self=True, recursive=True):
-        # Keras makes up a config for a subclass without one, which leaves out what
-        # its constructor was given.
+        # For a subclass without get_config Keras generates a config that lacks the
+        # arguments of the constructor.
         if isinstance(part, keras.Model) and not _has_config(part):
             if part is model and not inspect.signature(type(model)).parameters:
                 return type(model)()
@@ -47,6 +47,6 @@ def _from_keras(thing) -> bool:
 
 def _refusal(model: keras.Model, why: str) -> UserError:
     return UserError(
-        f"model {model.name!r} cannot be copied, and every run needs its own ({why}); "
+        f"model {model.name!r} cannot be copied, but every run needs its own ({why}); "
         "pass a function of (observation_space, action_space) that returns it"
     )

@@ -1,6 +1,6 @@
 """The deep residual network of IMPALA (Espeholt et al. 2018, arXiv:1802.01561, fig. 3).
 
-Fifteen convolutions of 3 x 3 in three sections, each of which halves the image.
+It has fifteen 3 x 3 convolutions in three sections; each section halves the image.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FEATURES = 256
 
 
 class ImpalaCNN(keras.layers.Layer):
-    """Images ``[N, H, W, C]`` in [0, 1] to features ``[N, F]``.
+    """CNN from images ``[N, H, W, C]`` in [0, 1] to features ``[N, F]``.
 
-    Its layers compute in Keras' dtype policy of when they are made.
+    Its layers use Keras' global dtype policy at the time of construction.
 
     Args:
-      filters: of each section.
+      filters: number of filters of each section.
       features: F.
     """
 
@@ -52,7 +52,7 @@ class ImpalaCNN(keras.layers.Layer):
 
 
 class Section(keras.layers.Layer):
-    """A convolution, a maximum over 3 x 3 of every second pixel, two residual blocks.
+    """A convolution, 3 x 3 max pooling with stride 2, and two residual blocks.
 
     ``[N, H, W, C]`` to ``[N, ceil(H / 2), ceil(W / 2), filters]``.
     """
@@ -80,7 +80,7 @@ class Section(keras.layers.Layer):
 
 
 class Residual(keras.layers.Layer):
-    """x + conv(relu(conv(relu(x)))), ``[N, H, W, filters]``."""
+    """Residual block x + conv(relu(conv(relu(x)))), ``[N, H, W, filters]``."""
 
     def __init__(self, filters: int, **kwargs):
         super().__init__(**kwargs)

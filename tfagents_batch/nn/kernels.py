@@ -1,6 +1,6 @@
-"""Initial kernels of networks: orthogonal ones, or those of Glorot.
+"""Kernel initializers of networks: orthogonal, or Glorot's.
 
-Each is an initializer that draws its own numbers, to be used for one kernel.
+Each initializer draws its own numbers; use it for one kernel only.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ Initializer = Callable[..., tf.Tensor]
 
 
 def hidden(kind: Kind) -> Initializer:
-    """Initializer of a hidden layer: orthogonal (Saxe et al. 2014), as PPO
-    implementations use it, or uniform (Glorot and Bengio 2010)."""
+    """Return a hidden layer's initializer: orthogonal (Saxe et al. 2014), common in
+    PPO, or uniform (Glorot and Bengio 2010)."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(math.sqrt(2))
     return keras.initializers.GlorotUniform()
 
 
 def policy(kind: Kind, scale: float) -> Initializer:
-    """Initializer of a policy head: orthogonal times ``scale``, or a truncated normal
-    with a variance of ``scale`` over the number of inputs."""
+    """Return a policy head's initializer: orthogonal times ``scale``, or a truncated
+    normal with variance ``scale`` / number of inputs."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(scale)
     return keras.initializers.VarianceScaling(scale, "fan_in", "truncated_normal")
 
 
 def value(kind: Kind) -> Initializer:
-    """Initializer of a value head."""
+    """Return the initializer of a value head."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(1.0)
     return keras.initializers.GlorotUniform()
 
 
 def recurrent(kind: Kind, inputs: int) -> Initializer:
-    """Of a recurrent layer's gates, ``[inputs + units, outputs]``: the rows of its
-    inputs stand before those of its state.
+    """Return the initializer of a recurrent layer, ``[inputs + units, outputs]``.
 
-    Both blocks are orthogonal, or the kernel as a whole is Glorot's.
+    The rows of the inputs come before those of the state. Both blocks are orthogonal,
+    or the whole kernel is Glorot's.
     """
     if kind == "glorot":
         return keras.initializers.GlorotUniform()

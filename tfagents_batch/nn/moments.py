@@ -1,8 +1,8 @@
-"""Streaming mean and variance, and the normalisers built on them.
+"""Streaming mean and variance, and the normalizers built on them.
 
-Sums are float64: float32 ones lose the second moment after about 2**24 samples.
-Statistics advance only on request, so a batch is acted on and learned from with
-the same ones.
+Sums are float64: in float32 the second moment is lost after about 2**24 samples.
+Statistics change only on request, so acting and learning use the same statistics for
+a batch.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tfagents_batch.types import Nest, Trajectory
 
 RewardKind = Literal[True, False, "per_step"]
 FLOOR = 1e-4  # lower bound of a standard deviation
-EQUAL = 1e-12  # a variance of samples that are equal but for rounding
+EQUAL = 1e-12  # samples with less variance are equal up to rounding
 
 
 class Moments(tf.Module):
     """Mean and variance of a stream of samples.
 
     Args:
-      shape: of one sample.
+      shape: shape of one sample.
 
     Attributes:
       count: f64 ``[]``; mean: f64 ``shape``; deviation: f64 ``shape``, the sum of
-        squared deviations from the mean.
+        squared differences from the mean.
     """
 
     def __init__(self, shape):
@@ -45,11 +45,11 @@ class Moments(tf.Module):
         )
 
     def update(self, x: tf.Tensor, mask: tf.Tensor) -> None:
-        """Merge samples (Chan et al. 1979: parallel form of Welford's update).
+        """Add samples (Chan et al. 1979: parallel form of Welford's update).
 
         Args:
           x: ``[..., *shape]`` of any real dtype.
-          mask: bool ``[...]``, samples that count.
+          mask: bool ``[...]``, true for valid samples.
         """
         lead = len(mask.shape)
         axes = list(range(lead))
@@ -70,7 +70,7 @@ class Moments(tf.Module):
         self.count.assign(total)
 
     def std(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
-        """f32 ``shape``: sample standard deviation; 1 before there are two samples.
+        """Return the sample standard deviation, f32 ``shape``; 1 below two samples.
 
         Args:
           floor: lower bound of the standard deviation.
@@ -82,7 +82,7 @@ class Moments(tf.Module):
         return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
     def scale(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
-        """f32 ``shape``: what to divide by. ``std``; 1 where samples hardly differ."""
+        """Return the divisor, f32 ``shape``: ``std``, or 1 where samples are equal."""
         variance = self.deviation.value / tf.maximum(self.count.value - 1, 1)
         return tf.where(variance < EQUAL, 1.0, self.std(floor, epsilon))
 
@@ -91,15 +91,15 @@ class Moments(tf.Module):
 
 
 class ObservationNormalizer(tf.Module):
-    """Float leaves of an observation to mean 0, variance 1, clipped.
+    """Normalizer of the float leaves of observations: mean 0, variance 1, clipped.
 
-    Images, integers and the action mask pass through untouched.
+    Images, integers and the action mask pass through unchanged.
 
     Args:
       space: observation space of one environment.
-      clip: largest magnitude that is passed on.
-      floor, epsilon: of the deviations, see ``Moments.std``.
-      enabled: if false, observations pass through and statistics do not advance.
+      clip: largest magnitude of a normalized number.
+      floor, epsilon: see ``Moments.std``.
+      enabled: if false, observations pass through and statistics do not change.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ObservationNormalizer(tf.Module):
         ]
 
     def __call__(self, observation: Nest) -> Nest:
-        """Normalise ``[..., *leaf]`` observations with the present statistics."""
+        """Normalize ``[..., *leaf]`` observations with the current statistics."""
         if not self.enabled:
             return observation
 
@@ -138,33 +138,33 @@ class ObservationNormalizer(tf.Module):
         )
 
     def normalized(self, observation: Nest) -> list[tf.Tensor]:
-        """Those leaves of an observation that are, as f32."""
+        """Return the leaves of an observation that are normalized, as f32."""
         leaves = zip(nest.flatten(observation), self.moments, strict=True)
         return [tf.cast(x, tf.float32) for x, moments in leaves if moments is not None]
 
     def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
-        """Mean of the raw observations, and the share of what is seen that was clipped;
-        histograms of what is seen, of means and of deviations. Nothing if nothing is
-        normalised.
+        """Return the mean of raw observations, the share clipped, and histograms.
+
+        Empty if no leaf is normalized.
 
         Args:
           raw: observations ``[T, B, ...]``.
-          seen: normalised ones.
+          seen: the same observations, normalized.
           mask: bool ``[T, B]``.
         """
         used = [moments for moments in self.moments if moments is not None]
         if not (self.enabled and used):
             return {}
         flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
-        kept = [histograms.rows(x, mask) for x in self.normalized(seen)]
-        shown = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(seen)]
+        rows = [histograms.rows(x, mask) for x in self.normalized(seen)]
+        clipped = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(seen)]
         means = [tf.convert_to_tensor(moments.mean.value) for moments in used]
         return {
             "normalize/observation": masked.mean(tf.concat(flat, -1), mask),
             "normalize/observation_clipped": _share(
-                tf.concat(shown, -1), self.clip, mask
+                tf.concat(clipped, -1), self.clip, mask
             ),
-            "normalize/observation_seen": tf.concat(kept, 0),
+            "normalize/observation_seen": tf.concat(rows, 0),
             "normalize/observation_mean": histograms.tensors(means),
             "normalize/observation_std": histograms.tensors(
                 [moments.std(*self._bounds) for moments in used]
@@ -172,7 +172,7 @@ class ObservationNormalizer(tf.Module):
         }
 
     def update(self, observation: Nest, mask: tf.Tensor) -> None:
-        """Advance the statistics by ``[..., *leaf]`` observations where ``mask``."""
+        """Add the ``[..., *leaf]`` observations where ``mask`` to the statistics."""
         if not self.enabled:
             return
         for x, moments in zip(nest.flatten(observation), self.moments, strict=True):
@@ -189,13 +189,15 @@ class ObservationNormalizer(tf.Module):
 
 
 class RewardNormalizer(tf.Module):
-    """Rewards in units of a deviation; they keep their sign, and are clipped.
+    """Normalizer that divides rewards by a standard deviation and clips them.
+
+    The mean is not subtracted, so rewards keep their sign.
 
     Args:
-      kind: True for the deviation of running discounted returns, "per_step" for that
-        of the rewards themselves, as batch-ppo has it (a constant reward has none, and
-        sparse rewards come out large), False for rewards as they are.
-      clip: largest magnitude that is passed on.
+      kind: True to divide by the std of running discounted returns, "per_step" by that
+        of the rewards themselves, as batch-ppo does (sparse rewards become large),
+        False to leave rewards unchanged.
+      clip: largest magnitude of a scaled reward.
       floor, epsilon: see ``Moments.std``.
     """
 
@@ -213,13 +215,13 @@ class RewardNormalizer(tf.Module):
         self.moments = Moments(())
 
     def update(self, trajectory: Trajectory, gamma: float) -> None:
-        """Add the rewards of a trajectory, the last one too, to the statistics.
+        """Add all rewards of a trajectory to the statistics.
 
-        Acting does not read them, so it is done before rewards are learned from.
+        Call it before the rewards are learned from; acting does not use them.
 
         Args:
-          trajectory: ``behavior["return"]`` is the running discounted return of each
-            step that was acted on.
+          trajectory: ``behavior["return"]`` is the running discounted return at each
+            step with an action.
           gamma: the discount factor of that return.
         """
         if self.kind == "per_step":
@@ -229,15 +231,15 @@ class RewardNormalizer(tf.Module):
             self.moments.update(reached, trajectory.mask)
 
     def __call__(self, reward: tf.Tensor) -> tf.Tensor:
-        """Scale f32 rewards with the present statistics."""
+        """Scale f32 rewards with the current statistics."""
         if not self.kind:
             return reward
         scale = self.moments.scale(*self._bounds)
         return tf.clip_by_value(reward / scale, -self.clip, self.clip)
 
     def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
-        """Means of rewards ``[T, B]``, raw and scaled, and the share that was clipped;
-        mean of what is earned, and the deviation that rewards are divided by."""
+        """Return the mean of raw and of scaled rewards ``[T, B]``, the share clipped,
+        and the mean and the divisor from the statistics."""
         scaled = self(reward)
         metrics = {
             "normalize/reward": masked.mean(reward, mask),
@@ -257,7 +259,7 @@ class RewardNormalizer(tf.Module):
 
 
 def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
-    """f32 ``[]``: of the numbers ``[T, B, ...]`` that count, those at the bounds."""
+    """Return the share of valid numbers ``[T, B, ...]`` that were clipped."""
     return masked.mean(tf.cast(tf.abs(x) >= clip, tf.float32), mask)
 
 

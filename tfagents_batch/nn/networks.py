@@ -1,4 +1,4 @@
-"""Actor-critic networks: ours for any supported space, and the user's adapted."""
+"""Actor-critic networks: the built-in ones, and the wrapper of a user's model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads, Network
 from tfagents_batch.nn import kernels
-from tfagents_batch.nn.deviation import Deviation, Std
+from tfagents_batch.nn.deviation import Std, TrainedStd
 from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
 from tfagents_batch.nn.towers import (
     POLICY_SCALE,
@@ -25,14 +25,14 @@ from tfagents_batch.nn.towers import (
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
-# The functions of keras.activations that map an array of any shape to one like it.
-_OTHERS = {"get", "serialize", "deserialize", "glu", "threshold"}
+# Functions in keras.activations that are not elementwise activations.
+_NOT_ACTIVATIONS = {"get", "serialize", "deserialize", "glu", "threshold"}
 ACTIVATIONS = {
     name
     for name in dir(keras.activations)
-    if not name.startswith("_") and name not in _OTHERS
+    if not name.startswith("_") and name not in _NOT_ACTIVATIONS
 }
-CORE_BEHIND_IMAGE = (256,)  # as IMPALA's (Espeholt et al. 2018)
+CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Config:
     )
 
     def check(self, path: str = "") -> Config:
-        """The config, its values as their types keep them.
+        """Return the config, each value converted to its declared type.
 
         Args:
-          path: in front of the names in errors.
+          path: prefix of the setting's name in errors.
 
         Raises:
-          UserError: naming the setting.
+          UserError: names the setting.
         """
         config = check(self, path)
         if config.activation not in ACTIVATIONS:
@@ -119,25 +119,25 @@ class Config:
             )
         if config.core != "none" and config.hidden == ():
             raise UserError(
-                f"{path}core is {config.core} and {path}hidden is empty; the last of "
-                f"{path}hidden is the core's units"
+                f"{path}core is {config.core} but {path}hidden is empty; add the "
+                f"core's number of units to {path}hidden"
             )
         return config
 
 
 class ActorCritic(keras.Model):
-    """Network of policy and value; see ``interfaces.Network``.
+    """Policy and value network; see ``interfaces.Network``.
 
     Args:
       body: model from observations ``[N, ...]`` to ``{"policy": [N, A], "value":
-        [N] or [N, 1]}``, or ``RecurrentTowers``; never sees the action mask.
-      spec: of the environments.
-      config: of a Box policy, ``squash`` and what tells the deviation; nothing else.
+        [N] or [N, 1]}``, or ``RecurrentTowers``; it never sees the action mask.
+      spec: spec of the environments.
+      config: only ``squash`` and the settings of the standard deviation are used.
 
     Attributes:
-      family: of its policies.
-      trained_std: f32 ``[A]`` of a Box policy, of which the deviation is made.
-      convolves: whether a convolution is among its operations.
+      family: distribution family of its policies.
+      trained_std: f32 ``[A]``, trained parameter of a Box policy's standard deviation.
+      convolves: True if it runs a convolution.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ActorCritic(keras.Model):
         self.body = body
         self.family = families.for_space(spec.action_space, config.squash)
         self._recurrent = isinstance(body, RecurrentTowers)
-        self._deviation = Deviation(
+        self._deviation = TrainedStd(
             config.init_std, config.min_std, config.max_std, config.std
         )
         if self.family.needs_std:
@@ -159,7 +159,7 @@ class ActorCritic(keras.Model):
                 initializer=keras.initializers.Constant(self._deviation.start),
                 name=self._deviation.name,
             )
-        # Weights exist before the first program is traced, and shapes are checked.
+        # This call creates the weights before a program is traced and checks shapes.
         steps = dummy_steps(spec)
         self.unroll(steps, self.initial_state(steps.first.shape[1]))
         self.built = True
@@ -185,13 +185,13 @@ class ActorCritic(keras.Model):
         return self._heads(outputs, mask), state
 
     def extra_loss(self) -> tf.Tensor:
-        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
+        """Return the loss that layers added in the last call; see ``added_loss``."""
         return added_loss(self)
 
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
         value = outputs["value"]
-        if value.shape.rank == outputs["policy"].shape.rank:  # a user's own, [..., 1]
+        if value.shape.rank == outputs["policy"].shape.rank:  # a user's [..., 1]
             value = tf.squeeze(value, -1)
         std = self._deviation.of(self.trained_std) if self.family.needs_std else None
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
@@ -199,10 +199,10 @@ class ActorCritic(keras.Model):
 
 
 def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
-    """The built-in network for an environment.
+    """Build the built-in network for an environment.
 
-    An MLP for vectors, a CNN for images, and for nested observations both,
-    concatenated; with a core, it remembers.
+    Vectors go through an MLP, images through a CNN, nested observations through both,
+    concatenated. With a core the network is recurrent.
     """
     encoder = Encoder(spec.observation_space, config.cnn)
     recurrent = config.core != "none"
@@ -221,7 +221,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
 
 
 def head_options(config: Config, family: families.Family) -> dict[str, Any]:
-    """What a config says of the heads of ``Towers``, whose policies are of a family."""
+    """Return the options of the heads of ``Towers`` for a family of policies."""
     return {
         "initializer": config.initializer,
         "policy_scale": config.policy_scale,
@@ -230,10 +230,10 @@ def head_options(config: Config, family: families.Family) -> dict[str, Any]:
 
 
 def added_loss(network: keras.Model) -> tf.Tensor:
-    """f32 ``[]``: what layers added to the loss in the newest call; 0 if nothing.
+    """Return the loss that layers added in the last call, f32 ``[]``; 0 if none.
 
-    Regularizers and ``add_loss``. To be read once, right after the call and in
-    the same graph: it forgets them, for a tensor of a graph is of no use outside.
+    It sums regularizers and ``add_loss``, and clears them: their tensors are valid only
+    in this graph. So read it once, right after the call and in the same graph.
     """
     total = tf.add_n([tf.zeros([]), *(tf.cast(x, tf.float32) for x in network.losses)])
     network._clear_losses()
@@ -247,13 +247,13 @@ def convolves(network: Network, steps: TimeStep) -> bool:
         lambda steps, state: network.unroll(steps, state)[0].value, autograph=False
     )
     graph = function.get_concrete_function(steps, state).graph.as_graph_def()
-    network._clear_losses()  # of that graph
+    network._clear_losses()  # they belong to that graph
     inside = [node for function in graph.library.function for node in function.node_def]
     return any("Conv" in node.op for node in [*graph.node, *inside])
 
 
 def dummy_steps(spec: EnvSpec) -> TimeStep:
-    """Steps ``[1, 2]`` of zeros."""
+    """Return steps ``[1, 2]`` of zeros."""
     zeros = nest.map(
         lambda s: tf.zeros(s.shape, s.dtype), nest.specs(spec.observation_space, (1, 2))
     )
@@ -262,12 +262,12 @@ def dummy_steps(spec: EnvSpec) -> TimeStep:
 
 
 def layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
-    """Every layer inside a model or layer, to the leaves."""
+    """Return every layer inside a model or layer, at any depth."""
     return list(model._flatten_layers(include_self=False, recursive=True))
 
 
 def named_variables(network: keras.Model) -> dict[str, keras.Variable]:
-    """Every variable by position; Keras numbers names differently in each process."""
+    """Return every variable by position; Keras' names differ between processes."""
     return {
         f"{index:03d}-{variable.name}": variable
         for index, variable in enumerate(network.variables)

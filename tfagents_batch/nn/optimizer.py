@@ -1,4 +1,4 @@
-"""One object that checks, clips and applies gradients and says what it did."""
+"""Optimizer that checks, clips and applies gradients and returns metrics."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfagents_batch.ops import carried
 class Optimizer(tf.Module):
     """Adam on a fixed list of weights, with global-norm clipping.
 
-    A gradient that is not finite is dropped whole: weights, slots and step count
-    stay as they were.
+    If the gradient is not finite, the step is skipped: weights, moving means and step
+    count do not change.
 
     Args:
       variables: weights to train.
@@ -24,8 +24,8 @@ class Optimizer(tf.Module):
       epsilon: Adam's (Kingma and Ba 2015, algorithm 1).
 
     Attributes:
-      compiled: whether XLA makes few passes over memory of the many that a step is; of
-        use where the caller is not compiled.
+      compiled: True to compile the step with XLA, which makes fewer passes over memory;
+        useful if the caller is not compiled.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Optimizer(tf.Module):
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
-        apart = self.compiled and carried.active() is None
-        step = self._compiled if apart else self._step
+        compiled = self.compiled and carried.active() is None
+        step = self._compiled if compiled else self._step
         return step(
             [
                 tf.zeros_like(variable.value) if gradient is None else gradient
@@ -63,7 +63,7 @@ class Optimizer(tf.Module):
         )
 
     def _step(self, gradients: list[tf.Tensor]) -> Metrics:
-        # Not tf.linalg.global_norm, whose operation cannot be vectorised.
+        # tf.linalg.global_norm cannot be vectorized by tf.vectorized_map.
         squares = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients]
         norm = tf.sqrt(tf.add_n(squares))
         finite = tf.math.is_finite(norm)

@@ -1,10 +1,10 @@
-"""Recurrent cells, and how they go through time and back.
+"""Recurrent cells, and fast forward and backward passes through time.
 
-What inputs add to the gates does not depend on time: it is one product for all steps,
-the ``call`` of a cell. What remains for a loop is a cell's ``step``. Backwards it is
-the same: gates are computed again for all steps at once, a loop carries nothing but the
-gradient of the state (``back``), and the gradient of the kernels is one product again,
-where that of TensorFlow's loops adds up one for each step.
+The inputs' part of the gates does not depend on the state: a cell's ``call`` computes
+it for all steps in one product. Only a cell's ``step`` runs in a loop. The backward
+pass works alike. Gates are computed again for all steps at once (``recall``), and the
+loop carries only the gradient of the state (``back``). The gradient of the kernels is
+one product, where TensorFlow's loops would add up one product per step.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Cell(keras.layers.Layer):
     """Common base of the cells.
 
     Args:
-      units: of its state.
-      initializer: of its kernels, see ``kernels.recurrent``.
+      units: size of the state.
+      initializer: kernel initializer, see ``kernels.recurrent``.
     """
 
     def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
@@ -34,21 +34,21 @@ class Cell(keras.layers.Layer):
         self._initializer = initializer
 
     def _rows(self, kernel) -> list[tf.Tensor]:
-        """The rows of inputs and those of the state."""
+        """Split a kernel into the rows of the inputs and those of the state."""
         kernel = tf.convert_to_tensor(kernel)
         return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
 
 
 class GRU(Cell):
-    """Gated recurrent unit, the reset before the product (Cho et al. 2014, arXiv:
-    1406.1078, eq. 5 to 8).
+    """Gated recurrent unit (Cho et al. 2014, arXiv:1406.1078, eq. 5 to 8).
+
+    The reset is applied before the product with the kernel:
 
     - r, u = sigmoid([x, h] W + b),
     - c = tanh([x, r h] W_c + b_c),
     - h' = u h + (1 - u) c.
 
-    b is 1 at first and b_c is 0. The state is h, f32 ``[B, units]``, and so is the
-    output.
+    Initially b is 1 and b_c is 0. State and output are h, f32 ``[B, units]``.
     """
 
     def build(self, shape):
@@ -78,25 +78,25 @@ class GRU(Cell):
         return constants.zeros([batch, self.units])
 
     def state_kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The rows of the kernels that meet the state, with their present values."""
+        """Return the kernels' rows that multiply the state."""
         return self._rows(self.gates)[1], self._rows(self.candidate)[1]
 
     def step(self, weights, inputs: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
-        """The next state; ``inputs`` is what the call made of them."""
+        """Return the next state; ``inputs`` are pre-activations from ``call``."""
         _, update, new = self._gates(weights, inputs, state)
         return update * state + (1 - update) * new
 
     def recall(self, weights, inputs, before, after):
-        """Return the values of steps ``[N, ...]`` that ``back`` needs."""
+        """Recompute the values of steps ``[N, ...]`` that ``back`` needs."""
         return *self._gates(weights, inputs, before), before
 
     def back(self, weights, recalled, gradient):
-        """Gradients of a step's inputs and of the state before it.
+        """Return the gradients of a step's inputs and of the state before it.
 
         Args:
-          weights: of ``state_kernels``.
-          recalled: by ``recall``, of the step.
-          gradient: of the state after it.
+          weights: from ``state_kernels``.
+          recalled: the step's values from ``recall``.
+          gradient: gradient of the state after the step.
         """
         reset, update, new, state = recalled
         gates, candidate = weights
@@ -110,7 +110,7 @@ class GRU(Cell):
         return tf.concat([to_gates, to_new], -1), before
 
     def kernel_gradients(self, recalled, to_inputs):
-        """Gradients of ``state_kernels``, of steps ``[N, ...]``."""
+        """Return the gradients of ``state_kernels``, summed over steps ``[N, ...]``."""
         reset, _, _, state = recalled
         to_gates, to_new = self._split(to_inputs)
         return (
@@ -136,9 +136,9 @@ class LSTM(Cell):
     - c' = f c + i g,
     - h' = o tanh(c').
 
-    The bias of f is 1 at first, the others are 0 (Jozefowicz et al. 2015). The state is
-    the pair (h, c), f32 ``[B, units]`` each, and the output is h. Its methods are those
-    of ``GRU``.
+    Initially the bias of f is 1 and the others are 0 (Jozefowicz et al. 2015). The
+    state is the pair (h, c), f32 ``[B, units]`` each, and the output is h. ``GRU``
+    documents the methods.
     """
 
     def build(self, shape):
@@ -203,7 +203,7 @@ Cells = Sequence[GRU | LSTM]
 
 
 def initial_state(cells: Cells, batch: int) -> tuple[Nest, ...]:
-    """State of every cell, of ``batch`` rows that have seen nothing yet."""
+    """Return the initial state of every cell for ``batch`` rows."""
     return tuple(cell.initial_state(batch) for cell in cells)
 
 
@@ -213,16 +213,16 @@ def step(
     first: tf.Tensor,
     states: tuple[Nest, ...],
 ) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
-    """One step of cells beside each other.
+    """Advance several cells by one step.
 
     Args:
-      cells: C of them.
-      inputs: of each, what its call made of its inputs, ``[B, n]``.
-      first: bool ``[B]``, where an episode opens: the state is reset before.
-      states: of each.
+      cells: the cells.
+      inputs: each cell's pre-activations from ``call``, ``[B, n]``.
+      first: bool ``[B]``, true where an episode starts: the state is reset first.
+      states: each cell's state.
 
     Returns:
-      Outputs ``[B, units]`` and states, of each.
+      Outputs ``[B, units]`` and states of each cell.
     """
     states = nest.where(first, initial_state(cells, first.shape[0]), tuple(states))
     weights = [cell.state_kernels() for cell in cells]
@@ -236,16 +236,16 @@ def unroll(
     first: tf.Tensor,
     states: tuple[Nest, ...],
 ) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
-    """As many steps as there are, one after the other; differentiable once.
+    """Advance several cells by T steps in one loop; has first-order gradients only.
 
     Args:
-      cells: C of them, which share the loop.
-      inputs: of each, ``[T, B, n]``.
-      first: bool ``[T, B]``.
-      states: of each, before the first step.
+      cells: the cells.
+      inputs: each cell's pre-activations from ``call``, ``[T, B, n]``.
+      first: bool ``[T, B]``, as in ``step``.
+      states: each cell's state before the first step.
 
     Returns:
-      Outputs ``[T, B, units]`` of each, and their states after the last step.
+      Outputs ``[T, B, units]`` of each cell, and the states after the last step.
     """
     weights = tuple(cell.state_kernels() for cell in cells)
     arguments = tuple(inputs), tuple(states), weights
@@ -267,12 +267,12 @@ def unroll(
 
 
 def _forwards(cells: Cells, weights, inputs, first, states) -> tuple[Nest, ...]:
-    """The states ``[T, B, ...]`` after every step."""
+    """Return the states ``[T, B, ...]`` after every step."""
     time = first.shape[0]
-    fresh = initial_state(cells, first.shape[1])
+    initial = initial_state(cells, first.shape[1])
 
     def body(t, states, written):
-        states = nest.where(first[t], fresh, states)
+        states = nest.where(first[t], initial, states)
         now = [x[t] for x in inputs]
         states = _each("step", cells, weights, now, states)
         return t + 1, states, arrays.write(written, t, states)
@@ -280,15 +280,15 @@ def _forwards(cells: Cells, weights, inputs, first, states) -> tuple[Nest, ...]:
     _, _, written = tf.while_loop(
         lambda t, *_: t < time,
         body,
-        (tf.constant(0), states, arrays.room(time, states)),
+        (tf.constant(0), states, arrays.empty(time, states)),
         maximum_iterations=time,
         parallel_iterations=1,
     )
-    return arrays.stacked(written)
+    return arrays.stack(written)
 
 
 def _backwards(cells: Cells, weights, inputs, first, states, through, to_through):
-    """Gradients of inputs, of the states before the first step and of the weights."""
+    """Return the gradients of inputs, of the initial states and of the weights."""
     time, batch = first.shape
     before = nest.map(lambda s, x: tf.concat([s[None], x[:-1]], 0), states, through)
     before = nest.where(first, nest.map(tf.zeros_like, before), before)
@@ -306,20 +306,21 @@ def _backwards(cells: Cells, weights, inputs, first, states, through, to_through
         return t, gradients, arrays.write(written, t, to_inputs)
 
     zeros = nest.map(tf.zeros_like, states)
+    empty = arrays.empty(time, nest.map(lambda x: x[0], inputs))
     _, to_states, written = tf.while_loop(
         lambda t, *_: t > 0,
         body,
-        (tf.constant(time), zeros, arrays.room(time, nest.map(lambda x: x[0], inputs))),
+        (tf.constant(time), zeros, empty),
         maximum_iterations=time,
         parallel_iterations=1,
     )
-    to_inputs = arrays.stacked(written)
+    to_inputs = arrays.stack(written)
     to_weights = _each("kernel_gradients", cells, recalled, nest.fold(to_inputs))
     return to_inputs, to_states, to_weights
 
 
 def _each(method: str, cells: Cells, *arguments) -> tuple:
-    """What a method of every cell makes of its arguments."""
+    """Call a method of every cell with the cell's arguments."""
     rows = zip(cells, *arguments, strict=True)
     return tuple(getattr(cell, method)(*each) for cell, *each in rows)
 

@@ -1,4 +1,4 @@
-"""Histograms of an update of an actor-critic, for the log."""
+"""Histograms of an actor-critic's update, for the log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def of_update(
     optimizer: Optimizer,
     observations: ObservationNormalizer,
 ) -> Metrics:
-    """Histograms of what was acted on, of the new weights and of their gradients.
+    """Return histograms of the trajectory, the new weights and their gradients.
 
     Args:
-      trajectory: learned from.
-      batch: what was learned of it, ``[T, B, ...]``.
-      policy: that acted.
-      optimizer: after the update.
-      observations: with the statistics that the trajectory was seen with.
+      trajectory: trajectory of the update.
+      batch: training batch of that trajectory, ``[T, B, ...]``.
+      policy: behavior policy.
+      optimizer: its state after the update.
+      observations: normalizer with the statistics used for the trajectory.
     """
     mask = trajectory.mask
     weights = [tf.convert_to_tensor(x.value) for x in optimizer.trained]

@@ -1,4 +1,4 @@
-"""Bodies of actor-critics: an encoder, a tower for the policy and one for the value."""
+"""Bodies of actor-critics: an encoder, a policy tower and a value tower."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tfagents_batch.types import Nest
 
 Mean = Literal["linear", "tanh"]
 ValueCore = Literal["own", "shared", "none"]
-POLICY_SCALE = 0.01  # starts near uniform (Andrychowicz et al. 2021, section 3.2)
+POLICY_SCALE = 0.01  # policies start near uniform (Andrychowicz et al. 2021, sec. 3.2)
 
 
 class Towers(keras.Model):
-    """Observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
+    """Model from observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
 
-    Two towers on one encoder: what has weights in the encoder (images) is shared,
-    the towers are not.
+    The two towers share one encoder, and so its weights (for images); they share
+    nothing else.
 
     Args:
       encoder: layer or model, observation to features ``[N, F]``.
       hidden: units of each tower's layers.
-      activation: of the hidden layers.
-      size: A, outputs that the policy needs.
-      initializer: of the towers' kernels.
-      policy_scale: of the kernel of the policy's head, see ``kernels.policy``.
+      activation: activation of the hidden layers.
+      size: A, number of outputs that the policy needs.
+      initializer: initializer of the towers' kernels.
+      policy_scale: scale of the policy head's kernel, see ``kernels.policy``.
       mean: "tanh" keeps the policy's outputs within -1 and 1.
     """
 
@@ -61,17 +61,17 @@ class Towers(keras.Model):
 class RecurrentTowers(keras.layers.Layer):
     """Towers with a recurrent core as their last hidden layer.
 
-    What the value knows of the past is kept by a core of its own, by the one that it
-    shares with the policy (all layers but the heads are shared then), or not at all:
-    its tower is a feed-forward one of the same sizes.
+    The value has its own core, shares the policy's ("shared": all layers but the heads
+    are shared), or has no core ("none": its tower is feed-forward with the same sizes).
 
-    A state is a tuple: of the policy's core, and of the value's own.
+    The state is a tuple: the state of the policy's core and, with "own", of the
+    value's.
 
     Args:
-      encoder, activation, size, initializer, policy_scale, mean: as of ``Towers``.
-      hidden: units of each tower's layers, the last of which is the core's.
-      core: of ``recurrent.CELLS``.
-      value_core: as above.
+      encoder, activation, size, initializer, policy_scale, mean: see ``Towers``.
+      hidden: units of each tower's layers; the last is the core's.
+      core: key in ``recurrent.CELLS``.
+      value_core: "own", "shared" or "none", see above.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class RecurrentTowers(keras.layers.Layer):
         return recurrent.initial_state(self.cores, batch)
 
     def step(self, observation: Nest, first: tf.Tensor, state: Nest):
-        """Outputs of one step ``[B, ...]``, and the next state."""
+        """Return the outputs of one step ``[B, ...]``, and the next state."""
         features = self.encoder(observation)
         inputs = self._inputs(features)
         outputs, state = recurrent.step(self.cores, inputs, first, state)
         return self._heads(features, outputs), state
 
     def unroll(self, observation: Nest, first: tf.Tensor, state: Nest):
-        """Outputs of steps ``[T, B, ...]``, and the state after the last."""
+        """Return the outputs of steps ``[T, B, ...]``, and the state after the last."""
         time, batch = first.shape
         features = self.encoder(nest.fold(observation))
         inputs = nest.unfold(self._inputs(features), time, batch)
@@ -124,14 +124,14 @@ class RecurrentTowers(keras.layers.Layer):
         return nest.unfold(heads, time, batch), state
 
     def _inputs(self, features: tf.Tensor) -> list[tf.Tensor]:
-        """Return each core's projection of its inputs, ``[N, n]``."""
+        """Return each core's pre-activations of its inputs, ``[N, n]``."""
         towers = [self.policy_tower, self.value_tower]
         pairs = zip(self.cores, towers, strict=False)
         return [core(tower(features)) for core, tower in pairs]
 
     def _heads(self, features: tf.Tensor, outputs) -> dict[str, tf.Tensor]:
-        """Policy and value of what the cores say, ``[N, units]`` each."""
-        value = outputs[-1]  # of its own core, or of the one that is shared
+        """Return policy and value from the cores' outputs, ``[N, units]`` each."""
+        value = outputs[-1]  # the output of the value's own or of the shared core
         if self.value_tower is not None and len(self.cores) == 1:
             value = self.value_tower(features)
         policy = self.policy_head(outputs[0])

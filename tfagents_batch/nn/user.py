@@ -28,8 +28,8 @@ from tfagents_batch.types import EnvSpec
 
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
 EXPECTED = "expected features [N, F], or a dict of 'policy' [N, {size}] and 'value' [N]"
-# What ``ActorCritic`` takes of ``Config``.
-_OF_POLICY = ("init_std", "min_std", "max_std", "std", "squash")
+# Fields of ``Config`` that ``ActorCritic`` uses.
+_POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash")
 BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
 
 
@@ -38,27 +38,27 @@ def actor_critic(
 ) -> ActorCritic | Recurrent:
     """Adapt a user's model to ``interfaces.Network``.
 
-    A builder's model is used as it is, trained weights too. Of a model that is passed
-    itself a copy is used, with new weights under the present seed: it stays as it is,
-    and one model in two runs gives two agents. Copied can be Sequential and
-    functional models, subclasses with ``get_config`` and those whose constructor
-    takes nothing.
+    A builder's model is used directly, including trained weights. A model that is
+    passed itself is copied with new weights from the current seed: it does not change,
+    and one model in two runs gives two agents. Sequential and functional models can be
+    copied, and so can subclasses with ``get_config`` or a constructor without
+    arguments.
 
     Args:
       network: a ``keras.Model``, or a builder ``f(observation_space, action_space)``
-        that returns one. The model maps a batched observation ``[N, ...]`` (dict or
-        tuple as the space is nested, without ``action_mask``) to features ``[N, F]``,
-        to which linear heads are added, or to ``{"policy": [N, A], "value": [N]}``;
-        a builder may also return an ``ActorCritic``. Or it is a recurrent network, see
-        ``user_recurrent``. It runs with ``training=False``. What its layers add to the
-        loss (regularizers, ``add_loss``) is minimised too; they see all rows of a
-        minibatch, masked ones included.
-      spec: of the environments.
-      config: of a Box policy, what ``ActorCritic`` uses; of the linear heads, their
-        initialiser, scale and ``mean``. A warning names what else is set.
+        that returns one. The model maps a batched observation ``[N, ...]`` (nested
+        like the space, without ``action_mask``) to features ``[N, F]``, to which linear
+        heads are added, or to ``{"policy": [N, A], "value": [N]}``. It may also be a
+        recurrent network, see ``user_recurrent``; a builder may also return an
+        ``ActorCritic``. It runs with ``training=False``. Losses that its layers add
+        (regularizers, ``add_loss``) are minimized too; these layers see all rows of a
+        minibatch, including masked rows.
+      spec: spec of the environments.
+      config: settings for ``ActorCritic`` and for the linear heads (initializer, scale
+        and ``mean``). A warning names other settings that are set but not used.
 
     Raises:
-      UserError: naming the builder, the layer or the shape at fault.
+      UserError: names the builder, the layer or the shape at fault.
     """
     check_backend()
     if isinstance(network, keras.Model):
@@ -77,15 +77,15 @@ def actor_critic(
     if is_recurrent(model):
         network = Recurrent(model, spec)
         _warn_of_unused(config, model, ())
-        _check_layers(model)  # those that were made in its first call too
+        _check_layers(model)  # again: the first call may create layers
         return network
     family = families.for_space(spec.action_space)
     size = family.size
     outputs = _outputs(model, spec)
-    _check_layers(model)  # those that were made in `build` too
+    _check_layers(model)  # again: `build` may create layers
     if isinstance(outputs, dict):
         _check_heads(outputs, size, model)
-        _warn_of_unused(config, model, _OF_POLICY)
+        _warn_of_unused(config, model, _POLICY_FIELDS)
         body = model
     else:
         shape = getattr(outputs, "shape", None)
@@ -95,16 +95,16 @@ def actor_critic(
                 + EXPECTED.format(size=size)
             )
         heads = head_options(config, family)
-        _warn_of_unused(config, model, (*_OF_POLICY, *heads))
+        _warn_of_unused(config, model, (*_POLICY_FIELDS, *heads))
         body = Towers(model, (), "linear", size, **heads)
     return ActorCritic(body, spec, config)
 
 
 def check_backend() -> None:
-    """Refuse another Keras backend than TensorFlow.
+    """Check that Keras uses the TensorFlow backend.
 
     Raises:
-      UserError: with the setting to change.
+      UserError: names the setting to change.
     """
     if keras.backend.backend() != "tensorflow":
         raise UserError(
@@ -124,7 +124,7 @@ def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
             f"({error}); expected {BUILDER}"
         ) from error
     except ValueError:
-        pass  # without a signature: the call will tell
+        pass  # it has no signature; the call below raises if the arguments are wrong
     try:
         model = builder(*spaces)
     except UserError:
@@ -142,7 +142,7 @@ def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
 
 
 def _outputs(model: keras.Model, spec: EnvSpec):
-    """Symbolic outputs for a batch of unknown size; builds the model on the way."""
+    """Build the model; return its symbolic outputs for a batch of unknown size."""
     inputs = nest.map(
         lambda s: keras.KerasTensor((None, *s.shape), s.dtype.name),
         nest.specs(feature_space(spec.observation_space)),
@@ -169,7 +169,7 @@ def _check_layers(model: keras.Model) -> None:
 
 
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
-    """It must act in this action space and see this observation space."""
+    """Check that a model fits the action space and the observation space."""
     got = model.family
     wanted = families.for_space(spec.action_space, got.squashed)
     if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
@@ -189,16 +189,16 @@ def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
 
 
 def _warn_of_unused(config: Config, model: keras.Model, used: tuple) -> None:
-    """Say which settings a model of the user's own makes meaningless.
+    """Warn of settings that have no effect on a user's model.
 
-    They are no error: a preset may have them.
+    They are not an error, because a preset may contain them.
     """
-    plain = Config()
+    defaults = Config()
     unused = [
         f"network.{field.name}={getattr(config, field.name)}"
         for field in dataclasses.fields(Config)
         if field.name not in used
-        and getattr(config, field.name) != getattr(plain, field.name)
+        and getattr(config, field.name) != getattr(defaults, field.name)
     ]
     if unused:
         warnings.warn(

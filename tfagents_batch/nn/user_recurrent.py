@@ -1,9 +1,9 @@
 """A user's own recurrent network, checked and adapted.
 
 It is a ``keras.Model`` with the methods of ``interfaces.Network``: ``initial_state``,
-a call of one step and ``unroll``, both of which return ``ActorCriticHeads`` and reset
-the state where an episode opens.
-``ops.distributions.for_space(action_space).make`` makes the policies.
+``call`` for one step and ``unroll``. The last two return ``ActorCriticHeads`` and the
+next state, and reset the state where an episode starts.
+``ops.distributions.for_space(action_space).make`` creates the policies.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 METHODS = ("initial_state", "unroll")
-TIME, BATCH = 4, 2  # of the steps that a network is tried on
+TIME, BATCH = 4, 2  # size of the steps that a network is checked with
 TOLERANCE = 1e-3
 
 
 def is_recurrent(model: keras.Model) -> bool:
-    """Whether a model keeps a state outside itself.
+    """Return True if a model has the methods of a recurrent network.
 
     Raises:
-      UserError: if it has only one of the methods for it.
+      UserError: if it has only one of these methods.
     """
     has = [callable(getattr(model, name, None)) for name in METHODS]
     if any(has) and not all(has):
-        there, missing = METHODS if has[0] else METHODS[::-1]
+        present, missing = METHODS if has[0] else METHODS[::-1]
         raise UserError(
-            f"model {model.name!r} has {there} but no {missing}; a recurrent network "
+            f"model {model.name!r} has {present} but no {missing}; a recurrent network "
             "has both, and a call(timestep, state), see interfaces.Network"
         )
     return all(has)
@@ -43,12 +43,12 @@ class Recurrent(keras.Model):
     """A user's recurrent network as ``interfaces.Network``.
 
     Args:
-      model: the user's.
-      spec: of the environments.
+      model: the user's model.
+      spec: spec of the environments.
 
     Raises:
-      UserError: if it does not take the observations, returns something else, or if
-        calling it step by step differs from ``unroll``.
+      UserError: if it does not accept the observations, returns the wrong type or
+        shape, or if calling it step by step differs from ``unroll``.
     """
 
     def __init__(self, model: keras.Model, spec: EnvSpec):
@@ -70,21 +70,21 @@ class Recurrent(keras.Model):
         return self.model.unroll(steps, state)
 
     def extra_loss(self) -> tf.Tensor:
-        """f32 ``[]``: what layers added to the loss in the newest call, read once."""
+        """Return the loss that layers added in the last call; see ``added_loss``."""
         return networks.added_loss(self)
 
 
 def trial_steps(spec: EnvSpec) -> TimeStep:
-    """Steps ``[TIME, BATCH]`` of numbers within which episodes open."""
+    """Return random steps ``[TIME, BATCH]``; a new episode starts at step 2."""
     random = np.random.default_rng(0)
 
-    def some(tensor: tf.TensorSpec) -> tf.Tensor:
+    def sample(tensor: tf.TensorSpec) -> tf.Tensor:
         if tensor.dtype.is_floating:
             return tf.constant(random.normal(size=tensor.shape), tensor.dtype)
         most = 256 if tensor.dtype == tf.uint8 else 1
         return tf.constant(random.integers(most, size=tensor.shape), tensor.dtype)
 
-    observation = nest.map(some, nest.specs(spec.observation_space, (TIME, BATCH)))
+    observation = nest.map(sample, nest.specs(spec.observation_space, (TIME, BATCH)))
     first = np.zeros([TIME, BATCH], bool)
     first[0, 0] = first[2, 1] = True
     flag = tf.zeros([TIME, BATCH], tf.bool)
@@ -131,7 +131,7 @@ def _check_heads(heads, family, lead: tuple[int, ...], what: str) -> None:
         raise UserError(
             f"{what} returns a policy of actions {action.dtype.name}"
             f"{list(action.shape)}; expected {family.dtype.name}"
-            f"{[*lead, *family.shape]}, as of ops.distributions.for_space"
+            f"{[*lead, *family.shape]}, as from ops.distributions.for_space"
         )
 
 
@@ -154,8 +154,8 @@ def _check_equal(one, whole, t: int, name: str) -> None:
     both += [(one.policy.params[k], x) for k, x in whole.policy.params.items()]
     for call, unrolled in both:
         if not np.allclose(call, unrolled[t], rtol=TOLERANCE, atol=TOLERANCE):
-            where = ", where an episode opens" if t == 2 else ""
+            where = ", where an episode starts" if t == 2 else ""
             raise UserError(
                 f"model {name!r}: its call and its unroll differ at step {t}{where}; "
-                "both go through the same states, reset to initial_state where first"
+                "both must reset the state to initial_state where `first` is true"
             )

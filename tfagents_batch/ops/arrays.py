@@ -1,7 +1,7 @@
-"""Values that a loop writes one by one, in a program and in copies of one.
+"""Arrays that a loop in the graph writes one entry at a time.
 
-An array is written where it stands. Under ``tf.vectorized_map`` XLA has none, and a
-tensor takes its place.
+They are TensorArrays, written in place. Under ``tf.vectorized_map``, where XLA does not
+support TensorArrays, they are plain tensors.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tfagents_batch.ops import carried
 from tfagents_batch.types import Nest
 
 
-def room(size: int, like: Nest) -> Any:
-    """Room for ``size`` values of each leaf.
+def empty(size: int, like: Nest) -> Any:
+    """Create an array of ``size`` entries for each leaf.
 
     Args:
-      size: of the new first axis.
-      like: tensors or specs of one value.
+      size: size of the new first axis.
+      like: tensors or specs of one entry.
     """
     if carried.active() is not None:
         return nest.map(lambda x: tf.zeros([size, *x.shape], x.dtype), like)
@@ -30,7 +30,7 @@ def room(size: int, like: Nest) -> Any:
 
 
 def write(written: Any, index: tf.Tensor, values: Nest) -> Any:
-    """``written`` with values at ``index``, int32 ``[]``."""
+    """Write values at ``index``, int32 ``[]``; return the new arrays."""
 
     def leaf(array, x):
         if isinstance(array, tf.TensorArray):
@@ -40,8 +40,8 @@ def write(written: Any, index: tf.Tensor, values: Nest) -> Any:
     return nest.map(leaf, written, values)
 
 
-def stacked(written: Any) -> Nest:
-    """Tensors ``[size, ...]``."""
+def stack(written: Any) -> Nest:
+    """Return the arrays as tensors ``[size, ...]``."""
     return nest.map(
         lambda array: array.stack() if isinstance(array, tf.TensorArray) else array,
         written,

@@ -1,4 +1,4 @@
-"""Training batches of policy gradients: transitions, or sequences of them."""
+"""Training batches for policy gradients: transitions, or sequences of transitions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def rows(
     length = min(length, mask.shape[0])
     cut = functools.partial(sequences.cut, length=length)
     rows = cut(batch._replace(policy=()))._replace(
-        policy=cut(batch.policy, padding=1.0),  # a std of 0 has no KL
+        policy=cut(batch.policy, padding=1.0),  # the KL is not finite for a std of 0
         mask=cut(mask),
         state=sequences.starts(state, length),
     )

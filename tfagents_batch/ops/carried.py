@@ -1,10 +1,9 @@
-"""Loops and branches that also work where variables are values in a function.
+"""Loops and branches that also work when variables are tensors of a function.
 
-Usually variables are assigned where they stand, and these are TensorFlow's own loops.
-Where many copies of a computation run at once, each with variables of its own, the
-variables are tensors that go in and come out (see ``use``): there, a loop carries
-them, runs for as many rounds as the longest copy may need, and a copy that is done
-keeps what it has. Results are the same.
+Usually variables are assigned in place, and these are TensorFlow's own loops. When many
+copies of a computation run at once (see ``use``), each has its own variables, as
+tensors that go in and come out. Then a loop carries these tensors and runs for as many
+rounds as any copy may need; a finished copy no longer changes. Results are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _local = threading.local()
 
 
 def active() -> Any:
-    """Return what ``use`` was given; None where variables are assigned in place."""
+    """Return the argument of ``use``; None if variables are assigned in place."""
     return getattr(_local, "carry", None)
 
 
@@ -32,9 +31,9 @@ def use(carry: Any) -> Iterator[None]:
     """Let loops and branches carry the values of variables.
 
     Args:
-      carry: whose ``read()`` returns the values, a list of tensors; ``write(values)``
-        replaces them from here on; ``holding(values)`` is a context with values that
-        are not seen outside of it.
+      carry: object with three methods. ``read()`` returns the values, a list of
+        tensors; ``write(values)`` replaces them; ``holding(values)`` is a context that
+        replaces them only inside it.
     """
     before, _local.carry = active(), carry
     try:
@@ -52,15 +51,15 @@ def repeat(
     go_on: Callable[[Nest], tf.Tensor] | None = None,
     pure: bool = False,
 ) -> Nest:
-    """``carry = body(index, carry)`` for index 0, 1, ... below ``count``.
+    """Repeat ``carry = body(index, carry)`` for index 0, 1, ... below ``count``.
 
     Args:
-      body: may assign variables.
+      body: function, which may assign variables.
       carry: nest of tensors or numbers.
-      most: rounds that there can be.
-      count: int32 scalar, rounds; None for ``most``.
-      go_on: reads bool ``[]`` off the carry; false ends the loop.
-      pure: that the body assigns no variable.
+      most: upper bound of ``count``.
+      count: int32 scalar, number of rounds; None for ``most``.
+      go_on: function from the carry to bool ``[]``; false ends the loop.
+      pure: True if the body assigns no variable.
 
     Returns:
       The last carry.
@@ -71,8 +70,8 @@ def repeat(
         on = index < most if count is None else index < count
         return on if go_on is None else on & go_on(carry)
 
-    keep = active()
-    if keep is None:
+    variables = active()
+    if variables is None:
         _, carry = tf.while_loop(
             goes_on,
             lambda index, carry: (index + 1, body(index, carry)),
@@ -83,36 +82,36 @@ def repeat(
 
     def step(index, values, carry):
         on = goes_on(index, carry)
-        with contextlib.nullcontext() if pure else keep.holding(values):
+        with contextlib.nullcontext() if pure else variables.holding(values):
             after = body(index, carry)
-            held = values if pure else keep.read()
-        return index + 1, *nest.where(on, (held, after), (values, carry))
+            assigned = values if pure else variables.read()
+        return index + 1, *nest.where(on, (assigned, after), (values, carry))
 
     _, values, carry = tf.while_loop(
         lambda index, *_: index < most,
         step,
-        (0, [] if pure else keep.read(), carry),
+        (0, [] if pure else variables.read(), carry),
         parallel_iterations=1,
     )
     if not pure:
-        keep.write(values)
+        variables.write(values)
     return carry
 
 
 def when(
     condition: tf.Tensor, function: Callable[[], tf.Tensor], otherwise: tf.Tensor
 ) -> tf.Tensor:
-    """``function()``, which may assign variables, where ``condition`` holds.
+    """Return ``function()`` if the condition is true, else ``otherwise``.
 
     Args:
       condition: bool ``[]``.
-      function: returns a tensor like ``otherwise``.
-      otherwise: the result where it does not hold; nothing is assigned then.
+      function: may assign variables; returns a tensor like ``otherwise``.
+      otherwise: result if the condition is false; then nothing is assigned.
     """
-    keep = active()
-    if keep is None:
+    variables = active()
+    if variables is None:
         return tf.cond(condition, function, lambda: otherwise)
-    before = keep.read()
+    before = variables.read()
     result = function()
-    keep.write(nest.where(condition, keep.read(), before))
+    variables.write(nest.where(condition, variables.read(), before))
     return tf.where(condition, result, otherwise)

@@ -1,4 +1,4 @@
-"""Functions of many rows, evaluated on some at a time."""
+"""Evaluation of a function of many rows in chunks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfagents_batch import nest
 from tfagents_batch.ops import arrays
 from tfagents_batch.types import Nest
 
-# A chunk's largest leaf; what a convolution makes of it is about as large.
+# Largest leaf of a chunk, in numbers; a convolution's output is about as large.
 NUMBERS = 2**24
 ROWS = 2**12
-LAYER = 2**8  # numbers that a network makes of a small step
+LAYER = 2**8  # numbers that a network computes for a small step
 
 
 def apply(
@@ -22,16 +22,17 @@ def apply(
     limit: int | None = None,
     steps: int | None = None,
 ) -> tf.Tensor:
-    """``function(rows)`` in bounded memory, for a function that treats rows alike.
+    """Return ``function(rows)``, computed in bounded memory.
 
-    Meant for evaluation: a gradient would hold everything again.
+    Use it without gradients: a gradient would keep all chunks in memory.
 
     Args:
-      function: nest of ``[n, ...]`` to f32 ``[n]``, or ``[n, steps]``.
+      function: function from a nest of ``[n, ...]`` to f32 ``[n]``, or ``[n, steps]``;
+        it treats every row in the same way.
       rows: nest of ``[N, ...]``, of static shape.
-      limit: rows at a time; by default 4096, fewer where a row is large (images).
-      steps: where a row is a sequence: its length. As many sequences as memory allows
-        are evaluated at a time then, for each pass goes through all of time.
+      limit: rows per chunk; by default 4096, and fewer if a row is large (images).
+      steps: length of a row that is a sequence. Chunks are then as large as memory
+        allows, because each chunk takes a loop over all steps.
 
     Returns:
       f32 ``[N]``, or ``[N, steps]``.
@@ -42,22 +43,22 @@ def apply(
     if size <= limit:
         return function(rows)
     count = -(-size // limit)
-    width = -(-size // count)  # even chunks: little of the last one is repeated
+    width = -(-size // count)  # even chunks, so that few rows are computed twice
     shape = [] if steps is None else [steps]
 
     def chunk(index):
         row = tf.minimum(index * width + tf.range(width), size - 1)
         return function(nest.gather(rows, row))
 
-    # Not tf.map_fn, which XLA cannot compile for many copies at once.
+    # XLA cannot compile tf.map_fn for many copies at once.
     _, done = tf.while_loop(
         lambda index, _: index < count,
         lambda index, done: (index + 1, arrays.write(done, index, chunk(index))),
-        (0, arrays.room(count, tf.TensorSpec([width, *shape], tf.float32))),
+        (0, arrays.empty(count, tf.TensorSpec([width, *shape], tf.float32))),
         maximum_iterations=count,
         parallel_iterations=1,
     )
-    return tf.reshape(arrays.stacked(done), [-1, *shape])[:size]
+    return tf.reshape(arrays.stack(done), [-1, *shape])[:size]
 
 
 def _limit(leaves: list[tf.Tensor], steps: int | None) -> int:

@@ -1,9 +1,8 @@
-"""Constants that every process names alike.
+"""Constants with the same name in every process.
 
-A tensor that TensorFlow knows to be constant, is no scalar and goes into a branch or a
-loop is copied there under a name that differs from process to process. Names are part
-of what XLA compiles, so its cache of compiled programs never finds such a program
-again. What an operation computes is not copied.
+TensorFlow copies a constant that is not a scalar into each branch or loop that uses it,
+under a name that differs between processes. Names are part of XLA's input, so XLA's
+cache never finds such a program again. A tensor computed by an operation is not copied.
 """
 
 from __future__ import annotations
@@ -14,5 +13,5 @@ import tensorflow as tf
 
 
 def zeros(shape: Sequence[int], dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """``tf.zeros``, by an operation however small it is."""
+    """Return zeros that an operation computes, unlike a small ``tf.zeros``."""
     return tf.fill(shape, tf.zeros([], dtype))

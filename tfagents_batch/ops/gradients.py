@@ -13,16 +13,15 @@ _REGISTRY = ops.gradient_registry._registry
 
 
 def custom(function: Callable) -> Callable:
-    """``tf.custom_gradient`` that does not keep the graph it was traced in.
+    """Decorate like ``tf.custom_gradient``, without keeping the traced graph in memory.
 
-    TensorFlow registers the gradient of every call under its own name, for as
-    long as the process lives, and the gradient holds all of the graph, tens of
-    megabytes per training run. Here the graph holds the gradient, and the registry
-    refers to it weakly.
+    TensorFlow registers the gradient of every call until the process ends, and each
+    gradient refers to its graph: tens of megabytes per training run. Here the graph
+    owns the gradient, and the registry has only a weak reference to it.
 
     Args:
-      function: takes tensors, returns a nest of tensors and a function from their
-        gradients to those of its arguments, as ``tf.custom_gradient`` expects.
+      function: takes tensors; returns a nest of tensors and a function from their
+        gradients to those of its arguments, as for ``tf.custom_gradient``.
     """
     differentiable = tf.custom_gradient(function)
 
@@ -30,14 +29,14 @@ def custom(function: Callable) -> Callable:
     def call(*arguments):
         results = differentiable(*arguments)
         if not tf.executing_eagerly():
-            _entrust(tf.nest.flatten(results)[0].op)
+            _move_to_graph(tf.nest.flatten(results)[0].op)
         return results
 
     return call
 
 
-def _entrust(operation: tf.Operation) -> None:
-    """Make the program that contains an operation own the gradient of it."""
+def _move_to_graph(operation: tf.Operation) -> None:
+    """Make the outermost graph of an operation own the operation's gradient."""
     name = operation.get_attr("_gradient_op_type").decode()
     entry = _REGISTRY[name]
     gradient = entry["type"]

@@ -1,8 +1,8 @@
-"""Losses of actor-critic methods: scalars, each mean over the valid entries only.
+"""Losses of actor-critic methods: scalars, means over the valid entries.
 
-``mask`` is bool ``[...]``, all other arguments f32 ``[...]`` of the same shape unless
-said otherwise. Advantages, targets and whatever the behavior policy recorded are
-constants: no gradient flows into them. NaN where masked out has no effect.
+``mask`` is bool ``[...]``; all other arguments are f32 ``[...]`` of the same shape
+unless documented otherwise. Advantages, targets and data of the behavior policy are
+constants: no gradient flows into them. NaN in masked entries has no effect.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tfagents_batch.ops import masked
 
-# Ratios stay within e^-20 .. e^20, so that one absurd row cannot overflow the loss
-# or the gradient norm; beyond, its gradient is 0.
+# Ratios stay within e^-20 .. e^20, so that one extreme row cannot overflow the loss
+# or the gradient norm; outside this range the gradient is 0.
 _LOG_RATIO_LIMIT = 20.0
 
 
@@ -26,7 +26,7 @@ class Surrogate(NamedTuple):
 
 
 class KLPenalty(NamedTuple):
-    """Penalty, shaped as the divergence, and 1 where the cutoff is active, else 0."""
+    """Penalty, with the shape of ``kl``, and 1 where the cutoff is active, else 0."""
 
     loss: tf.Tensor
     cutoff: tf.Tensor
@@ -40,7 +40,7 @@ def importance_surrogate(
 ) -> tf.Tensor:
     """-mean(r A), r = pi(a|s) / mu(a|s) (Schulman et al. 2017, eq. 6).
 
-    Unclipped: it wants a bound on the divergence beside it (``kl_penalty``).
+    It is not clipped; combine it with a bound on the divergence (``kl_penalty``).
     """
     ratio = tf.exp(_log_ratio(log_prob, behavior_log_prob, mask))
     return -masked.mean(ratio * tf.stop_gradient(advantage), mask)
@@ -55,8 +55,8 @@ def clipped_surrogate(
 ) -> Surrogate:
     """-mean(min(r A, clip(r, 1 - e, 1 + e) A)), r = pi(a|s) / mu(a|s).
 
-    Schulman et al. 2017 (arXiv:1707.06347), eq. 7. The gradient is 0 where leaving
-    the clip range any further would pay.
+    Schulman et al. 2017 (arXiv:1707.06347), eq. 7. The gradient is 0 where r is outside
+    the clip range and moving further away would reduce the loss.
 
     Args:
       log_prob, behavior_log_prob, advantage, mask: see the module.
@@ -107,17 +107,17 @@ def adapt_penalty(
     minimum: float,
     maximum: float,
 ) -> tf.Tensor:
-    """The next beta: times ``factor`` where K > high tau, divided where K < low tau.
+    """Return the next beta: multiplied if K > high tau, divided if K < low tau.
 
-    Between the two, at the limits and where K is NaN it stays (Schulman et al. 2017,
-    section 4, has 2 for the factor and 1.5 for both limits).
+    Otherwise, and if K is NaN, it does not change. (Schulman et al. 2017, section 4,
+    use a factor of 2, high = 1.5 and low = 1 / 1.5.)
 
     Args:
       penalty: f32 ``[]``, beta.
       kl: f32 ``[]``, K after the update.
       target: tau.
       low, high: limits in units of tau.
-      factor: greater than 1.
+      factor: multiplier and divisor, greater than 1.
       minimum, maximum: bounds of beta.
 
     Returns:
@@ -137,16 +137,17 @@ def value(
 ) -> tf.Tensor:
     """Half the mean squared error, 1/2 mean((V - G)^2).
 
-    With ``clip``, the larger of this error and that of the value kept within
-    ``clip`` of the old one: 1/2 mean(max((V - G)^2, (V_clip - G)^2)), an addition of
-    OpenAI Baselines' PPO2 that is not in the paper.
+    With ``clip`` it is 1/2 mean(max((V - G)^2, (V_clip - G)^2)), where V_clip is V
+    clipped to within ``clip`` of the old value. This is from OpenAI Baselines' PPO2,
+    not from the paper.
 
     Args:
       value: V(s), the prediction.
       target: G.
       mask: see the module.
-      old_value: V(s) when the rollout was made; read only with ``clip``.
-      clip: greatest useful change, in units of the value; None for no clipping.
+      old_value: V(s) at the time of the rollout; used only with ``clip``.
+      clip: largest change that reduces the loss, in units of the value; None disables
+        clipping.
     """
     target = tf.stop_gradient(target)
     value = masked.safe(value, mask)
@@ -155,15 +156,15 @@ def value(
         if old_value is None:
             raise ValueError("losses.value got clip without old_value; pass both")
         old_value = tf.stop_gradient(old_value)
-        kept = old_value + tf.clip_by_value(value - old_value, -clip, clip)
-        error = tf.maximum(error, tf.square(kept - target))
+        clipped = old_value + tf.clip_by_value(value - old_value, -clip, clip)
+        error = tf.maximum(error, tf.square(clipped - target))
     return 0.5 * masked.mean(error, mask)
 
 
 def entropy_bonus(
     entropy: tf.Tensor, scale: float | tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
-    """-scale mean(H): added to a loss, it keeps the policy from narrowing."""
+    """-scale mean(H), a loss term that rewards exploration."""
     return -scale * masked.mean(entropy, mask)
 
 
@@ -183,9 +184,9 @@ def approx_kl(
 def explained_variance(
     prediction: tf.Tensor, target: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
-    """1 - Var(G - V) / Var(G): 1 is perfect, 0 no better than a constant.
+    """1 - Var(G - V) / Var(G): 1 is perfect, 0 is no better than a constant.
 
-    A metric: no gradient flows through it. 0 where the target does not vary.
+    A metric: no gradient flows through it. It is 0 if the target is constant.
     """
     _, unexplained = masked.moments(target - prediction, mask)
     _, variance = masked.moments(target, mask)
@@ -194,7 +195,7 @@ def explained_variance(
 
 
 def _log_ratio(log_prob, behavior_log_prob, mask):
-    """log pi - log mu, 0 where masked out, within a range that ``exp`` survives."""
+    """log pi - log mu, 0 where masked out, clipped so that ``exp`` cannot overflow."""
     difference = log_prob - tf.stop_gradient(behavior_log_prob)
     log_ratio = masked.safe(difference, mask)
     return tf.clip_by_value(log_ratio, -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)

@@ -1,4 +1,4 @@
-"""Epochs of shuffled minibatches as a loop inside the graph."""
+"""Epochs of shuffled minibatches, as a loop in the graph."""
 
 from __future__ import annotations
 
@@ -25,31 +25,30 @@ def loop(
     drop_last: bool = False,
     stop: Callable[[Nest], tf.Tensor] | None = None,
 ) -> Nest:
-    """Visit every valid row once an epoch, in a fresh order, and thread a carry.
+    """Visit every valid row once per epoch, in a new random order.
 
-    With V valid rows an epoch has n = ceil(V / minibatch_size) minibatches, none
-    where V is 0, however many rows are masked out. They are dealt evenly: sizes
-    differ by at most one, so no minibatch is a small remainder. With ``drop_last`` they
-    are n = floor(V / minibatch_size) instead, each of exactly that size, or a single
-    smaller one if there are not as many rows; the rest, other rows in every epoch, is
-    left out.
+    With V valid rows an epoch has n = ceil(V / minibatch_size) minibatches; masked rows
+    are not counted. Minibatch sizes differ by at most one, so none is a small
+    remainder. With ``drop_last`` there are n = floor(V / minibatch_size) minibatches of
+    exactly that size, and each epoch drops other rows. If V is less than
+    ``minibatch_size`` there is one smaller minibatch.
 
-    Everything has a static shape: a minibatch has ``minibatch_size`` rows (``N`` if
-    that is less) and a mask; what stands in its masked rows is arbitrary.
+    All shapes are static: a minibatch has ``minibatch_size`` rows (``N`` if that is
+    less) and a mask; the content of its masked rows is arbitrary.
 
     Args:
-      step: called as ``step(minibatch, minibatch_mask, carry)``, returns the next
-        carry: the same structure, shapes and dtypes. It may assign variables.
-      carry: nest of tensors or numbers: metric sums, counts, a stop flag...
+      step: called as ``step(minibatch, minibatch_mask, carry)``; returns the next
+        carry with the same structure, shapes and dtypes. It may assign variables.
+      carry: nest of tensors or numbers, such as sums of metrics or a stop flag.
       rows: nest of ``[N, ...]``.
       mask: bool ``[N]``.
       epochs: passes over the rows.
-      minibatch_size: rows; None for all of them, in their order: an epoch is one step,
-        and nothing is shuffled or copied.
+      minibatch_size: number of rows; None for all rows in their order, so that an epoch
+        is one step without shuffling or copying.
       drop_last: drop the last partial minibatch.
       seed: int or int32 scalar; the orders depend on it and on ``N``.
-      stop: reads bool ``[]`` off the carry. Once it is true nothing more is visited,
-        neither in this epoch nor in a later one. None never stops.
+      stop: function from the carry to bool ``[]``; true ends this epoch and all later
+        ones. None never stops.
 
     Returns:
       The last carry.
@@ -65,7 +64,7 @@ def loop(
         )
     size = mask.shape[0]
     width = min(minibatch_size, size)
-    most = -(-size // width)  # minibatches if all rows were valid
+    most = -(-size // width)  # number of minibatches if all rows are valid
     valid = tf.reduce_sum(tf.cast(mask, tf.int32))
     if drop_last:
         count = tf.maximum(valid // width, tf.minimum(valid, 1))
@@ -83,7 +82,7 @@ def loop(
     def epoch(index, carry):
         order = permutation.random_order(size, valid, seeds.fold(key, index))
         row = tf.gather(valid_rows, tf.gather(order, position))
-        shuffled = nest.gather(rows, row)  # the only big copy
+        shuffled = nest.gather(rows, row)  # the only large copy
 
         def visit(m, carry):
             return step(nest.gather(shuffled, m), taken[m], carry)

@@ -1,8 +1,8 @@
-"""Matrix products with few columns, as heads of networks have them.
+"""Fast matrix products with few columns, for the heads of networks.
 
-XLA's matrix product on a CPU packs both factors into panels, whose cost a product of
-two columns does not pay back: the gradients of a 64 by 2 head took as long as those
-of a 64 by 64 layer. As products with vectors they take a tenth.
+XLA's matrix product on a CPU packs both factors into panels, which does not pay off for
+a few columns: the gradients of a 64 by 2 head took as long as those of a 64 by 64
+layer. As matrix-vector products they take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import tensorflow as tf
 
 from tfagents_batch.ops import gradients
 
-WIDEST = 8  # columns; from there on the matrix product is as fast
+WIDEST = 8  # columns; for more, the matrix product is as fast
 
 
 def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """``x @ kernel``, its gradients column by column where there are few.
+    """Return ``x @ kernel``; its gradients go column by column if there are few.
 
     Args:
       x: ``[N, F]``.
       kernel: ``[F, A]``, A static.
     """
     width = kernel.shape[-1]
-    kernel = tf.convert_to_tensor(kernel)  # of a variable, which would be captured
+    kernel = tf.convert_to_tensor(kernel)  # a variable would be captured
     return _narrow(x, kernel) if 1 < width <= WIDEST else tf.matmul(x, kernel)
 
 

@@ -1,8 +1,8 @@
-"""Random orders without sorting: sorting costs XLA more than a minibatch's update.
+"""Random orders without sorting: under XLA, sorting takes longer than an update.
 
-A keyed bijection of the k-bit words, 2^k the next power of two, walks each position
-along its cycle until it is inside again ("cycle walking": Black and Rogaway 2002,
-section 3). As every step is a bijection, so is the whole.
+A keyed bijection of k-bit words, where 2^k is the next power of two, is applied to each
+position until the result is less than the count ("cycle walking": Black and Rogaway
+2002, section 3). The result is again a bijection.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from tfagents_batch import seeds
 from tfagents_batch.ops import carried
 
 _ROUNDS = 8  # with 6, orders of a dozen rows were measurably uneven in 200,000 draws
-# More than half of the words are inside, so a walk of more steps is one of 2^64.
+# Over half of the words are below the count: a longer walk has probability 2^-64.
 _WALKS = 64
 _ONE = np.uint32(1)
 
 
 def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """int32 ``[size]``: the numbers below ``count`` in a random order.
+    """Return the numbers below ``count`` in a random order, int32 ``[size]``.
+
+    Entries after the first ``count`` are arbitrary numbers in ``[0, 2 * size)``. Eager,
+    graph and compiled code give the same order.
 
     Args:
       size: static, at least ``count``.
-      count: int32 scalar; what stands behind the first ``count`` entries is arbitrary,
-        but in ``[0, 2 * size)``.
+      count: int32 scalar.
       key: int32 ``[2]``, see ``seeds``.
-
-    Returns:
-      The same in eager, graph and compiled code.
     """
     words = tf.unstack(seeds.words([2 * _ROUNDS], key))
     top = tf.cast(tf.maximum(count - 1, 1), tf.uint32)
@@ -60,19 +59,18 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
 
 def true_first(mask: tf.Tensor) -> tf.Tensor:
-    """int32 ``[N]``: the indices where ``mask`` holds, in their order.
+    """Return the indices where ``mask`` is true, in order, int32 ``[N]``.
+
+    The remaining entries are N.
 
     Args:
       mask: bool ``[N]``.
-
-    Returns:
-      Behind them stands N.
     """
     size = mask.shape[0]
     seen = tf.cumsum(tf.cast(mask, tf.int32))
     wanted = tf.range(1, size + 1)
     index = tf.zeros([size], tf.int32)
-    # Binary search for the first index by which ``wanted`` true ones were seen.
+    # Binary search for the first index with ``wanted`` true entries up to it.
     for bit in reversed(range(size.bit_length())):
         step = 1 << bit
         probe = tf.gather(seen, tf.minimum(index + step - 1, size - 1))

@@ -7,13 +7,13 @@ Every function takes, time-major:
 - ``value``: f32 ``[T+1, B]``, V(s_0) .. V(s_T);
 - ``mask``: bool ``[T, B]``, true where a_t led from s_t to s_{t+1}.
 
-An episode that ends at s_{t+1} is followed by a transition with mask 0, whose return
-*is* the value of s_{t+1}. So a truncated episode bootstraps from its last state, and
-nothing leaks from one episode into another; where a discount is 0, the value behind
-it is not even read.
+An episode that ends at s_{t+1} is followed by a transition with mask 0; the return of
+that transition is the value of s_{t+1}. So a truncated episode bootstraps from its last
+state, and nothing leaks from one episode into another. Where a discount is 0, the value
+of s_{t+1} is not read.
 
-Results are f32 ``[T, B]``, and no gradient flows through them; where the mask is 0 an
-advantage is 0 and a return the state's value. ``T`` must be known statically.
+Results are f32 ``[T, B]``, and no gradient flows through them. Where the mask is 0, an
+advantage is 0 and a return is the state's value. ``T`` must be static.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def discounted(
 
     Args:
       reward, discount, mask: see the module.
-      bootstrap: f32 ``[T+1, B]``, stands for the rest of the return at a truncated
-        episode's last state and at the end of the block; zeros for plain sums.
+      bootstrap: f32 ``[T+1, B]``, rest of the return after a truncated episode's last
+        state and after the end of the block; zeros for plain sums.
 
     Returns:
       f32 ``[T, B]``.
@@ -46,22 +46,22 @@ def n_step(
     n: int,
     mask: tf.Tensor,
 ) -> tf.Tensor:
-    """Up to ``n`` rewards, then the value of the state they lead to.
+    """Sum up to ``n`` rewards, then add the value of the state they lead to.
 
     G^(0)_t = V(s_t); G^(k)_t = r_{t+1} + discount_t G^(k-1)_{t+1} where mask_t, else
-    V(s_t) (Sutton & Barto 2018, eq. 7.1; a window also ends with its episode and
-    with the block).
+    V(s_t) (Sutton & Barto 2018, eq. 7.1; the sum also ends at the end of the episode
+    or block).
 
     Args:
       reward, discount, value, mask: see the module.
-      n: steps, at least 1.
+      n: number of steps, at least 1.
 
     Returns:
       f32 ``[T, B]``.
     """
     if n < 1:
-        raise ValueError(f"n_step got n={n}; a window holds at least 1 step")
-    last = tf.zeros_like(discount[:1])  # of the recursion: s_T keeps its value
+        raise ValueError(f"n_step got n={n}; expected at least 1")
+    last = tf.zeros_like(discount[:1])  # the recursion ends at the value of s_T
     factor = tf.concat([masked.safe(discount, mask), last], 0)
     term = tf.concat([tf.where(mask, reward, value[:-1]), value[-1:]], 0)
     return tf.stop_gradient(_linear_recurrence(factor, term, value, n)[:-1])
@@ -108,7 +108,7 @@ def gae(
     Returns:
       f32 ``[T, B]`` advantages, 0 where masked.
     """
-    # The reward, and the value it led to unless that was terminal.
+    # The value of a terminal state is not read, even if it is NaN.
     target = reward + tf.math.multiply_no_nan(value[1:], discount)
     delta = masked.safe(target - value[:-1], mask)
     factor = masked.safe(discount, mask) * gae_lambda
@@ -118,12 +118,12 @@ def gae(
 def _linear_recurrence(
     factor: tf.Tensor, term: tf.Tensor, start: tf.Tensor, n: int
 ) -> tf.Tensor:
-    """``n`` rounds of y_t <- factor_t y_{t+1} + term_t, all t at once, from ``start``.
+    """Apply y_t <- factor_t y_{t+1} + term_t for all t, ``n`` times, from ``start``.
 
-    Rounds compose: two of (factor, term) are one of (factor_t factor_{t+1},
-    term_t + factor_t term_{t+1}). So repeated squaring needs log2(n) elementwise
-    passes instead of T dependent steps. As many rounds as there are rows reach the
-    fixed point. Sums are added pairwise, which rounds less than a loop does.
+    Two rounds with (factor, term) equal one round with (factor_t factor_{t+1},
+    term_t + factor_t term_{t+1}). So repeated squaring needs log2(n) elementwise passes
+    instead of T dependent steps. T rounds reach the fixed point. Sums are pairwise,
+    which has smaller rounding errors than a loop.
 
     Args:
       factor, term, start: f32 ``[T, B]``; y after the last row is 0.
@@ -131,7 +131,7 @@ def _linear_recurrence(
     """
     size = factor.shape[0]
     if n >= size:
-        n = 1 << (size - 1).bit_length()  # fixed point: one bit, fewest passes
+        n = 1 << (size - 1).bit_length()  # reaches the fixed point with fewest passes
     y, step = start, 1
     while 2 * step <= n:
         if n & step:
@@ -143,10 +143,10 @@ def _linear_recurrence(
 
 
 def _round(factor, term, y, step):
-    # A factor of 0 ends an episode: not even NaN may cross it.
+    # A factor of 0 ends an episode, so that even NaN cannot leak into the one before.
     return term + tf.math.multiply_no_nan(_shift(y, step), factor)
 
 
 def _shift(x, step):
-    """x_{t+step}, and 0 after the last."""
+    """Return x_{t+step}, and 0 after the last row."""
     return tf.pad(x[step:], [[0, min(step, x.shape[0])], [0, 0]])

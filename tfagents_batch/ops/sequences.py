@@ -1,9 +1,9 @@
-"""Trajectories cut into sequences, for networks that go through time.
+"""Trajectories cut into sequences, for recurrent networks.
 
 ``[T, B, ...]`` becomes ``[C, L, ...]`` with C = B * ceil(T / L): sequence k * B + b is
-part k of stream b. Sequences are the leading axis, so minibatches are drawn from them
-as from single transitions; ``swap`` makes them time-major for a network. A sequence
-may hold several episodes or parts of them: ``first`` marks the start of each.
+part k of stream b. Sequences are the leading axis, so minibatches are drawn as from
+single transitions; ``swap`` makes them time-major for a network. A sequence may contain
+several episodes or parts of them: ``first`` marks the start of each.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ def cut(x: Nest, length: int, padding: float = 0.0) -> Nest:
     Args:
       x: nest, its T and B static.
       length: L, at least 1.
-      padding: value after T in the last part of every stream; false in a mask.
-        A constant, so that nothing of other rows can reach a result or a gradient, and
-        one that is sound: 1 for a standard deviation.
+      padding: constant after T in the last part of every stream; false in a mask. Give
+        one that later operations accept, such as 1 for a standard deviation.
     """
 
     def leaf(x):

@@ -1,4 +1,4 @@
-"""A traced function as one operation of a graph."""
+"""Call of a traced function as one operation of a graph."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import tensorflow as tf
 
 
 def single_call(function: Callable) -> Callable:
-    """Return a function that puts the whole of another one into a graph as one call.
+    """Return a function that adds another one to a graph as a single operation.
 
-    Meant for the outermost body of what XLA compiles. Where that body has loops and
-    nested functions, TensorFlow looks through them for constants before it compiles,
-    and keeps a copy of each graph for as long as the process lives: some 40 MB for a
-    run of PPO. It does not look into an operation whose type is the function itself.
+    Use it for the outermost body of an XLA program. TensorFlow searches a body's loops
+    and nested functions for constants before it compiles, and keeps a copy of each
+    graph until the process ends: about 40 MB for a run of PPO. It does not search an
+    operation whose type is the function itself.
 
     Args:
-      function: of nests of tensors, to nests of tensors.
+      function: function from nests of tensors to nests of tensors.
 
     Returns:
-      A function of the same arguments and results. Outside a graph it calls
+      A function with the same arguments and results. Outside a graph it calls
       ``function``.
     """
     traced = tf.function(function, autograph=False)

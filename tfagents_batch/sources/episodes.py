@@ -126,7 +126,7 @@ class Episodes(tf.Module):
         env_state, timestep = self.env.init(seed)
         action, behavior, state = act(0, timestep, initial)
         row = _Row(timestep, action, behavior)
-        written = arrays.write(arrays.room(most, row), 0, row)
+        written = arrays.write(arrays.empty(most, row), 0, row)
         zeros = tf.zeros([self._batch], tf.int32)
         none = tf.fill([self._rounds, self._batch], -1)
         turns = _Turns(zeros - 1, zeros, zeros > 0, none, none)
@@ -139,7 +139,7 @@ class Episodes(tf.Module):
             maximum_iterations=most - 1,
             parallel_iterations=1,
         )
-        return env_state, arrays.stacked(written), turns, idle
+        return env_state, arrays.stack(written), turns, idle
 
     def _to_trajectory(self, rows: _Row, turns: _Turns) -> Trajectory:
         """Rows to the streams of their episodes."""

@@ -80,7 +80,7 @@ class Rollout(tf.Module):
             env_state, timestep = self.env.step(env_state, action)
             return t + 1, env_state, timestep, state, written
 
-        room = arrays.room(self.length, self._recorded())
+        room = arrays.empty(self.length, self._recorded())
         _, env_state, timestep, state, written = tf.while_loop(
             lambda t, *_: t < self.length,
             step,
@@ -89,7 +89,7 @@ class Rollout(tf.Module):
             parallel_iterations=1,
         )
         self._assign((env_state, timestep, state))
-        steps, action, behavior = arrays.stacked(written)
+        steps, action, behavior = arrays.stack(written)
         steps = nest.map(
             lambda rows, last: tf.concat([rows, last[tf.newaxis]], 0), steps, timestep
         )

@@ -1,4 +1,4 @@
-"""Distributions of actions: ``for_space`` chooses those of an action space."""
+"""Distributions of actions: ``for_space`` returns the family of an action space."""
 
 from tfagents_batch.ops.distributions.families import for_space
 

@@ -14,25 +14,25 @@ from tfagents_batch.ops.distributions import event
 
 
 def gumbel_noise(shape: Sequence[int], seed) -> tf.Tensor:
-    """f32 ``shape``: -log(-log u). Added to logits, its argmax is a sample of them.
+    """Draw Gumbel noise -log(-log u), f32; argmax(logits + noise) is a sample.
 
-    (Gumbel-max; drawn once for a whole rollout it leaves an addition and an argmax
-    to each step, cheaper than softmax, cumsum and search of the inverse CDF.)
+    Drawn once for a whole rollout, it leaves only an addition and an argmax for each
+    step. That is cheaper than softmax, cumsum and search of the inverse CDF.
     """
     return -tf.math.log(-tf.math.log(_open_uniform(shape, seed)))
 
 
 def logistic_noise(shape: Sequence[int], seed) -> tf.Tensor:
-    """f32 ``shape``: log(u / (1 - u)). Added to a logit, its sign is a sample."""
+    """Draw logistic noise log(u / (1 - u)), f32; logit + noise > 0 is a sample."""
     u = _open_uniform(shape, seed)
     return tf.math.log(u) - tf.math.log1p(-u)
 
 
 class Categorical:
-    """One of ``n`` actions ``start .. start + n - 1``.
+    """Distribution over the ``n`` actions ``start .. start + n - 1``.
 
     Attributes:
-      logits: f32 ``[..., n]``, invalid actions at a probability of exactly 0.
+      logits: f32 ``[..., n]``; invalid actions have a probability of exactly 0.
     """
 
     def __init__(
@@ -42,8 +42,7 @@ class Categorical:
         Args:
           logits: f32 ``[..., n]``, unnormalised log-probabilities.
           start: the first action.
-          mask: bool ``[..., n]`` of valid actions; a row without any counts as all
-            valid.
+          mask: bool ``[..., n]`` of valid actions; in a row without any, all are valid.
         """
         self.logits = logits if mask is None else masked.logits(logits, mask)
         self._start = start
@@ -56,23 +55,23 @@ class Categorical:
         return Categorical(params["logits"], self._start)
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor:
-        """int32 ``[...]``."""
+        """Return actions, int32 ``[...]``."""
         return _argmax(self.logits + noise) + self._start
 
     def mode(self) -> tf.Tensor:
-        """int32 ``[...]``, the most probable action (the first of equals)."""
+        """Return the most probable action (the first of equals), int32 ``[...]``."""
         return _argmax(self.logits) + self._start
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """f32 ``[...]``."""
+        """Return log-probabilities, f32 ``[...]``."""
         return _chosen(tf.nn.log_softmax(self.logits), action - self._start)
 
     def entropy(self) -> tf.Tensor:
-        """f32 ``[...]``, of the valid actions, in nats."""
+        """Return the entropy over valid actions in nats, f32 ``[...]``."""
         return _entropy(self.logits)
 
     def kl(self, other: Categorical) -> tf.Tensor:
-        """f32 ``[...]``, KL(self || other) in nats."""
+        """Return KL(self || other) in nats, f32 ``[...]``."""
         return _kl(self.logits, other.logits)
 
 
@@ -80,7 +79,7 @@ class MultiCategorical:
     """Independent categoricals, one for each entry of ``nvec`` (MultiDiscrete).
 
     Attributes:
-      logits: f32 ``[..., sum(nvec)]``, those of one entry after those of another.
+      logits: f32 ``[..., sum(nvec)]``, the logits of all entries concatenated.
     """
 
     def __init__(
@@ -93,10 +92,10 @@ class MultiCategorical:
         """
         Args:
           logits: f32 ``[..., sum(nvec)]``.
-          nvec: number of choices of each entry, any shape ``[k, ...]``: an action's.
+          nvec: number of choices of each entry, with the shape of an action.
           start: the first choice of each entry.
-          mask: bool ``[..., sum(nvec)]`` of valid choices; an entry without any
-            counts as all valid.
+          mask: bool ``[..., sum(nvec)]`` of valid choices; in an entry without any, all
+            are valid.
         """
         self._nvec = np.asarray(nvec)
         self._sizes = [int(n) for n in self._nvec.ravel()]
@@ -115,25 +114,25 @@ class MultiCategorical:
         return MultiCategorical(params["logits"], self._nvec, self._start)
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor:
-        """int32 ``[..., *nvec.shape]``."""
+        """Return actions, int32 ``[..., *nvec.shape]``."""
         return self._action(self.logits + noise)
 
     def mode(self) -> tf.Tensor:
-        """int32 ``[..., *nvec.shape]``, the most probable choice of each entry."""
+        """Return each entry's most probable choice, int32 ``[..., *nvec.shape]``."""
         return self._action(self.logits)
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """f32 ``[...]``, summed over entries."""
+        """Return log-probabilities, summed over entries, f32 ``[...]``."""
         choice = event.reshape(action - self._start, self._nvec.ndim, [self._k])
         log_prob = _chosen(tf.nn.log_softmax(self._rows(self.logits)), choice)
         return tf.reduce_sum(log_prob, -1)
 
     def entropy(self) -> tf.Tensor:
-        """f32 ``[...]``, in nats, summed over entries."""
+        """Return the entropy in nats, summed over entries, f32 ``[...]``."""
         return tf.reduce_sum(_entropy(self._rows(self.logits)), -1)
 
     def kl(self, other: MultiCategorical) -> tf.Tensor:
-        """f32 ``[...]``, KL(self || other) in nats, summed over entries."""
+        """Return KL(self || other) in nats, summed over entries, f32 ``[...]``."""
         rows = self._rows(self.logits), self._rows(other.logits)
         return tf.reduce_sum(_kl(*rows), -1)
 
@@ -141,7 +140,7 @@ class MultiCategorical:
         return tf.split(flat, self._sizes, axis=-1)
 
     def _rows(self, flat: tf.Tensor) -> tf.Tensor:
-        """``[..., sum(nvec)]`` to ``[..., k, max(nvec)]``, filled up with invalid."""
+        """Pad ``[..., sum(nvec)]`` with invalid choices to ``[..., k, max(nvec)]``."""
         widest = max(self._sizes)
         if min(self._sizes) == widest:
             return event.reshape(flat, 1, [self._k, widest])
@@ -158,7 +157,7 @@ class MultiCategorical:
 
 
 class Bernoulli:
-    """Independent bits (MultiBinary).
+    """Distribution of independent bits (MultiBinary).
 
     Attributes:
       logits: f32 ``[..., *event]``, log-odds of a 1.
@@ -168,7 +167,7 @@ class Bernoulli:
         """
         Args:
           logits: f32 ``[..., *event]``.
-          event_ndims: how many trailing axes are one action.
+          event_ndims: number of trailing axes that form one action.
         """
         self.logits = logits
         self._event_ndims = event_ndims
@@ -181,27 +180,27 @@ class Bernoulli:
         return Bernoulli(params["logits"], self._event_ndims)
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor:
-        """int32 ``[..., *event]``."""
+        """Return actions, int32 ``[..., *event]``."""
         return tf.cast(self.logits + noise > 0, tf.int32)
 
     def mode(self) -> tf.Tensor:
-        """int32 ``[..., *event]``; 0 at even odds."""
+        """Return the most probable bits (0 at even odds), int32 ``[..., *event]``."""
         return tf.cast(self.logits > 0, tf.int32)
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """f32 ``[...]``, summed over the event."""
+        """Return log-probabilities, summed over the event, f32 ``[...]``."""
         sign = 1 - 2 * tf.cast(action, self.logits.dtype)
         return -self._sum(tf.math.softplus(sign * self.logits))
 
     def entropy(self) -> tf.Tensor:
-        """f32 ``[...]``, in nats, summed over the event."""
+        """Return the entropy in nats, summed over the event, f32 ``[...]``."""
         return self._sum(
             tf.sigmoid(self.logits) * tf.math.softplus(-self.logits)
             + tf.sigmoid(-self.logits) * tf.math.softplus(self.logits)
         )
 
     def kl(self, other: Bernoulli) -> tf.Tensor:
-        """f32 ``[...]``, KL(self || other) in nats, summed over the event."""
+        """Return KL(self || other) in nats, summed over the event, f32 ``[...]``."""
         p, q = self.logits, other.logits
         one = tf.sigmoid(p) * (tf.math.softplus(-q) - tf.math.softplus(-p))
         zero = tf.sigmoid(-p) * (tf.math.softplus(q) - tf.math.softplus(p))
@@ -212,22 +211,22 @@ class Bernoulli:
 
 
 def _open_uniform(shape: Sequence[int], seed) -> tf.Tensor:
-    """f32 in (0, 1), both ends excluded: draws lie on multiples of 2^-23."""
+    """Draw f32 from (0, 1): multiples of 2^-23, shifted by half a step away from 0."""
     return seeds.uniform(shape, seeds.key(seed, "action")) + 2.0**-24
 
 
 def _argmax(scores: tf.Tensor) -> tf.Tensor:
-    """int32 index of the greatest score.
+    """Return the int32 index of the largest score.
 
-    NaN counts as a valid 0: what a kernel makes of NaN differs, and a broken
-    network must not choose an action that the environment forbids.
+    NaN is replaced by 0. Otherwise results would differ between kernels, and a network
+    with NaN could choose an invalid action.
     """
     scores = tf.where(tf.math.is_nan(scores), 0.0, scores)
     return tf.argmax(scores, axis=-1, output_type=tf.int32)
 
 
 def _chosen(log_probs: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
-    """Entry ``choice`` of the last axis; without gather, whose gradient scatters."""
+    """Return entry ``choice`` of the last axis, without the slow gradient of gather."""
     one_hot = tf.one_hot(choice, log_probs.shape[-1], dtype=log_probs.dtype)
     return tf.reduce_sum(one_hot * log_probs, -1)
 

@@ -1,4 +1,4 @@
-"""The trailing axes that make up one event of a distribution."""
+"""Operations on the trailing axes that form one event of a distribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def sum(x: tf.Tensor, event_ndims: int) -> tf.Tensor:
 
 
 def reshape(x: tf.Tensor, event_ndims: int, to: Sequence[int]) -> tf.Tensor:
-    """Give the trailing ``event_ndims`` axes another shape; keep those in front."""
+    """Reshape the trailing ``event_ndims`` axes; keep the leading axes."""
     to = [int(size) for size in to]
     cut = x.shape.rank - event_ndims
     lead, event = x.shape[:cut], x.shape[cut:]

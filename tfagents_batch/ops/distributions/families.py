@@ -37,13 +37,13 @@ SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, or a Box of floats"
 
 @dataclass(frozen=True)
 class Family:
-    """The distributions over one action space; see ``for_space``.
+    """Family of distributions over one action space; see ``for_space``.
 
     Attributes:
-      name: of the distribution's class.
-      size: network outputs that ``make`` needs; also the width of its mask.
-      shape: of one action.
-      dtype: of actions, tf.int32 or tf.float32.
+      name: name of the distribution's class.
+      size: number of network outputs that ``make`` needs; also the width of its mask.
+      shape: shape of one action.
+      dtype: dtype of actions, tf.int32 or tf.float32.
       needs_std: True if ``make`` needs a standard deviation.
       takes_mask: True if actions can be masked.
       squashed: True if actions are kept inside their bounds.
@@ -71,17 +71,17 @@ class Family:
         Args:
           outputs: f32 ``[..., size]``, logits or means.
           std: f32 ``[..., size]`` or ``[size]``, greater than 0, where ``needs_std``.
-          mask: bool (or numbers, where not 0 is valid) ``[..., size]``.
+          mask: bool (or numbers, where 0 is invalid) ``[..., size]``.
 
         Raises:
-          UserError: if an argument is missing, not understood or not ``size`` wide.
+          UserError: if an argument is missing, not supported or not ``size`` wide.
         """
         given = {"policy output": outputs, "std": std, "action_mask": mask}
         for name, tensor in given.items():
             if tensor is not None and tensor.shape[-1:] != (self.size,):
                 raise UserError(
-                    f"{name} has shape {tuple(tensor.shape)}, but {self.name} over "
-                    f"this action space needs [..., {self.size}]"
+                    f"{name} has shape {tuple(tensor.shape)}; {self.name} over this "
+                    f"action space needs [..., {self.size}]"
                 )
         if self.needs_std != (std is not None):
             need = "needs a std" if self.needs_std else "has no std"
@@ -89,14 +89,14 @@ class Family:
         if mask is not None and not self.takes_mask:
             raise UserError(
                 f"{self.name} cannot mask actions; only Discrete and MultiDiscrete "
-                'action spaces may come with observation["action_mask"]'
+                'action spaces support observation["action_mask"]'
             )
         options = {"std": std} if self.needs_std else {}
         options |= {"mask": mask} if self.takes_mask else {}
         return self._build(outputs, **options)
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Return the noise that ``sample`` consumes, ``[*shape, ...]``, in one op.
+        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op.
 
         Args:
           shape: leading axes, such as ``(T, B)``.
@@ -114,7 +114,7 @@ def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
       squash: keep Box actions inside their bounds (TanhNormal).
 
     Raises:
-      UserError: for any other space, and for a Box to squash without finite bounds.
+      UserError: for any other space, and with ``squash`` for infinite bounds.
     """
     shape = tuple(int(size) for size in space.shape or ())
     if isinstance(space, gs.Discrete):
