@@ -75,7 +75,7 @@ def recorded(run, env):
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_step_by_step_it_does_what_it_did_in_an_evaluation(runs, env):
+def test_predict_repeats_the_actions_of_an_evaluation(runs, env):
     agent = tfb.load(runs[env].logdir)
     assert agent.step == runs[env].step
     episode, state = recorded(runs[env], env)[:30], None
@@ -87,7 +87,7 @@ def test_step_by_step_it_does_what_it_did_in_an_evaluation(runs, env):
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_a_batch_is_each_of_its_rows_and_starts_where_it_is_told_to(runs, env):
+def test_rows_of_a_batch_are_independent_and_reset_at_episode_starts(runs, env):
     agent = tfb.load(runs[env].logdir)
     space = agent.observation_space
     space.seed(0)
@@ -100,7 +100,7 @@ def test_a_batch_is_each_of_its_rows_and_starts_where_it_is_told_to(runs, env):
         assert np.any(np.abs(together[2] - alone[2]) > 1e-4)
 
 
-def test_samples_differ_and_the_mode_does_not(runs):
+def test_samples_vary_and_the_mode_does_not(runs):
     agent = tfb.load(runs["CartPole-v1"].logdir)
     observation = np.array([0.01, 0.02, -0.03, 0.04], np.float32)
     modes = [agent.predict(observation)[0] for _ in range(4)]
@@ -111,7 +111,7 @@ def test_samples_differ_and_the_mode_does_not(runs):
     assert set(samples) == {0, 1}  # hardly trained, so about as likely
 
 
-def test_its_environment_is_that_of_the_run(runs):
+def test_make_env_returns_the_environment_of_the_run(runs):
     agent = tfb.load(runs["Pendulum-v1"].logdir)
     env = agent.make_env(render_mode="rgb_array")
     observation, _ = env.reset(seed=0)
@@ -136,7 +136,7 @@ def test_an_observation_that_does_not_fit_is_refused(runs, observation, message)
         tfb.load(runs["CartPole-v1"].logdir).predict(observation)
 
 
-def test_nested_observations_and_every_kind_of_action(tmp_path, linear):
+def test_predict_supports_nested_observations_and_every_action_space(tmp_path, linear):
     space = gs.Dict(
         image=gs.Box(0, 255, (10, 10, 1), np.uint8),
         parts=gs.Tuple([gs.Discrete(3, start=1), gs.Box(-1, 1, (2,))]),
@@ -163,7 +163,7 @@ def test_nested_observations_and_every_kind_of_action(tmp_path, linear):
             agent.predict(dict(seen, image=np.full((10, 10, 1), 0.5)))
 
 
-def test_an_environment_written_in_tensorflow_is_played_by_others(tmp_path, linear):
+def test_make_env_refuses_an_environment_written_in_tensorflow(tmp_path, linear):
     options = {k: v for k, v in SMALL.items() if k != "num_workers"}
     run = tfb.train(linear, env="tf/CartPole-v1", logdir=tmp_path, **options)
     agent = tfb.load(run.logdir)

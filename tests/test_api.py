@@ -59,7 +59,7 @@ def read_config(run):
     return json.loads(path.read_text())["config"]
 
 
-def test_train_makes_a_run_and_evaluate_plays_it(run):
+def test_train_creates_a_run_and_evaluate_plays_it(run):
     folder = pathlib.Path(run.logdir)
     assert run.finished
     assert run.step >= 300
@@ -73,7 +73,7 @@ def test_train_makes_a_run_and_evaluate_plays_it(run):
     assert result.mean_return > 5
 
 
-def test_nothing_of_a_training_is_left_in_memory(tmp_path):
+def test_training_leaves_nothing_in_memory(tmp_path):
     """Its graphs, above all, of which each takes tens of megabytes."""
 
     def graphs():
@@ -124,7 +124,7 @@ def test_a_run_is_resumed_from_its_newest_checkpoint(run):
     assert again.finished and again.step == more.step
 
 
-def test_a_resumed_run_of_environments_in_tensorflow_is_the_run_itself(tmp_path):
+def test_a_resumed_run_in_tensorflow_equals_an_uninterrupted_run(tmp_path):
     """Checkpoints hold the environments too, so an interruption leaves no trace."""
     options = {**SMALL, "num_workers": None, "steps": 600}
     name = "tf/CartPole-v1"
@@ -139,7 +139,7 @@ def test_a_resumed_run_of_environments_in_tensorflow_is_the_run_itself(tmp_path)
     np.testing.assert_array_equal(*played)
 
 
-def test_the_config_is_plain_text_and_comes_back(run):
+def test_the_config_is_saved_as_text_and_read_back(run):
     data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
     assert data["config"]["env"] == "CartPole-v1"
     assert data["config"]["settings"]["learning_rate"] == "linear(0.001, 0)"
@@ -161,9 +161,7 @@ class TestUserCode:
             name, options["settings"] = "ppo", BRIEF
         return tfb.train(name, logdir=tmp_path, **options)
 
-    def test_a_function_that_makes_an_environment_has_to_be_passed_again(
-        self, tmp_path
-    ):
+    def test_an_environment_constructor_has_to_be_passed_again(self, tmp_path):
         run = self.train(tmp_path, env=lambda: CountingEnv(length=7))
         with pytest.raises(UserError, match=r"your own code.*pass env"):
             tfb.evaluate(run.logdir)
@@ -176,7 +174,7 @@ class TestUserCode:
         )
         assert more.step >= 600
 
-    def test_a_network_has_to_be_passed_again_and_no_other(self, tmp_path):
+    def test_the_same_network_has_to_be_passed_again(self, tmp_path):
         run = self.train(tmp_path, env="CartPole-v1", network=self.build)
         with pytest.raises(UserError, match=r"trained with the network.*again"):
             tfb.evaluate(run.logdir)
@@ -214,7 +212,7 @@ class TestUserCode:
         ({"env": [CountingEnv] * 2, "num_envs": 3}, "num_envs cannot be chosen"),
     ],
 )
-def test_what_cannot_be_used_is_named_and_leaves_no_folder(
+def test_unusable_arguments_are_refused_and_leave_no_folder(
     tmp_path, arguments, message
 ):
     if "resume" not in arguments:
@@ -241,7 +239,7 @@ def test_what_cannot_be_used_is_named_and_leaves_no_folder(
         ("user_code", [], "config.json of the run cannot be read"),
     ],
 )
-def test_a_config_that_cannot_be_used_is_one_clear_error(run, place, value, message):
+def test_an_unusable_config_file_gives_one_clear_error(run, place, value, message):
     path = pathlib.Path(run.logdir) / "config.json"
     data = json.loads(path.read_text())
     *parents, name = place.split(".")
@@ -273,7 +271,7 @@ def test_a_config_object_is_a_preset_too(tmp_path):
 
 
 class TestResume:
-    def test_options_that_change_are_kept_for_the_next_resume(self, run):
+    def test_changed_options_are_saved_for_the_next_resume(self, run):
         tfb.train(resume=run.logdir, steps=600)
         assert read_config(run)["steps"] == 600
         events = read_events(run.logdir)
@@ -287,7 +285,7 @@ class TestResume:
             ({"steps": 600, "env": "Acrobot-v1"}, "'CartPole-v1', not on 'Acrobot-v1'"),
         ],
     )
-    def test_what_a_run_cannot_go_on_with_is_refused(self, run, options, message):
+    def test_unusable_arguments_of_resume_are_refused(self, run, options, message):
         with pytest.raises(UserError, match=message):
             tfb.train(resume=run.logdir, **options)
 
@@ -299,7 +297,7 @@ class TestResume:
             tfb.train(resume=run.logdir, steps=600)
 
 
-def test_a_folder_cannot_make_us_import_code(run, tmp_path):
+def test_a_run_folder_cannot_make_the_program_import_code(run, tmp_path):
     evil = tmp_path / "evil.py"
     evil.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
     edit_config(run, env=f"{evil}:make")
@@ -369,9 +367,7 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
         ("gym:CartPole-v1", {"nested": [{"x": "evil"}]}),
     ],
 )
-def test_text_in_env_kwargs_of_a_folder_is_passed_again_or_refused(
-    run, env, env_kwargs
-):
+def test_env_kwargs_with_text_have_to_be_passed_again(run, env, env_kwargs):
     edit_config(run, env=env, env_kwargs=env_kwargs)
     for use in (tfb.evaluate, tfb.load, lambda folder: tfb.train(resume=folder)):
         with pytest.raises(UserError, match=r"env_kwargs.*pass.*again.*--env_kwargs"):
@@ -380,7 +376,7 @@ def test_text_in_env_kwargs_of_a_folder_is_passed_again_or_refused(
         tfb.train(resume=run.logdir, env_kwargs={"x": 1})
 
 
-def test_another_run_has_another_folder_and_leaves_random_numbers_alone(
+def test_runs_have_different_folders_and_do_not_seed_global_generators(
     shared_run, capsys
 ):
     folder = pathlib.Path(shared_run.logdir)
@@ -420,7 +416,7 @@ class Levels(CountingEnv):
         return result
 
 
-def test_evaluate_plays_no_level_that_training_or_its_evaluations_drew(tmp_path):
+def test_evaluate_plays_levels_that_training_never_used(tmp_path):
     options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
     LEVELS.clear()
     run = tfb.train("linear", env=Levels, logdir=tmp_path, **options)
@@ -432,7 +428,7 @@ def test_evaluate_plays_no_level_that_training_or_its_evaluations_drew(tmp_path)
     assert not trained.intersection(LEVELS)
 
 
-def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path):
+def test_another_environment_does_not_get_the_env_kwargs_of_the_run(tmp_path):
     options = SMALL | {"env_kwargs": {"sutton_barto_reward": True}}
     run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
     assert tfb.evaluate(run.logdir, 2).mean_return < 0  # -1 at the end
@@ -442,7 +438,7 @@ def test_an_environment_played_instead_does_not_get_the_runs_arguments(tmp_path)
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize("compile", ["auto", "off"])
-def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
+def test_a_run_continues_when_an_environment_crashes(tmp_path, compile):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     # One worker, so that the run cannot end before there is another one.
     options = {**SMALL, "num_workers": 1, "compile": compile}
@@ -461,7 +457,7 @@ def test_a_run_goes_on_when_an_environment_dies(tmp_path, compile):
 
 
 @pytest.mark.any_backend
-def test_a_run_ends_when_an_environment_dies_and_keeps_its_checkpoint(tmp_path):
+def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
     options = {**SMALL, "num_workers": 2}
     del options["num_envs"]
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
@@ -476,14 +472,14 @@ class TestResources:
     def events(self, run, kind):
         return [event for event in read_events(run.logdir) if event["event"] == kind]
 
-    def test_a_run_tells_what_it_uses_of_the_machine(self, run):
+    def test_a_run_logs_its_use_of_the_machine(self, run):
         (event,) = self.events(run, "resources")
         assert event["num_workers"] == 0
         assert event["reason"]
         assert event["compile_cache"].startswith("off: ")
 
     @pytest.mark.any_backend
-    def test_environments_a_worker_say_how_many_workers(self, tmp_path):
+    def test_envs_per_worker_gives_the_number_of_workers(self, tmp_path):
         options = {k: v for k, v in SMALL.items() if k != "num_workers"}
         options |= {"num_envs": 3, "envs_per_worker": 2}
         run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
@@ -522,7 +518,7 @@ class TestOverlap:
 
 
 class TestPrecision:
-    def test_convolutions_in_bfloat16_train_and_are_played(self, tmp_path):
+    def test_convolutions_in_bfloat16_train_and_play(self, tmp_path):
         def pixels():
             image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
             return SpaceEnv(image, gymnasium.spaces.Discrete(2))
@@ -540,7 +536,7 @@ class TestPrecision:
         return keras.Sequential([keras.layers.Dense(4, dtype="float32")])
 
     @pytest.mark.parametrize("network", [None, full])
-    def test_a_network_that_does_not_take_it_is_refused(self, tmp_path, network):
+    def test_a_network_without_convolution_is_refused(self, tmp_path, network):
         options = SMALL | {"precision": "mixed_bfloat16", "network": network}
         with pytest.raises(UserError, match="the network has no convolution"):
             tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
@@ -548,7 +544,7 @@ class TestPrecision:
 
 
 class TestProfile:
-    def test_a_profile_that_fails_does_not_undo_the_run(
+    def test_a_failed_profile_does_not_fail_the_run(
         self, tmp_path, capsys, monkeypatch
     ):
         def fail(*_):

@@ -162,7 +162,7 @@ def trained_parameters():
 
 @pytest.mark.usefixtures("on_backend")
 @pytest.mark.parametrize("cell", list(trained_parameters()))
-def test_a_cell_is_trained(cell):
+def test_every_combination_trains(cell):
     keras.utils.set_random_seed(0)
     train = _several if level(cell, "seeds") == "several" else _one
     before, after, metrics = train(cell)
@@ -218,7 +218,7 @@ def refused_parameters():
 
 @pytest.mark.usefixtures("on_backend")
 @pytest.mark.parametrize(("cell", "refusal"), list(refused_parameters()))
-def test_what_does_not_go_together_is_refused_in_words(cell, refusal, tmp_path):
+def test_refused_combinations_raise_a_user_error(cell, refusal, tmp_path):
     chosen = options(cell)
     train = tfb.train
     if level(cell, "seeds") == "several":
@@ -239,7 +239,7 @@ def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
             assert is_trained != bool(capabilities.refusals(levels)), levels
 
 
-def test_the_page_is_what_the_cells_say():
+def test_the_page_matches_the_table_of_combinations():
     assert capabilities.PAGE.read_text() == capabilities.page(), (
         "write it again: python -m tests.support.capabilities"
     )

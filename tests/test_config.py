@@ -120,7 +120,7 @@ def test_only_flags_that_were_given_override():
     assert "--steps=7  (int)\n" in config.help_text([(preset, "")])
 
 
-def test_a_program_of_absl_has_the_flags_beside_its_own():
+def test_flags_can_be_added_to_those_of_an_absl_program():
     values = flags.FlagValues()
     flags.DEFINE_integer("port", 80, "of a server", flag_values=values)
     config.define_flags(values, Settings, "algorithm")
@@ -166,7 +166,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("argument", REFUSED)
-def test_what_is_wrong_is_refused_by_name(argument):
+def test_wrong_arguments_are_refused_by_name(argument):
     arguments = argument if isinstance(argument, tuple) else [argument]
     with pytest.raises(UserError, match=re.escape(REFUSED[argument])) as caught:
         parse(*arguments)
@@ -246,15 +246,18 @@ LONG = int("9" * 400)  # above every float
         ({"objective": "both"}, "objective is 'both'; expected clip or kl"),
         ({"sizes": "8"}, "sizes is '8'; expected a comma-separated list"),
         ({"network": 8}, "network is 8; expected an object of settings"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast'; 'fast' is no schedule"),
+        (
+            {"learning_rate": "fast"},
+            "learning_rate is 'fast'; 'fast' is not a schedule; expected a number",
+        ),
     ],
 )
-def test_replace_names_what_is_wrong(changes, message):
+def test_replace_names_the_wrong_setting(changes, message):
     with pytest.raises(UserError, match=re.escape(message)):
         config.replace(Settings(), changes)
 
 
-def test_environment_arguments_that_json_cannot_hold_are_refused():
+def test_env_kwargs_that_json_cannot_represent_are_refused():
     with pytest.raises(UserError, match=r"env_kwargs is .*cannot be written as JSON"):
         config.replace(Experiment(), {"env_kwargs": {"f": print}})
     kept = config.replace(Experiment(), {"env_kwargs": {"x": np.float32(0.5)}})
@@ -266,7 +269,7 @@ def test_configs_do_not_share_mutable_defaults():
     assert Experiment().env_kwargs == {}
 
 
-def test_a_field_of_an_unsupported_type_is_an_error_of_the_program():
+def test_a_field_of_an_unsupported_type_raises_a_type_error():
     @dataclasses.dataclass(frozen=True)
     class Bad:
         x: set = option(frozenset(), "of things")
@@ -287,11 +290,11 @@ CHANGED = Settings(
 
 
 @pytest.mark.parametrize("settings", [Settings(), CHANGED])
-def test_json_gives_back_the_config(settings):
+def test_a_config_survives_a_round_trip_through_json(settings):
     assert through_json(settings) == settings
 
 
-def test_json_is_plain_readable_and_in_order():
+def test_json_is_readable_and_in_the_order_of_the_fields():
     data = config.to_dict(CHANGED)
     assert list(data) == [field.name for field in dataclasses.fields(Settings)]
     assert data["learning_rate"] == "linear(0.001, 0, 500)"
@@ -324,7 +327,7 @@ def test_a_former_name_is_accepted_with_a_warning(caplog):
     ]
 
 
-def test_unknown_names_the_closest_or_all():
+def test_unknown_suggests_the_closest_name_or_lists_all():
     assert config.unknown("config", "cartpol", ["cartpole", "pendulum"]) == (
         "unknown config 'cartpol'; did you mean 'cartpole'?"
     )
@@ -357,12 +360,12 @@ class Bounded:
         ({"inner": 3}, "a.inner is 3; expected a "),
     ],
 )
-def test_check_names_what_is_out_of_bounds(values, message):
+def test_check_names_the_setting_out_of_bounds(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         config.check(Bounded(**values), "a.")
 
 
-def test_check_keeps_what_is_right_as_its_type_says():
+def test_check_converts_valid_values_to_their_types():
     checked = config.check(Bounded(count=2.0, share=1, sizes=[3], rate=2))
     assert checked == Bounded(2, 1.0, (3,), Constant(2.0))
     assert config.check(Bounded(2**53 + 1)).count == 2**53 + 1  # which no float is
@@ -385,7 +388,7 @@ class Mixed:
         ("--normalize=batch", "batch"),
     ],
 )
-def test_a_choice_may_have_true_and_false_beside_words(argument, value):
+def test_a_choice_may_contain_true_and_false(argument, value):
     read = config.replace(Mixed(), config.parse([argument], [(Mixed, "")])[0])
     assert read.normalize is value or read.normalize == value == "batch"
     for wrong in (1, 0, "off", "true", None):

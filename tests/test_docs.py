@@ -45,7 +45,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page):
+def test_every_link_has_a_target(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
@@ -74,7 +74,7 @@ TENSORS = "docs/concepts/tensor_environments.md"
         ("docs/concepts/wrappers.md", [0]),
     ],
 )
-def test_the_python_of_a_page_runs(page, blocks, tmp_path, monkeypatch):
+def test_the_code_blocks_of_a_page_run(page, blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = python_of(page)
     script = tmp_path / "page.py"
@@ -82,7 +82,7 @@ def test_the_python_of_a_page_runs(page, blocks, tmp_path, monkeypatch):
     runpy.run_path(str(script), run_name="__main__")
 
 
-def test_every_block_of_python_is_run():
+def test_every_code_block_is_covered_by_a_test():
     pages = ("README.md", "docs/concepts/groups.md", TENSORS, "docs/running.md")
     pages += ("docs/concepts/wrappers.md",)
     assert [len(python_of(page)) for page in pages] == [3, 1, 2, 2, 1]

@@ -66,12 +66,12 @@ def known_tests(path):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_row_is_there_once_in_order(page):
+def test_every_row_number_occurs_once_in_order(page):
     assert [row for row, *_ in rows(page)] == PAGES[page]
 
 
 @pytest.mark.parametrize(("page", "row", "feature", "state", "files", "tests"), ROWS)
-def test_what_a_row_names_exists(page, row, feature, state, files, tests):
+def test_files_and_tests_in_a_row_exist(page, row, feature, state, files, tests):
     assert state.partition(":")[0] in STATES
     assert (":" in state) == state.startswith(("partly", "otherwise")), state
     for path in files:

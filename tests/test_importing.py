@@ -9,7 +9,7 @@ from tfagents_batch import importing
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_rests_and_is_as_before(enabled):
+def test_the_garbage_collector_is_disabled_and_restored(enabled):
     (gc.enable if enabled else gc.disable)()
     try:
         with pytest.raises(ZeroDivisionError), importing.uncollected():
@@ -20,7 +20,7 @@ def test_the_collector_rests_and_is_as_before(enabled):
         gc.enable()
 
 
-def test_a_hidden_package_seems_absent_for_a_while(monkeypatch):
+def test_a_hidden_package_seems_not_installed_inside_the_context(monkeypatch):
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     with importing.hidden("colorsys", "gc"):
         with pytest.raises(ImportError):

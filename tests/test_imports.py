@@ -68,7 +68,7 @@ def test_every_module_imports(name):
     importlib.import_module(name)
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
     for name in tfagents_batch.__all__:
         assert getattr(tfagents_batch, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
@@ -105,7 +105,7 @@ def test_a_module_runs_no_code_from_data(name):
     assert unsafe(path.read_text()) == []
 
 
-def test_running_code_from_data_is_found_and_safe_code_is_let_pass():
+def test_the_check_finds_code_from_data_and_accepts_safe_code():
     for source in (
         "import pickle",
         "def f():\n  from cloudpickle import dumps",

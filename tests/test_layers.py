@@ -155,11 +155,11 @@ def arrows() -> dict[str, set[str]]:
     return found
 
 
-def test_the_table_of_folders_says_what_is_imported_and_no_more():
+def test_the_table_of_folders_lists_exactly_the_imports():
     assert arrows() == ALLOWED
 
 
-def test_folders_beside_each_other_import_in_no_circle():
+def test_sibling_folders_have_no_import_cycles():
     graph = {
         mine: {each for each in found if not _inside(mine, each)}
         for mine, found in arrows().items()
@@ -178,7 +178,7 @@ def test_no_folder_has_too_many_modules():
     assert not {k: v for k, v in count.items() if v > MOST_MODULES}
 
 
-def test_there_are_no_cycles():
+def test_modules_have_no_import_cycles():
     graph = {
         module: {each.module for each in imports(source)} - {None, PACKAGE}
         for module, source in SOURCES.items()
@@ -187,7 +187,7 @@ def test_there_are_no_cycles():
     graphlib.TopologicalSorter(graph).prepare()  # CycleError names the cycle
 
 
-def test_the_package_itself_is_used_for_its_version_only():
+def test_modules_import_only_the_version_from_the_package():
     for module, source in SOURCES.items():
         top = (folder(module) or "").partition("/")[0]
         if top in ("", "front", "scripts", BENCHMARKS):
@@ -203,7 +203,7 @@ def test_the_package_itself_is_used_for_its_version_only():
 
 
 @pytest.mark.parametrize("name", FRONT_DOORS)
-def test_a_folder_is_entered_by_its_front_door(name):
+def test_other_folders_import_only_the_public_modules_of_a_folder(name):
     door = f"{PACKAGE}.{name}"
     for module, source in SOURCES.items():
         entered = {each.module for each in imports(source) if each.module}

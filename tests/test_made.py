@@ -61,7 +61,7 @@ def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_pa
     env.close()
 
 
-def test_evaluations_are_played_where_somebody_says(tmp_path):
+def test_evaluations_use_the_given_eval_env(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 100}
     options |= {"eval_episodes": 2, "logdir": tmp_path}
     run = tfb.train("linear", env=counting(5), eval_env=counting(9), **options)
@@ -83,7 +83,7 @@ def test_evaluations_are_played_where_somebody_says(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
-def test_settings_of_the_run_are_not_for_what_others_made(kind, tmp_path):
+def test_settings_of_the_run_do_not_apply_to_existing_instances(kind, tmp_path):
     """Workers, wrappers, options and arguments are of what is trained on."""
     options = SMALL | {"num_envs": 2, "num_workers": 1, "logdir": tmp_path}
     options |= {"eval_every": 100, "eval_episodes": 3, "on_fault": "restart"}
@@ -100,7 +100,7 @@ def test_settings_of_the_run_are_not_for_what_others_made(kind, tmp_path):
         getattr(each, "close", lambda: None)()
 
 
-def test_environments_of_one_name_have_the_same_arguments(tmp_path):
+def test_an_eval_env_of_the_same_name_gets_the_same_arguments(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "logdir": tmp_path}
     options |= {"eval_every": 100, "eval_episodes": 2}
     run = tfb.train(
@@ -113,7 +113,7 @@ def test_environments_of_one_name_have_the_same_arguments(tmp_path):
     assert run.metrics["eval/return_mean"] == -1
 
 
-def test_an_environment_that_is_refused_is_not_closed(tmp_path):
+def test_a_refused_environment_is_not_closed(tmp_path):
     class Closing(CountingEnv):
         closed = False
 
@@ -136,7 +136,7 @@ def test_an_environment_that_is_refused_is_not_closed(tmp_path):
         agent.make_env()
 
 
-def test_every_one_of_different_environments_is_evaluated(tmp_path):
+def test_every_environment_of_a_list_is_evaluated(tmp_path):
     envs = [counting(length) for length in (1, 2, 3, 4)]
     options = SMALL | {"num_workers": 0, "eval_every": 100, "logdir": tmp_path}
     run = tfb.train("linear", env=envs, eval_episodes=5, **options)
@@ -174,7 +174,7 @@ def moved_run(trained, tmp_path):
     return shutil.copytree(run.logdir, tmp_path / "run"), env
 
 
-def test_a_file_of_environments_may_be_moved(moved_run, tmp_path, capsys):
+def test_a_file_with_environments_may_be_moved(moved_run, tmp_path, capsys):
     logdir, env = moved_run
     assert tfb.evaluate(logdir, 2, env=env).mean_return == 21  # env_kwargs count
     (logdir / "metrics.jsonl").unlink()  # a run goes on without its lines, too
@@ -189,7 +189,7 @@ def test_a_file_of_environments_may_be_moved(moved_run, tmp_path, capsys):
             tfb.train(resume=logdir, env=other, steps=600)
 
 
-def test_options_of_a_resume_that_fails_are_not_kept(moved_run, monkeypatch):
+def test_options_of_a_failed_resume_are_not_saved(moved_run, monkeypatch):
     logdir, env = moved_run
     before = (logdir / "config.json").read_text()
 
@@ -207,7 +207,7 @@ def test_options_of_a_resume_that_fails_are_not_kept(moved_run, monkeypatch):
     assert changed["config"]["env"] == env
 
 
-def test_options_of_environments_reach_them_and_are_checked(tmp_path):
+def test_env_options_are_applied_and_checked(tmp_path):
     options = SMALL | {"num_envs": 2, "eval_every": 0, "logdir": tmp_path}
     for env_options, message in (
         ({"step_second": 3}, "'step_second'; did you mean 'step_seconds'"),

@@ -97,14 +97,14 @@ def help_of(module):
 
 
 @pytest.mark.parametrize(("page", "module", "arguments"), sorted(COMMANDS))
-def test_commands_have_the_flags_that_the_page_gives_them(page, module, arguments):
+def test_commands_accept_the_flags_on_the_page(page, module, arguments):
     flags = [each.partition("=")[0] for each in shlex.split(arguments)]
     text = help_of(module)
     for flag in flags:
         assert re.search(rf"{re.escape(flag)}\b", text), flag
 
 
-def test_every_script_has_its_command():
+def test_every_script_has_a_command():
     named = {module.rpartition(".")[2] for page, module, _ in COMMANDS}
     scripts = (ROOT / "tfagents_batch/scripts").glob("*.py")
     assert named == {path.stem for path in scripts} - {"__init__", "app"}
@@ -142,7 +142,7 @@ def test_settings_of_the_page_exist(page):
 
 
 @pytest.mark.parametrize("page", ["stable-baselines3", "tf-agents"])
-def test_defaults_beside_those_of_others_are_ours(page):
+def test_our_defaults_on_the_page_are_correct(page):
     depends = "algorithm.network.hidden"  # on the observations
     ours, seen = config.to_dict(experiment.Config()), set()
     for *_, cell, defaults in table(section(page, "Settings"))[1:]:
@@ -173,7 +173,7 @@ def plain(text):
         ("tf-agents", "Metrics"),
     ],
 )
-def test_metrics_that_stand_for_others_exist(page, title):
+def test_metrics_on_the_page_exist(page, title):
     known = (ROOT / "docs/watching.md").read_text()
     rows = table(section(page, title))[1:]
     named = {each for _, ours in rows for each in quoted(ours) if "/" in each}
@@ -182,14 +182,14 @@ def test_metrics_that_stand_for_others_exist(page, title):
         assert f"`{name}`" in known, name
 
 
-def test_every_wrapper_of_the_page_is_ours_too():
+def test_wrappers_on_the_page_exist():
     rows = table(section(BATCH_PPO, "Parts"))
     (theirs,) = [row[0] for row in rows if "AutoReset" in row[0]]
     own = {"standard_stack", "SelectEntries"}
     assert {*quoted(theirs)} | own == {*wrappers.__all__}
 
 
-def test_the_example_is_the_preset_written_out(monkeypatch):
+def test_the_example_equals_the_preset(monkeypatch):
     first, *_ = re.findall(r"```python\n(.*?)```", PAGES[BATCH_PPO], re.DOTALL)
     found = []
 

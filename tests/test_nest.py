@@ -41,7 +41,7 @@ def test_unfold_undoes_fold(time, batch):
     assert_equal(nest.unfold(folded, time, batch), values)
 
 
-def test_fold_puts_the_rows_of_one_time_beside_each_other():
+def test_fold_makes_rows_of_one_time_adjacent():
     folded = nest.fold(tensors(TIME, BATCH))
     np.testing.assert_array_equal(folded["a"], np.arange(TIME * BATCH))
 

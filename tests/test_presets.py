@@ -74,7 +74,7 @@ def differs(found, expected):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_sound_and_comes_back_from_a_file(name):
+def test_a_preset_is_valid_and_survives_json(name):
     preset = PRESETS[name]().check()
     plain = config.to_dict(preset)
     kind = algorithms.REGISTRY[preset.algorithm][1]
@@ -86,7 +86,7 @@ def test_a_preset_is_sound_and_comes_back_from_a_file(name):
 # Box2D's module of SWIG crashes where this warning of its import is an error.
 @pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_makes_its_agent_on_its_environment(name):
+def test_a_preset_creates_its_agent_for_its_environment(name):
     """Every extra is part of [dev]: what is missing is a failure."""
     preset = PRESETS[name]()
     processes = {} if preset.env.startswith("tf/") else {"num_workers": 0}
@@ -108,7 +108,7 @@ def test_a_preset_makes_its_agent_on_its_environment(name):
             assert not getattr(env.spec.action_space, "is_bounded", lambda: False)()
 
 
-def test_the_tuned_and_the_faithful_presets_of_the_readme_are_there():
+def test_the_presets_of_the_readme_exist():
     tuned = {
         *("pendulum", "cartpole", "reacher", "halfcheetah", "cheetah", "walker"),
         *("hopper", "ant", "humanoid", "pong", "breakout", "lunarlander", "acrobot"),
@@ -141,7 +141,7 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
     assert differs(settings["network"], NETWORK) == {}
 
 
-def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
+def test_the_bullet_ant_preset_is_refused_with_an_alternative():
     assert not {*REFUSED} & {*PRESETS}
     with pytest.raises(
         UserError, match=r"config 'batch_ppo/bullet_ant' does not exist.*PyBullet"
@@ -149,7 +149,7 @@ def test_batch_ppos_bullet_ant_is_refused_with_what_to_do():
         tfb.train(config="batch_ppo/bullet_ant")
 
 
-def test_a_preset_of_whole_episodes_takes_a_rollout_length_instead_and_back():
+def test_rollout_length_and_update_every_replace_each_other():
     preset = PRESETS["batch_ppo/ant"]()
     changed = config.replace(preset, exclusive({"rollout_length": 64})).check()
     assert changed.update_every is None

@@ -51,7 +51,7 @@ def reference(schedule, step):
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("jit_compile", [None, False, True])
-def test_values_agree_with_plain_python_eagerly_in_graphs_and_compiled(
+def test_values_agree_with_python_in_eager_graph_and_compiled_code(
     schedule, jit_compile
 ):
     call = schedule
@@ -64,7 +64,7 @@ def test_values_agree_with_plain_python_eagerly_in_graphs_and_compiled(
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
-def test_steps_are_python_numbers_or_tensors_of_either_width(schedule):
+def test_steps_may_be_python_numbers_or_int32_or_int64_tensors(schedule):
     expected = schedule(tf.constant(6, tf.int64))
     for step in (6, np.int64(6), tf.constant(6, tf.int32), tf.Variable(6)):
         assert schedule(step) == expected
@@ -104,7 +104,7 @@ def test_text_and_numbers_are_read(text, expected):
     "bad, message",
     [
         ("", "no schedule"),
-        ("fast", "'fast' is no schedule; expected a number, linear"),
+        ("fast", "'fast' is not a schedule; expected a number, linear"),
         ("linear(1)", "expected a number, linear"),
         ("linear(1, 2, 3, 4)", "expected a number, linear"),
         ("linear(1, x)", "expected a number, linear"),
@@ -121,7 +121,7 @@ def test_text_and_numbers_are_read(text, expected):
         ([1], "no schedule"),
     ],
 )
-def test_what_is_no_schedule_is_refused_with_what_is(bad, message):
+def test_invalid_schedules_are_refused_with_the_expected_forms(bad, message):
     with pytest.raises(UserError, match=re.escape(message)):
         schedules.parse(bad)
 
@@ -166,7 +166,7 @@ def test_every_fires_when_n_steps_have_passed_since_it_last_fired(n, jumps, firs
 
 
 @pytest.mark.parametrize("n", [-1, 2.5, "3", True])
-def test_every_refuses_what_is_no_count(n):
+def test_every_refuses_invalid_counts(n):
     with pytest.raises(UserError, match="n is "):
         Every(n)
 
@@ -184,7 +184,7 @@ def test_seconds_count_from_the_last_firing():
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=20), st.data())
-def test_clocks_go_on_where_their_state_was_saved(jumps, data):
+def test_clocks_continue_from_a_saved_state(jumps, data):
     cut = data.draw(st.integers(0, len(jumps)))
     for at_once in (False, True):
         whole, first, second = (Every(25, first=at_once) for _ in range(3))

@@ -37,7 +37,7 @@ def test_compiled_graph_and_eager_draws_agree():
         assert_alike(found, program(seed))
 
 
-def test_many_keys_at_once_draw_what_each_draws():
+def test_many_keys_at_once_draw_the_numbers_of_each_key():
     """In one go: the fallback, one after the other, would be an error here."""
     keys = [seeds.key(seed, "test") for seed in range(5)]
     found = tf.vectorized_map(draw, tf.stack(keys), fallback_to_while_loop=False)
@@ -58,7 +58,7 @@ def test_many_keys_at_once_draw_what_each_draws():
         ),
     ],
 )
-def test_words_are_those_of_threefry(key, counter, expected):
+def test_words_match_the_published_threefry(key, counter, expected):
     key, counter = (tf.constant(pair, tf.uint32) for pair in (key, counter))
     found = seeds.threefry(tf.unstack(key), tf.unstack(counter))
     assert tuple(int(word) for word in found) == expected
@@ -73,7 +73,7 @@ def test_a_longer_draw_begins_with_the_shorter_one(shape):
     np.testing.assert_array_equal(flat, seeds.words([20], key)[: flat.size])
 
 
-def test_integers_and_chances_are_as_often_as_they_should_be():
+def test_integers_and_bernoulli_draws_have_the_right_frequencies():
     count = 100_000
     faces = np.bincount(seeds.integers([count], seeds.key(1, "test"), 6), minlength=6)
     assert len(faces) == 6
@@ -90,7 +90,7 @@ def test_uniform_numbers_stay_within_their_bounds():
     assert narrow.min() >= 1000 and narrow.max() < np.float32(1000.001)
 
 
-def test_a_seed_is_a_number_or_a_tensor():
+def test_a_seed_may_be_a_number_or_a_tensor():
     key = seeds.key(7, "test")
     assert key.dtype == tf.int32 and key.shape == [2]
     for seed in (np.int64(7), tf.constant(7), tf.constant(7, tf.int64)):
@@ -106,12 +106,12 @@ def test_seeds_purposes_and_indices_give_independent_numbers():
         assert abs(np.corrcoef(one, other)[0, 1]) < 0.15
 
 
-def test_the_first_index_of_a_stream_is_the_stream():
+def test_index_zero_of_a_stream_is_the_stream_itself():
     key = seeds.key(7, "test")
     np.testing.assert_array_equal(seeds.fold(key, tf.constant(0)), key)
 
 
-def test_indices_and_seeds_of_a_stream_do_not_repeat():
+def test_indices_and_seeds_give_distinct_keys():
     found = {
         tuple(seeds.fold(seeds.key(seed, "test"), tf.constant(index)).numpy())
         for seed in (*range(20), 2**31 - 1)
@@ -131,7 +131,7 @@ def test_numbers_are_uniform_and_normal():
     assert abs(normal.var() - 1) < 5 * np.sqrt(2 / 1e5)
 
 
-def test_seeds_of_iterations_are_the_same_in_a_graph():
+def test_iteration_seeds_are_the_same_in_a_graph():
     runs, steps = (0, 5, 2**31 - 1), (0, 1, 2048, 2**32 - 1, 2**32, 2**40 + 7)
     pairs = list(itertools.product(runs, steps))
     expected = [seeds.iteration_seed(*pair) for pair in pairs]
@@ -142,7 +142,7 @@ def test_seeds_of_iterations_are_the_same_in_a_graph():
         np.testing.assert_array_equal(function(runs, steps), expected)
 
 
-def test_iterations_have_seeds_of_their_own():
+def test_iterations_have_different_seeds():
     streams = ("train", "evaluate")
     found = [
         seeds.iteration_seed(run, step, stream)

@@ -51,7 +51,7 @@ space = st.recursive(
 
 
 @given(space)
-def test_json_gives_back_the_space(space):
+def test_a_space_survives_a_round_trip_through_json(space):
     text = json.dumps(spaces.to_json(space), allow_nan=False)
     again = spaces.from_json(json.loads(text))
     assert again == space
@@ -76,14 +76,14 @@ def test_pack_undoes_flatten_in_the_order_of_the_leaves(space, seed):
         np.testing.assert_array_equal(found, original)
 
 
-def test_dict_keys_are_sorted_whatever_their_order():
+def test_dict_keys_are_sorted_for_any_order():
     one = gs.Dict({"b": gs.Discrete(2), "a": gs.MultiBinary(3)})
     other = gs.Dict([("a", gs.MultiBinary(3)), ("b", gs.Discrete(2))])
     assert [leaf.name for leaf in spaces.leaves(one)] == ["a", "b"]
     assert spaces.to_json(one) == spaces.to_json(other)
 
 
-def test_paths_name_the_leaves_of_nested_spaces():
+def test_leaves_of_nested_spaces_are_named_by_paths():
     space = gs.Dict({"x": gs.Tuple([gs.Discrete(2), gs.Box(0, 1, (3,))])})
     assert [leaf.path for leaf in spaces.leaves(space)] == [("x", 0), ("x", 1)]
     assert [leaf.name for leaf in spaces.leaves(space)] == ["x/0", "x/1"]
@@ -119,7 +119,7 @@ def test_leaves_are_at_most_32_bits_wide(space, dtype):
         (gs.Graph(gs.Discrete(2), None), "space Graph is not supported"),
     ],
 )
-def test_spaces_that_are_not_supported_are_named(space, message):
+def test_unsupported_spaces_are_refused_by_name(space, message):
     for function in (spaces.leaves, spaces.to_json):
         with pytest.raises(UserError, match=message):
             function(space)

@@ -73,7 +73,7 @@ def test_only_failed_rows_are_not_valid(batch):
 
 
 @given(batches(), st.integers(1, 8))
-def test_padding_by_the_last_row_is_masked_once_the_episode_is_over(batch, padding):
+def test_padding_after_the_end_of_an_episode_is_masked(batch, padding):
     rows = [rows + rows[-1:] * padding for rows, _ in batch]
     mask = trajectory(rows).mask.numpy()
     ended = [row[-1][2] or row[-1][3] or row[-1][1] for row, _ in batch]
@@ -81,7 +81,7 @@ def test_padding_by_the_last_row_is_masked_once_the_episode_is_over(batch, paddi
 
 
 @given(batches(), st.integers(1, 8))
-def test_rows_are_real_but_for_failures_and_for_padding_behind_an_end(batch, padding):
+def test_rows_are_real_except_failures_and_padding(batch, padding):
     plain = trajectory([rows for rows, _ in batch])
     np.testing.assert_array_equal(plain.real, plain.steps.valid)
     ended = plain.steps.last[-1].numpy()
@@ -91,7 +91,7 @@ def test_rows_are_real_but_for_failures_and_for_padding_behind_an_end(batch, pad
     assert not real[-padding:, alive].any()
 
 
-def test_the_views_of_a_worked_example():
+def test_views_of_an_example_trajectory_are_correct():
     """s0 -a-> s1 -a-> s2 terminal, restart s0', -a-> s1' truncated, restart s0''."""
     rows, counted = simulate(["on", "terminate", "on", "truncate", "on"])
     views = trajectory([rows])

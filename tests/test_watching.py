@@ -47,7 +47,7 @@ def missing(folder):
         ),
     ],
 )
-def test_every_metric_of_a_run_is_on_the_page(tmp_path, env, objective, options):
+def test_every_metric_of_a_run_is_documented(tmp_path, env, objective, options):
     settings = {"epochs": 1, "objective": objective}
     run = tfb.train(env=env, logdir=tmp_path, settings=settings, **QUICK, **options)
     assert missing(run.logdir) == set()
@@ -55,7 +55,7 @@ def test_every_metric_of_a_run_is_on_the_page(tmp_path, env, objective, options)
     assert kinds <= documented()
 
 
-def test_every_alarm_is_on_the_page():
+def test_every_alarm_is_documented():
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
     rows = (*ppo_alarms.rows(ppo.Config()), *shared)
     section = PAGE.partition("## Alarms")[2].partition("\n## ")[0]

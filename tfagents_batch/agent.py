@@ -93,8 +93,8 @@ class Agent:
         self._calls += 1
         seed = seeds.iteration_seed(self.config.seed, self._calls, "agent/actions")
         rows = spaces.pack(self.observation_space, map(tf.constant, flat))
-        given = rows, tf.constant(start), state, tf.constant(seed)
-        action, state = self._program(*given, explore=not deterministic)
+        inputs = rows, tf.constant(start), state, tf.constant(seed)
+        action, state = self._program(*inputs, explore=not deterministic)
         action, space = action.numpy(), self.action_space
         if isinstance(space, gs.Box):
             action = np.clip(action, space.low, space.high)
@@ -127,8 +127,8 @@ class Agent:
     def _choose(self, observation, start, state, seed, explore: bool):
         """Return actions and the next state of a batch."""
         algorithm, batch = self._algorithm, start.shape[0]
-        still, reward = tf.zeros([batch], tf.bool), tf.zeros([batch])
-        step = TimeStep(observation, reward, start, still, still, {})
+        false, reward = tf.zeros([batch], tf.bool), tf.zeros([batch])
+        step = TimeStep(observation, reward, start, false, false, {})
         state = nest.where(start, algorithm.initial_state(batch), state)
         noise = nest.map(lambda x: x[0], algorithm.noise((1, batch), seed))
         action, _, state = algorithm.act(step, state, noise, explore)
@@ -176,18 +176,18 @@ def _cast(array: np.ndarray, leaf: spaces.Leaf) -> np.ndarray:
     return found
 
 
-def lend(env: Any) -> Any:
+def without_close(env: Any) -> Any:
     """Return ``env``; an instance is wrapped so that it is not closed."""
     if isinstance(env, gymnasium.vector.VectorEnv):
-        return _LentBatch(env)
-    return _Lent(adapt(env)) if is_environment(env) else env
+        return _VectorWithoutClose(env)
+    return _WithoutClose(adapt(env)) if is_environment(env) else env
 
 
-class _Lent(gymnasium.Wrapper):
+class _WithoutClose(gymnasium.Wrapper):
     def close(self) -> None:
         pass
 
 
-class _LentBatch(gymnasium.vector.VectorWrapper):
+class _VectorWithoutClose(gymnasium.vector.VectorWrapper):
     def close(self, **_) -> None:
         pass

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from tfagents_batch import algorithms, config, seeds
-from tfagents_batch.agent import Agent, lend
+from tfagents_batch.agent import Agent, without_close
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.registry import describe, is_same
 from tfagents_batch.envs.shared import arguments
@@ -128,7 +128,7 @@ def train(
         return _resume(resume, env, network, eval_env, profile, callbacks, options)
     options = play_config.with_num_envs(env, options)
     resolved = resolve(algorithm, env, config, settings, options)
-    _check_watching(resolved, callbacks)
+    _check_callbacks(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
     with Experiment(resolved, _object(env), eval_env, network) as experiment:
         given = resolved.env if env is None else env
@@ -255,7 +255,7 @@ def evaluate(
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with _loaded(run, saved, env, network, checkpoint) as (experiment, _):
         play = experiment.evaluation(experiment.env, episodes, actions)
-        return play(_apart(seed))
+        return play(_unseen_seed(seed))
 
 
 def load(
@@ -284,8 +284,8 @@ def load(
         env = env[0]
     run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
     given = saved.env if env is None else env
-    here = play_config.in_process(saved, given)
-    with _loaded(run, here, env, network, checkpoint) as (experiment, step):
+    local = play_config.in_process(saved, given)
+    with _loaded(run, local, env, network, checkpoint) as (experiment, step):
         return Agent(experiment.algorithm, experiment.env.spec, given, saved, step)
 
 
@@ -333,7 +333,7 @@ def visualize(
         )
         with _loaded(run, single, shown.env, network, checkpoint) as (experiment, _):
             actor = experiment.algorithm
-            return filming.film(shown, actor, outdir, num_episodes, _apart(seed))
+            return filming.film(shown, actor, outdir, num_episodes, _unseen_seed(seed))
 
 
 @contextlib.contextmanager
@@ -344,14 +344,15 @@ def _loaded(
 
     An environment instance is not closed.
     """
-    with Experiment(played, lend(_object(env)), network=network) as experiment:
+    env = without_close(_object(env))
+    with Experiment(played, env, network=network) as experiment:
         variables = experiment.named_variables()
         step, _ = checkpoints.load(run.folder, variables, which)
         yield experiment, step
 
 
-def _apart(seed: int) -> int:
-    """Return a seed for playing that training and its evaluations never use.
+def _unseen_seed(seed: int) -> int:
+    """Return a seed that training and its evaluations never use.
 
     So randomly generated levels are new to the agent.
     """
@@ -441,7 +442,7 @@ def _resume(
             )
         options |= {"env": env}
     resolved = config.replace(saved, options)
-    _check_watching(resolved, callbacks)
+    _check_callbacks(resolved, callbacks)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, eval_env)
     with (
@@ -483,7 +484,7 @@ def _resume(
         return training_run.run(experiment, run.folder, *watched)
 
 
-def _check_watching(resolved: Config, callbacks: dict[str, tuple]) -> None:
+def _check_callbacks(resolved: Config, callbacks: dict[str, tuple]) -> None:
     """Refuse callbacks that are never called and trackers that are not installed."""
     if callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(

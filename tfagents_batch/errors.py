@@ -12,7 +12,7 @@ class UserError(ValueError):
     print it without a traceback and exit with status 64.
     """
 
-    ag_pass_through = True  # or AutoGraph would replace it by a StagingError
+    ag_pass_through = True  # otherwise AutoGraph replaces it by a StagingError
 
 
 def first_line(error: BaseException) -> str:

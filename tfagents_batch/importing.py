@@ -13,7 +13,7 @@ STARTED = time.time()  # this is the first module of the package that is importe
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable Python's garbage collector of cycles.
+    """Disable Python's cyclic garbage collector.
 
     Importing TensorFlow creates hundreds of thousands of permanent objects, and the
     collector scans all of them each time their number has grown by a quarter.

@@ -56,7 +56,7 @@ class Env(Protocol):
         """
 
     def ok(self, state: State) -> tf.Tensor:
-        """bool ``[]``: false after a stop or a failure that voids the iteration."""
+        """Return bool ``[]``: false if a stop or failure voids the iteration."""
 
 
 @runtime_checkable
@@ -104,7 +104,7 @@ class Distribution(Protocol):
     def entropy(self) -> tf.Tensor: ...
 
     def kl(self, other: Distribution) -> tf.Tensor:
-        """KL(self || other), closed form."""
+        """Return KL(self || other) in closed form."""
 
 
 class ActorCriticHeads(NamedTuple):
@@ -141,7 +141,7 @@ class Network(Protocol):
         """Return the heads of ``[T, B, ...]`` steps; ``first`` resets the state."""
 
     def extra_loss(self) -> tf.Tensor:
-        """f32 ``[]``: losses added by layers in the latest call; may be read once."""
+        """Return the loss that layers added in the last call, f32 ``[]``; read once."""
 
 
 @runtime_checkable
@@ -211,8 +211,8 @@ class Algorithm(Actor, Protocol):
       compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
         the parts of ``update`` that it makes faster.
       several_seeds: bool, false by default; whether several seeds can train as one
-        program. ``act`` and ``update`` may then assign variables only outside of
-        loops and branches, or inside those of ``ops.carried``.
+        program. Then ``act`` and ``update`` may assign variables only outside of loops
+        and branches, or inside those of ``ops.carried``.
     """
 
     config: Any
@@ -250,7 +250,7 @@ class Source(Protocol):
     def __call__(self, seed) -> Trajectory: ...
 
     def ok(self) -> tf.Tensor:
-        """bool ``[]``: false if the most recent trajectory is void and must be ignored.
+        """Return bool ``[]``: false if the last trajectory is void and must be ignored.
 
         It is read in the same program, after the call.
         """

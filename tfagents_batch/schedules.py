@@ -41,7 +41,7 @@ class Schedule(Protocol):
     """
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """f32 scalar at ``step`` (int, int32 or int64 scalar); safe under XLA."""
+        """Return the f32 scalar at ``step`` (int, int32 or int64); works under XLA."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Constant:
         _set(self, value=finite(self.value, "value"))
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """f32 scalar."""
+        """Return the value, f32 scalar."""
         import tensorflow as tf  # here, so that configs load without it
 
         return tf.constant(self.value, tf.float32)
@@ -82,7 +82,7 @@ class Linear:
             _set(self, steps=_whole(self.steps, "steps", least=1))
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """f32 scalar: (1 - x) start + x end, where x = step / steps within [0, 1]."""
+        """Return (1 - x) start + x end, f32; x = step / steps, clipped to [0, 1]."""
         import tensorflow as tf
 
         if self.steps is None:
@@ -122,7 +122,7 @@ class Piecewise:
             )
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """f32 scalar."""
+        """Return the value, f32 scalar."""
         import tensorflow as tf
 
         steps, values = zip(*self.points, strict=True)
@@ -151,7 +151,7 @@ def parse(value: str | float | Schedule) -> Schedule:
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return Constant(value)
     if not isinstance(value, str):
-        raise UserError(f"{value!r} is no schedule; expected {EXPECTED}")
+        raise UserError(f"{value!r} is not a schedule; expected {EXPECTED}")
     call = re.fullmatch(r"\s*(linear|piecewise)\s*\((.*)\)\s*", value)
     try:
         if not call:
@@ -164,7 +164,7 @@ def parse(value: str | float | Schedule) -> Schedule:
     except UserError as error:
         raise UserError(f"{value!r}: {error}") from None
     except (ValueError, TypeError):
-        raise UserError(f"{value!r} is no schedule; expected {EXPECTED}") from None
+        raise UserError(f"{value!r} is not a schedule; expected {EXPECTED}") from None
 
 
 def resolve(config: Any, total_steps: int) -> Any:

@@ -157,7 +157,7 @@ def from_json(data: dict) -> gymnasium.Space:
 
 
 def _bounds_to_json(bound: np.ndarray) -> Any:
-    """Return one number if all are equal, else a list; infinities become text."""
+    """Return one number if all bounds are equal, else a list; infinities are text."""
     first = bound.flat[0] if bound.size else 0
     if bound.size and bool(np.all(bound == first)):
         return _number_to_json(first)
@@ -166,7 +166,7 @@ def _bounds_to_json(bound: np.ndarray) -> Any:
 
 def _number_to_json(x: Any) -> Any:
     x = x.item() if hasattr(x, "item") else x
-    return x if np.isfinite(x) else str(float(x))  # "inf", "-inf", "nan": legal JSON
+    return x if np.isfinite(x) else str(float(x))  # JSON has no infinities, no NaN
 
 
 def _bounds_from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Agents and trajectories that the tests of algorithms share."""
+"""Agents and trajectories for the tests of algorithms."""
 
 import keras
 import numpy as np
@@ -13,19 +13,19 @@ T, B = 12, 4
 
 
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
-    """PPO with two minibatches and one epoch, if the settings say nothing else."""
+    """Return PPO with two minibatches and one epoch, unless the settings differ."""
     keras.utils.set_random_seed(seed)
     config = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
     return ppo.PPO(config, make_spec(observation, action, B))
 
 
 def named(agent) -> dict[str, np.ndarray]:
-    """A copy of everything that an agent saves, by name."""
+    """Return a copy of all saved variables of an agent, by name."""
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
 
 
 def assert_same(agents, **tolerance) -> None:
-    """Two agents save the same variables, exactly without a tolerance."""
+    """Check that two agents save equal variables, exactly if there is no tolerance."""
     expected, found = map(named, agents)
     assert list(found) == list(expected)
     for name, value in expected.items():
@@ -38,12 +38,12 @@ def assert_same(agents, **tolerance) -> None:
 def collect(
     agent, observation=VECTOR, seed=0, length=5, terminate=False, state=None
 ) -> Trajectory:
-    """A trajectory of random observations and rewards, acted on by the agent.
+    """Return a trajectory of the agent with random observations and rewards.
 
     Args:
-      length: steps of every episode; streams are shifted against each other.
-      terminate: whether they end in terminal states.
-      state: of the agent at the start.
+      length: steps of every episode; streams are at different steps.
+      terminate: True ends episodes in terminal states, False by truncation.
+      state: acting state of the agent at the start.
     """
     random = np.random.default_rng(seed)
     drawn = make_steps(observation, T + 1, B, seed).observation

@@ -1,4 +1,4 @@
-"""What every algorithm of the registry keeps to."""
+"""Tests that every algorithm of the registry must pass."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def leaves(settings):
             yield field
 
 
-def test_settings_are_frozen_explained_and_sound_by_default(name):
+def test_settings_are_frozen_and_documented_with_valid_defaults(name):
     settings = REGISTRY[name][1]()
     assert settings.check() == settings
     text = json.dumps(config.to_dict(settings))
@@ -54,7 +54,7 @@ def test_it_satisfies_the_protocol(name):
 
 
 @pytest.mark.parametrize("action", ["discrete", "box"])
-def test_an_update_is_finite_counts_its_transitions_and_learns(name, action):
+def test_an_update_is_finite_and_counts_its_transitions(name, action):
     agent = make(name, action)
     before = [weight.numpy() for weight in agent.network.trainable_variables]
     trajectory = collect(agent)
@@ -67,7 +67,7 @@ def test_an_update_is_finite_counts_its_transitions_and_learns(name, action):
     assert any(np.any(a != b) for a, b in zip(before, after, strict=True))
 
 
-def test_an_update_goes_through_xla_where_it_says_so(name):
+def test_an_update_runs_under_xla_if_compilable(name):
     agent = make(name)
     update = tf.function(agent.update, jit_compile=agent.compilable, autograph=False)
     metrics = update(collect(agent), tf.constant(1))

@@ -1,4 +1,4 @@
-"""PPO on transitions and on sequences, with feed-forward and recurrent networks."""
+"""Tests of PPO on transitions and sequences, with and without recurrent networks."""
 
 import keras
 import numpy as np
@@ -46,7 +46,7 @@ def assert_finite(metrics):
 
 
 def moving_state(agent):
-    """A state that is not that of a start."""
+    """Return an acting state from the middle of a trajectory."""
     trajectory = collect(agent, seed=9, length=T + 1)
     state, return_ = agent.initial_state(B)
     if agent.recurrent:
@@ -93,7 +93,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
         ("lstm", None, "box"),
     ],
 )
-def test_before_the_first_step_ratio_is_one_and_kl_zero(network, length, action):
+def test_ratio_is_one_and_kl_zero_before_the_first_step(network, length, action):
     agent = make(
         network,
         action=action,
@@ -102,7 +102,7 @@ def test_before_the_first_step_ratio_is_one_and_kl_zero(network, length, action)
         learning_rate="piecewise(0: 1e-2, 1: 0)",
         sequence_length=length,
     )
-    agent.update(collect(agent), 1)  # normalisers are in use now
+    agent.update(collect(agent), 1)  # from here on normalizers change their inputs
     trajectory = collect(agent, seed=1, state=moving_state(agent))
     metrics = agent.update(trajectory, 2)
     assert float(metrics["policy/clip_fraction"]) == 0  # within 1 +- 1e-5
@@ -112,12 +112,12 @@ def test_before_the_first_step_ratio_is_one_and_kl_zero(network, length, action)
     assert np.sum(np.isfinite(rows)) == np.sum(trajectory.mask)
 
 
-# ---- what counts and what does not
+# ---- masked rows
 
 
 @BOTH
-def test_what_is_masked_has_no_influence(network):
-    """Rewards and actions of restart rows and failed rows may be anything."""
+def test_masked_rows_have_no_influence(network):
+    """Rewards and actions of restart rows and failed rows are arbitrary."""
     agents = []
     for poison in ([0.0], [np.nan, 1e9]):
         agent = make(network, action="box", objective="kl", sequence_length=5)
@@ -142,7 +142,7 @@ def test_what_is_masked_has_no_influence(network):
 
 
 def padded(trajectory, rows):
-    """``rows`` more of each stream, which repeat its last and count for nothing."""
+    """Append ``rows`` masked rows to each stream, copies of its last row."""
 
     def more(x):
         return tf.concat([x, tf.repeat(x[-1:], rows, axis=0)], 0)
@@ -182,7 +182,7 @@ def test_padding_changes_nothing(network, length, reduction):
     assert_same(agents, rtol=1e-4, atol=1e-6)
 
 
-def test_without_a_valid_row_nothing_is_learned_and_the_penalty_stays():
+def test_an_update_without_valid_rows_changes_nothing():
     agent = make(objective="kl", learning_rate=Constant(1e-3), histograms=False)
     trajectory = collect(agent)
     failed = tf.ones_like(trajectory.steps.first)
@@ -220,24 +220,24 @@ def test_steps_count_transitions_with_mask_one():
         ("gru", 25, 6, 2),
     ],
 )
-def test_minibatches_are_of_whole_sequences(network, size, length, updates):
+def test_minibatches_contain_whole_sequences(network, size, length, updates):
     agent = make(network, minibatch_size=size, sequence_length=length, epochs=2)
     trajectory = collect(agent)
     assert 35 < np.sum(trajectory.mask) <= 42
     assert int(agent.update(trajectory, 1)["grad/updates"]) == 2 * updates
 
 
-def test_what_fills_no_minibatch_may_be_left_out():
-    """12 x 4 steps, of which some do not count: never as many as 16 times three."""
+def test_the_last_partial_minibatch_may_be_dropped():
+    """12 x 4 steps with some masked are fewer than three minibatches of 16."""
     settings = {"minibatch_size": 16, "epochs": 2, "histograms": False}
-    kept, dropped = (make(drop_last=drop, **settings) for drop in (False, True))
-    trajectory = collect(kept)
+    default, dropped = (make(drop_last=drop, **settings) for drop in (False, True))
+    trajectory = collect(default)
     assert 32 < np.sum(trajectory.mask) < 48
-    assert int(kept.update(trajectory, 1)["grad/updates"]) == 2 * 3
+    assert int(default.update(trajectory, 1)["grad/updates"]) == 2 * 3
     assert int(dropped.update(trajectory, 1)["grad/updates"]) == 2 * 2
 
 
-def test_a_step_on_everything_is_a_minibatch_of_everything():
+def test_a_minibatch_of_all_rows_equals_the_whole_batch():
     agents = [make(minibatch_size=size, epochs=2) for size in (None, T * B)]
     for agent in agents:
         agent.update(collect(agent), 1)
@@ -267,7 +267,7 @@ def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length)
 
 
 @pytest.mark.parametrize("network", ["feed_forward", "gru_policy", "lstm"])
-def test_targets_do_not_depend_on_how_a_trajectory_is_cut(network):
+def test_targets_do_not_depend_on_the_sequence_length(network):
     targets, gradients = [], []
     for length in (None, 1, 5):
         agent = make(network, sequence_length=length, minibatch_size=None)
@@ -281,7 +281,7 @@ def test_targets_do_not_depend_on_how_a_trajectory_is_cut(network):
             np.testing.assert_allclose(gradient, gradients[0], rtol=1e-5, atol=1e-5)
 
 
-def test_values_of_a_recurrent_network_go_on_from_the_state_of_acting():
+def test_recurrent_values_start_from_the_acting_state():
     agent = make("gru", normalize_observation=False, normalize_return=False)
     trajectory = collect(agent, state=moving_state(agent))
     state, value = trajectory.state[0], []
@@ -328,8 +328,8 @@ def test_compiled_and_uncompiled_updates_agree(network, objective, length):
 
 
 @pytest.mark.slow
-def test_copies_that_are_vectorised_learn_what_each_learns_alone():
-    """As several seeds in one program do."""
+def test_vectorized_copies_learn_what_each_learns_alone():
+    """Several seeds in one program need this."""
     agents = [
         make("lstm", seed=seed, sequence_length=5, histograms=False)
         for seed in range(2)
@@ -381,7 +381,7 @@ def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit)
         )
 
 
-def test_equal_seeds_give_equal_updates_and_others_do_not():
+def test_updates_depend_on_the_seed():
     agents = [make(histograms=False) for _ in range(3)]
     for agent, seed in zip(agents, (1, 1, 2), strict=True):
         agent.update(collect(agent), seed)
@@ -437,7 +437,7 @@ def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
 
 
 @BOTH
-def test_a_penalty_of_sequences_is_the_mean_of_those_of_each(network):
+def test_the_penalty_of_sequences_is_the_mean_over_sequences(network):
     agent = make(
         network, objective="kl", kl_reduction="sequence", epochs=2, histograms=False
     )
@@ -448,11 +448,11 @@ def test_a_penalty_of_sequences_is_the_mean_of_those_of_each(network):
     np.testing.assert_array_equal(counts, [True, True, False])
     metrics = agent.update(collect(agent), 1)
     assert np.isfinite(metrics["policy/kl"])
-    assert int(metrics["grad/updates"]) == 2 * 2  # two streams a minibatch
+    assert int(metrics["grad/updates"]) == 2 * 2  # two streams per minibatch
 
 
-def test_means_over_sequences_weigh_short_ones_as_much_as_long_ones():
-    """As many steps of KL 1 in a short sequence as of KL 0 in a long one."""
+def test_short_and_long_sequences_have_equal_weight_in_the_kl():
+    """The short sequence has a KL of 1 in every step, the long one of 0."""
     kl = tf.constant([[1.0, 0.0], [1.0, 0.0], [9.0, 0.0], [9.0, 0.0]])
     mask = tf.constant([[True, True], [True, True], [False, True], [False, True]])
     for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
@@ -462,7 +462,7 @@ def test_means_over_sequences_weigh_short_ones_as_much_as_long_ones():
 
 
 def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
-    """The mean over equal updates tells how much of the loss is bonus."""
+    """The bonus is the total loss minus all other parts."""
     found = []
     agent = make(entropy_scale="linear(0.5, 0, 100)", learning_rate=0, histograms=False)
     for step in (0, 50, 100):
@@ -499,8 +499,8 @@ def test_time_limits_bootstrap_and_terminations_do_not():
             network=NETWORKS["feed_forward"],
             histograms=False,
         )
-        # Observations tell the time of the episode, one-hot; at the last it looks as
-        # at the first, for a value is learned where actions are taken.
+        # Observations are the one-hot step of the episode. The last step looks like
+        # the first, because values are trained only where actions are taken.
         trajectory = collect(agent, gs.Box(0, 1, (5,)), 0, 4, terminate)
         clock = (np.arange(T + 1)[:, None] + np.arange(B) % 4) % 5
         reward = tf.where(trajectory.steps.first, 0.0, 1.0)
@@ -512,13 +512,13 @@ def test_time_limits_bootstrap_and_terminations_do_not():
         flags = tf.zeros([1, 5], tf.bool)
         probe = TimeStep(tf.eye(5)[None], tf.zeros([1, 5]), flags, flags, flags, {})
         value = agent.network.unroll(probe)[0].value[0].numpy()
-        spread[terminate] = value[:4]  # the states an action was taken in
+        spread[terminate] = value[:4]  # the states with an action
     # Cut off: 1 / (1 - 0.5) everywhere. Terminated: 1 + gamma + ... to the end.
     np.testing.assert_allclose(spread[False], 2.0, atol=0.15)
     np.testing.assert_allclose(spread[True], [1.875, 1.75, 1.5, 1.0], atol=0.15)
 
 
-def test_the_target_may_be_the_return_whatever_lambda_is():
+def test_the_value_target_may_be_the_return_for_any_lambda():
     targets = {}
     for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
         agent = make(value_target=kind, gae_lambda=lambda_)
@@ -541,7 +541,7 @@ def regularized(scale):
     return build
 
 
-def test_what_a_users_layers_add_is_minimised_and_logged():
+def test_losses_of_a_users_layers_are_minimized_and_logged():
     norms = {}
     for scale, jit in ((0.0, False), (1.0, True)):
         keras.utils.set_random_seed(0)
@@ -554,7 +554,7 @@ def test_what_a_users_layers_add_is_minimised_and_logged():
         update = compiled(agent, jit=True) if jit else agent.update
         for seed in range(2):
             logged = float(update(collect(agent), tf.constant(seed))["loss/network"])
-            # Once a minibatch, however many went before.
+            # Each minibatch adds the loss once.
             assert 0 < logged < first if scale else logged == 0
         norms[scale] = float(np.sum(np.square(kernel.numpy())))
     assert norms[1.0] < 0.5 * norms[0.0]
@@ -564,7 +564,7 @@ class TestActionMask:
     space = gs.Dict(features=VECTOR, action_mask=gs.MultiBinary(3))
 
     def trajectory(self, agent, masks):
-        """Acted on under masks ``[T + 1, B, 3]``."""
+        """Return a trajectory with action masks ``[T + 1, B, 3]``."""
         plain = collect(agent, self.space)
         state, rows = agent.initial_state(B), []
         steps = plain.steps._replace(
@@ -578,7 +578,7 @@ class TestActionMask:
         action, behavior = nest.map(lambda *xs: tf.stack(xs), *rows)
         return plain._replace(steps=steps, action=action, behavior=behavior)
 
-    def test_masks_and_memory_go_together(self):
+    def test_masked_actions_work_with_recurrent_networks(self):
         masks = np.random.default_rng(0).integers(2, size=(T + 1, B, 3)).astype(np.int8)
         masks[..., 0] = 1
         agent = make("gru", self.space, objective="both", sequence_length=5)
@@ -591,7 +591,7 @@ class TestActionMask:
         most = np.log(masks[:-1].sum(-1))[trajectory.mask.numpy()]
         assert np.all(entropy[np.isfinite(entropy)] <= most + 1e-5)
 
-    def test_where_one_action_is_allowed_nothing_is_to_be_learned(self):
+    def test_a_single_allowed_action_gives_no_policy_gradient(self):
         masks = np.zeros((T + 1, B, 3), np.int8)
         masks[..., 1] = 1
         agent = make("gru", self.space, objective="both", entropy_scale=0.01)

@@ -1,4 +1,4 @@
-"""PPO's alarms: silent on runs that solved their task, raised by planted faults."""
+"""PPO's alarms: none on runs that solved their task, one for each planted fault."""
 
 import csv
 import math
@@ -43,7 +43,7 @@ def rows(action=TWO, observation=VECTOR, **settings):
 
 
 def line(number, rising=True, **changes):
-    """A healthy line; changes by names with ``__`` for a slash."""
+    """Return a healthy line with changes, whose names have ``__`` for a slash."""
     return_ = 20 + math.sin(7.3 * number) + (2 * number if rising else 0)
     changed = {name.replace("__", "/"): value for name, value in changes.items()}
     return LINE | {"episode/return_mean": return_} | changed
@@ -60,7 +60,7 @@ def raised(lines, limits=None):
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_a_run_that_solved_its_task_raises_nothing(path):
+def test_a_healthy_run_raises_no_alarm(path):
     space, num_envs, limit, std = SPACES[path.stem.partition("-")[0]]
     with open(path) as file:
         lines = list(csv.DictReader(file))
@@ -72,7 +72,7 @@ def test_a_run_that_solved_its_task_raises_nothing(path):
         assert watch.check(metrics, step) == []
 
 
-def test_there_are_runs_that_solved_their_tasks():
+def test_healthy_runs_are_present():
     assert len(RUNS) >= 4
 
 
@@ -100,19 +100,19 @@ def test_one_update_that_loses_the_policy_is_enough():
     assert raised(lines) == ["kl"]
 
 
-def test_a_kl_penalty_aims_at_a_kl_of_its_own():
+def test_the_kl_limit_follows_the_target_of_the_penalty():
     lines = [line(i, policy__approx_kl=0.5) for i in range(40)]
     assert raised(lines, rows(objective="kl", kl_target=0.1)) == ["kl"]
     assert raised(lines, rows(objective="kl", kl_target=0.2)) == []
 
 
-def test_values_need_not_explain_returns_that_are_all_equal():
+def test_equal_returns_raise_no_alarm_of_explained_variance():
     explained = {"loss__value": 1e-5, "value__explained_variance": -9.0}
     assert raised([line(i, **explained) for i in range(100)]) == []
 
 
 @pytest.mark.parametrize("scaling", [False, "per_step"])
-def test_a_value_loss_in_the_unit_of_the_task_has_a_limit_of_its_own(scaling):
+def test_unscaled_rewards_have_a_higher_limit_of_value_loss(scaling):
     limits = rows(normalize_return=scaling)
     unit = {"loss__value": 9e3, "value__explained_variance": -0.1}
     assert raised([line(i, **unit) for i in range(40)], limits) == []
@@ -132,7 +132,7 @@ def test_a_value_loss_in_the_unit_of_the_task_has_a_limit_of_its_own(scaling):
         (gs.Tuple([]), 0.0, None),
     ],
 )
-def test_entropy_is_measured_by_what_the_action_space_could_have(space, healthy, dead):
+def test_the_entropy_limit_depends_on_the_action_space(space, healthy, dead):
     def found(entropy):
         lines = [line(i, False, policy__entropy=entropy) for i in range(9)]
         return raised(lines, rows(space))
@@ -141,12 +141,12 @@ def test_entropy_is_measured_by_what_the_action_space_could_have(space, healthy,
     assert dead is None or found(dead) == ["entropy"]
 
 
-def test_a_policy_that_learned_may_become_certain():
+def test_low_entropy_is_healthy_after_returns_rose():
     late = [line(i, policy__entropy=0.6 if i < 50 else 0.003) for i in range(100)]
     assert raised(late) == []
 
 
-def test_entropy_has_no_limit_inside_bounds_and_of_masked_actions():
+def test_squashed_and_masked_actions_have_no_entropy_limit():
     lines = [line(i, False, policy__entropy=-99.0) for i in range(9)]
     squashed = networks.Config(squash=True)
     assert raised(lines, rows(gs.Box(-1, 1, (2,)), network=squashed)) == []
@@ -154,14 +154,14 @@ def test_entropy_has_no_limit_inside_bounds_and_of_masked_actions():
     assert raised(lines, rows(observation=masked)) == []
 
 
-def test_every_flag_and_metric_that_a_text_names_is_one():
+def test_every_flag_and_metric_named_in_a_text_exists():
     text = config.help_text([(Config, ""), (ppo.Config, "algorithm")])
     values = re.findall(r"^  --([\w.]+)=", text, re.M)
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
     texts = [row.text for row in (*rows(), *shared)]
     assert len(texts) == 11
     named = {name for text in texts for name in re.findall(r"--([a-z][\w.]*\w)", text)}
-    # One flag is of another script: check --env.
+    # The flag --env belongs to the script check.
     assert len(named) > 8 and named <= set(values)
     metrics = set(re.findall(r"{([a-z_/]+)", "".join(row.text for row in rows())))
     assert metrics <= set(LINE)

@@ -1,4 +1,4 @@
-"""What an update of PPO tells."""
+"""Tests of the metrics of PPO's update."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ HISTOGRAMS = (
 
 
 @pytest.mark.parametrize("objective", ["clip", "kl", "both"])
-def test_the_cutoff_is_reported_where_there_is_one(objective):
+def test_the_cutoff_is_logged_only_with_a_kl_penalty(objective):
     share = {}
     for rate in (1e-7, 0.1):
         agent = make_ppo(
@@ -37,7 +37,7 @@ def test_the_cutoff_is_reported_where_there_is_one(objective):
 
 
 @pytest.mark.parametrize("action", ["discrete", "box"])
-def test_histograms_hold_what_counts_and_nan_for_the_rest(action):
+def test_masked_rows_are_nan_in_histograms(action):
     agent = make_ppo(action=ACTIONS[action])
     trajectory = collect(agent)
     metrics = agent.update(trajectory, 1)
@@ -51,7 +51,7 @@ def test_histograms_hold_what_counts_and_nan_for_the_rest(action):
 
 
 @pytest.mark.parametrize("objective", ["clip", "kl"])
-def test_histograms_can_be_left_out_and_change_nothing_that_is_learned(objective):
+def test_histograms_can_be_disabled_and_do_not_change_training(objective):
     agents = [make_ppo(objective=objective, histograms=on) for on in (True, False)]
     vectors = []
     for agent in agents:
@@ -64,7 +64,7 @@ def test_histograms_can_be_left_out_and_change_nothing_that_is_learned(objective
     assert_same(agents)
 
 
-def test_histograms_say_what_scalars_are_means_of():
+def test_means_of_histograms_equal_the_scalars():
     agent = make_ppo(
         minibatch_size=None,
         action=ACTIONS["box"],

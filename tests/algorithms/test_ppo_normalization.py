@@ -1,4 +1,4 @@
-"""What PPO divides, centres and clips before it learns."""
+"""Tests of PPO's normalization of advantages, rewards and observations."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
                 histograms=False,
             )
             policy[kind, size] = float(agent.update(collect(agent), 1)["loss/policy"])
-    # Before the first step the ratio is 1, and the mean of what is standardized is 0.
+    # Before the first step the ratio is 1, and standardized advantages have mean 0.
     assert policy[True, None] == pytest.approx(0, abs=1e-6)
     assert policy["batch", None] == pytest.approx(0, abs=1e-6)
     assert policy[True, 8] == pytest.approx(0, abs=1e-6)
@@ -32,7 +32,7 @@ def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
     assert np.any(losses[True] != losses["batch"])
 
 
-def test_rewards_may_be_divided_by_their_own_deviation():
+def test_rewards_may_be_divided_by_their_own_std():
     agent = make_ppo(normalize_return="per_step", gae_lambda=0.0, gamma=0.0)
     trajectory = collect(agent)
     rewards = trajectory.reward.numpy()[trajectory.mask.numpy()]
@@ -46,9 +46,9 @@ def test_rewards_may_be_divided_by_their_own_deviation():
     )
 
 
-def test_rewards_are_divided_by_the_deviation_of_running_discounted_returns():
-    """As if each stream were followed step by step, and its sum began anew with every
-    episode (Engstrom et al. 2020, section 2)."""
+def test_rewards_are_divided_by_the_std_of_discounted_returns():
+    """The sum of each stream restarts with every episode (Engstrom et al. 2020,
+    section 2)."""
     agent = make_ppo(normalize_return=True, gamma=0.9)
     trajectory = collect(agent)
     steps, mask = trajectory.steps, trajectory.mask.numpy()
@@ -58,7 +58,7 @@ def test_rewards_are_divided_by_the_deviation_of_running_discounted_returns():
         total = 0.0
         for t in range(len(first)):
             total = 0.0 if first[t, stream] else 0.9 * total + reward[t, stream]
-            if t > 0 and not first[t, stream]:  # row 0 is of the trajectory before
+            if t > 0 and not first[t, stream]:  # the previous trajectory has row 0
                 earned.append(total)
     metrics = agent.update(trajectory, 1)
     std = np.std(earned, ddof=1)
@@ -68,17 +68,17 @@ def test_rewards_are_divided_by_the_deviation_of_running_discounted_returns():
     assert scaled == pytest.approx(raw / std, rel=1e-4)
 
 
-def test_a_constant_reward_is_left_as_it_is():
+def test_a_constant_reward_is_not_scaled():
     agent = make_ppo(normalize_return="per_step", gamma=0.0)
     trajectory = collect(agent)
     reward = tf.where(trajectory.steps.first, 0.0, 3.0)
     steps = trajectory.steps._replace(reward=reward)
     metrics = agent.update(trajectory._replace(steps=steps), 1)
     assert float(metrics["normalize/reward_scaled"]) == pytest.approx(3.0)
-    assert float(metrics["normalize/reward_std"]) == 1  # what it was divided by
+    assert float(metrics["normalize/reward_std"]) == 1  # the divisor
 
 
-def test_observations_are_clipped_where_the_settings_say():
+def test_observations_are_clipped_at_the_configured_bound():
     for clip in (0.5, 5.0):
         agent = make_ppo(observation_clip=clip)
         agent.update(collect(agent), 1)
@@ -88,18 +88,18 @@ def test_observations_are_clipped_where_the_settings_say():
         assert (np.max(np.abs(seen)) == clip) == (clip == 0.5)
 
 
-def test_rewards_are_clipped_where_the_settings_say():
+def test_rewards_are_clipped_at_the_configured_bound():
     for clip in (0.5, 50.0):
         agent = make_ppo(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
         metrics = agent.update(collect(agent), 1)
         target = metrics["value/target"].numpy()
-        size = np.abs(target[np.isfinite(target)])  # rewards, but for rounding
+        size = np.abs(target[np.isfinite(target)])  # equals rewards up to rounding
         assert (size.max() == pytest.approx(clip)) == (clip == 0.5)
         share = np.mean(size >= clip - 1e-5)
         assert float(metrics["normalize/reward_clipped"]) == pytest.approx(share)
 
 
-def test_the_share_of_observations_that_was_clipped_is_told():
+def test_the_clipped_share_of_observations_is_logged():
     agent = make_ppo(observation_clip=0.5)
     agent.update(collect(agent), 1)
     trajectory = collect(agent, seed=1)
@@ -111,7 +111,7 @@ def test_the_share_of_observations_that_was_clipped_is_told():
     assert found == pytest.approx(share, rel=1e-5)
 
 
-def test_floor_and_epsilon_of_deviations_are_settings():
+def test_floor_and_epsilon_of_the_std_are_settings():
     plain, damped = (
         make_ppo(),
         make_ppo(normalize_epsilon=100.0, normalize_return="per_step"),

@@ -1,4 +1,4 @@
-"""Which settings of PPO are refused, and which are taken."""
+"""Tests of the checks of PPO's settings."""
 
 import re
 
@@ -48,12 +48,12 @@ from tfagents_batch.schedules import Constant, Linear
         ({"reward_clip": 0.0}, "reward_clip is 0.0; expected more than 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
         make_ppo(**settings)
 
 
-def test_settings_at_their_bounds_are_taken_as_numbers():
+def test_settings_at_their_bounds_are_accepted():
     config = ppo.Config(
         gamma=0, gae_lambda=1, learning_rate=0, value_scale=0, entropy_scale=-0.1
     )
@@ -63,9 +63,9 @@ def test_settings_at_their_bounds_are_taken_as_numbers():
     assert np.isfinite(agent.update(collect(agent), 1)["loss/total"])
 
 
-def test_a_minibatch_of_one_transition_needs_other_advantages():
+def test_a_minibatch_of_one_transition_cannot_standardize_advantages():
     for more in ({}, {"sequence_length": 1}):
-        with pytest.raises(UserError, match="minibatch_size is 1, and normalize_adv"):
+        with pytest.raises(UserError, match="minibatch_size is 1 and normalize_adv"):
             make_ppo(minibatch_size=1, **more)
     for more in (
         {"normalize_advantage": "batch"},

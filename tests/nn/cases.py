@@ -1,4 +1,4 @@
-"""Spaces, specs and steps that the network tests share."""
+"""Spaces, specs and steps for the tests of networks."""
 
 import gymnasium
 import numpy as np

@@ -8,7 +8,7 @@ from tfagents_batch.nn.adam import Adam
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-2])
-def test_steps_are_those_of_algorithm_1(epsilon, jit):
+def test_steps_follow_algorithm_1_of_the_paper(epsilon, jit):
     random = np.random.default_rng(0)
     gradients = random.normal(size=(200, 3)) * [1e-4, 1e-2, 1.0]
     weight, rate, beta_1, beta_2 = np.array([1.0, -2.0, 3.0]), 1e-2, 0.9, 0.999
@@ -29,7 +29,7 @@ def test_steps_are_those_of_algorithm_1(epsilon, jit):
         np.testing.assert_allclose(variable.numpy(), weight, 1e-4, 1e-5)
 
 
-def test_it_is_the_one_of_keras_but_for_epsilon():
+def test_steps_equal_those_of_keras_for_a_tiny_epsilon():
     weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
     ours = Adam([weights[0]], 0.1, epsilon=1e-30)
     theirs = keras.optimizers.Adam(0.1, epsilon=1e-30)
@@ -39,7 +39,7 @@ def test_it_is_the_one_of_keras_but_for_epsilon():
     np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), 1e-5)
 
 
-def test_mean_gradients_are_corrected_for_having_started_at_zero():
+def test_mean_gradients_are_corrected_for_starting_at_zero():
     adam = Adam([keras.Variable([1.0, 2.0])], 0.1)
     np.testing.assert_array_equal(adam.mean_gradients()[0], [0, 0])
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The networks of batch-ppo, by builders and by settings."""
+"""Tests of batch-ppo's networks, from builders and from settings."""
 
 import re
 
@@ -13,7 +13,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import batch_ppo, networks
 
-# Inputs, actions and trainable numbers of its networks on common tasks.
+# Number of inputs, actions and weights of its networks on common tasks.
 FEED_FORWARD = {
     "Pendulum": (3, 1, 42_003),
     "Reacher": (10, 2, 44_905),
@@ -30,14 +30,14 @@ def box(size, bound=1):
 
 
 @pytest.mark.parametrize("task", FEED_FORWARD)
-def test_feed_forward_networks_have_as_many_weights(task):
+def test_feed_forward_networks_have_the_original_number_of_weights(task):
     inputs, actions, count = FEED_FORWARD[task]
     network = batch_ppo.feed_forward_gaussian(box(inputs), box(actions))
     assert network.count_params() == count
 
 
 @pytest.mark.parametrize("task", RECURRENT)
-def test_recurrent_networks_have_as_many_weights(task):
+def test_recurrent_networks_have_the_original_number_of_weights(task):
     inputs, actions, count = RECURRENT[task]
     network = batch_ppo.recurrent_gaussian(box(inputs), box(actions))
     assert network.count_params() == count
@@ -45,7 +45,7 @@ def test_recurrent_networks_have_as_many_weights(task):
     assert tuple(state.shape) == (5, 100)
 
 
-def test_categorical_networks_have_as_many_weights():
+def test_categorical_networks_have_the_original_number_of_weights():
     network = batch_ppo.feed_forward_categorical(box(4), gs.Discrete(2))
     assert network.count_params() == 42_503
     network = batch_ppo.recurrent_categorical(box(4), gs.Discrete(2))
@@ -53,7 +53,7 @@ def test_categorical_networks_have_as_many_weights():
 
 
 @pytest.mark.parametrize("name", ["feed_forward_gaussian", "recurrent_gaussian"])
-def test_means_lie_within_one_and_deviations_start_at_035(name):
+def test_means_lie_within_one_and_stds_start_at_035(name):
     keras.utils.set_random_seed(0)
     network = getattr(batch_ppo, name)(VECTOR, box(2))
     steps = make_steps(VECTOR, 2, 3)
@@ -68,7 +68,7 @@ def test_means_lie_within_one_and_deviations_start_at_035(name):
     np.testing.assert_allclose(raw[0], np.log(np.expm1(0.35)), rtol=1e-6)
 
 
-def test_kernels_start_as_published():
+def test_initial_kernels_are_as_published():
     keras.utils.set_random_seed(0)
     network = batch_ppo.feed_forward_gaussian(box(100), box(50))
     weights = [(v.path, v.numpy()) for v in network.trainable_variables]
@@ -103,7 +103,7 @@ def test_other_actions_are_refused(builder, action, message):
 
 
 @pytest.mark.parametrize("name", ["FEED_FORWARD", "RECURRENT"])
-def test_settings_say_the_same_as_a_builder_and_survive_a_file(name):
+def test_settings_give_the_network_of_a_builder_and_survive_json(name):
     settings = ppo.Config(network=getattr(batch_ppo, name))
     read = config.from_dict(ppo.Config, config.to_dict(settings)).check()
     assert read.network == settings.network.check()
@@ -112,7 +112,7 @@ def test_settings_say_the_same_as_a_builder_and_survive_a_file(name):
     assert agent.network.count_params() == expected
 
 
-def test_flags_can_say_it_too():
+def test_flags_can_describe_the_recurrent_network():
     argv = [
         "--algorithm.network.hidden=200,100",
         "--algorithm.network.activation=relu",

@@ -18,7 +18,7 @@ def count(cnn, space, actions=6):
     return networks.actor_critic(spec, networks.Config(cnn=cnn)).count_params()
 
 
-def test_atari_images_give_as_many_weights_as_published():
+def test_number_of_weights_for_atari_images_is_as_published():
     def convolution(before, filters):
         return 9 * before * filters + filters
 
@@ -44,7 +44,7 @@ def test_every_section_halves_the_image_rounding_up(size, after):
         assert tuple(x.shape) == shape
 
 
-def test_a_residual_block_adds_to_what_it_got():
+def test_a_residual_block_adds_to_its_input():
     block = impala.Residual(3)
     x = tf.constant(np.random.default_rng(0).normal(size=[2, 5, 5, 3]), tf.float32)
     block(x)
@@ -56,7 +56,7 @@ def test_a_residual_block_adds_to_what_it_got():
 
 
 @pytest.mark.parametrize("name", ["grey", "channels_first", "small_image", "nested"])
-def test_images_of_any_kind_are_encoded_and_trained(name):
+def test_images_of_any_shape_are_encoded_and_trained(name):
     spec = make_spec(OBSERVATIONS[name])
     network = networks.actor_critic(spec, networks.Config(cnn="impala"))
     assert network.convolves
@@ -69,18 +69,18 @@ def test_images_of_any_kind_are_encoded_and_trained(name):
         assert gradient is not None and np.all(np.isfinite(gradient))
 
 
-def test_the_choice_by_size_is_nature_or_small():
+def test_auto_chooses_nature_or_small_by_image_size():
     for size, name in ((36, "nature"), (35, "small")):
         assert count("auto", image(size, size, 3)) == count(name, image(size, size, 3))
     assert count("small", image(9, 9, 4)) == 9 * 64 + 16 + 49 * 2048 + 128 + 129 * 7
 
 
-def test_an_image_too_small_for_the_choice_is_refused():
+def test_an_image_too_small_for_nature_is_refused():
     with pytest.raises(UserError, match=r"cnn is nature.*36 x 36.*\(10, 10, 3\)"):
         count("nature", image(10, 10, 3))
 
 
-def test_its_layers_follow_a_lower_precision():
+def test_layers_use_the_global_dtype_policy():
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

@@ -22,7 +22,7 @@ from tfagents_batch.types import TimeStep, Trajectory
     sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5),
     offset=st.sampled_from([0.0, 1e6]),
 )
-def test_any_split_into_batches_gives_numpys_moments(seed, sizes, offset):
+def test_any_split_into_batches_gives_the_moments_of_numpy(seed, sizes, offset):
     random = np.random.default_rng(seed)
     batches = [offset + random.normal(size=(n, 3)) for n in sizes]
     moments = Moments([3])
@@ -53,7 +53,7 @@ def test_an_empty_batch_changes_nothing():
         np.testing.assert_array_equal(a, b)
 
 
-def test_deviation_is_one_before_two_samples_and_floored_after():
+def test_std_is_one_below_two_samples_and_has_a_floor_above():
     moments = Moments([])
     assert float(moments.std()) == 1
     moments.update(tf.constant([5.0]), tf.constant([True]))
@@ -69,10 +69,10 @@ def test_an_epsilon_is_added_to_the_variance_as_batch_ppo_does():
     moments = Moments([])
     moments.update(tf.ones([5]), tf.ones([5], tf.bool))
     assert float(moments.std(epsilon=1e-4)) == pytest.approx(0.01)
-    assert float(moments.scale(epsilon=1e-4)) == 1  # what never differs is left alone
+    assert float(moments.scale(epsilon=1e-4)) == 1  # equal samples are not scaled
 
 
-def test_update_is_the_same_compiled_and_not():
+def test_compiled_and_eager_updates_agree():
     plain, compiled = Moments([3]), Moments([3])
     x, mask = tf.random.stateless_normal([5, 4, 3], [1, 2]), tf.ones([5, 4], tf.bool)
     plain.update(x, mask)
@@ -105,7 +105,7 @@ class TestObservationNormalizer:
         np.testing.assert_allclose(np.std(seen["vector"], 0, ddof=1), 1, rtol=1e-4)
         assert len(normalizer.named_variables()) == 3
 
-    def test_half_precision_is_normalised_as_float32(self):
+    def test_half_precision_is_normalized_as_float32(self):
         space = gs.Box(-4, 4, (3,), np.float16)
         normalizer = ObservationNormalizer(space)
         half = tf.constant([[0.0] * 3, [1.0] * 3, [5.0] * 3], tf.float16)
@@ -115,7 +115,7 @@ class TestObservationNormalizer:
         np.testing.assert_allclose(tf.reduce_mean(seen, 0), 0, atol=1e-3)
         np.testing.assert_allclose(np.std(seen, 0, ddof=1), 1, rtol=1e-3)
 
-    def test_what_is_far_off_is_clipped(self):
+    def test_outliers_are_clipped(self):
         normalizer = ObservationNormalizer(gymnasium.spaces.Box(-1, 1, (1,)), clip=5.0)
         x = tf.random.stateless_normal([100, 1], [1, 2])
         normalizer.update(x, tf.ones([100], tf.bool))
@@ -127,7 +127,7 @@ class TestObservationNormalizer:
         np.testing.assert_array_equal(normalizer(x), x)
 
 
-def test_what_hardly_differs_is_divided_by_one():
+def test_equal_rewards_are_divided_by_one():
     moments = Moments([])
     assert float(moments.scale()) == 1
     moments.update(tf.constant([0.1] * 5), tf.ones([5], tf.bool))
@@ -138,7 +138,7 @@ def test_what_hardly_differs_is_divided_by_one():
 
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_every_return_counts_once_wherever_a_stream_is_cut_into_trajectories(data):
+def test_every_return_counts_once_however_a_stream_is_cut(data):
     gamma, size = 0.9, 12
     first = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
     reward = np.arange(1, size + 1) * np.float32(0.5) * ~first

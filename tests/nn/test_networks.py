@@ -44,7 +44,7 @@ def test_every_action_space_has_a_policy(name):
     assert heads.policy.log_prob(action).shape == (4, 2)
 
 
-def test_towers_have_the_classic_size_and_an_image_has_one_trunk():
+def test_vectors_have_two_towers_and_images_one_shared_trunk():
     # CartPole: two towers of 64 x 64 on 4 inputs, heads of 2 and 1.
     network = networks.actor_critic(make_spec(gs.Box(-1, 1, (4,)), gs.Discrete(2)))
     assert network.count_params() == 2 * (4 * 64 + 64 + 64 * 64 + 64) + 130 + 65
@@ -72,7 +72,7 @@ class HiddenConvolution(keras.layers.Layer):
         (HiddenConvolution, True),
     ],
 )
-def test_convolutions_are_found_by_what_is_computed(body, convolves):
+def test_convolutions_are_detected_in_the_graph(body, convolves):
     layers = [keras.layers.Reshape((3, 1)), body(), keras.layers.Flatten()]
     towers = networks.Towers(keras.Sequential(layers), (), "linear", 3)
     assert networks.ActorCritic(towers, make_spec()).convolves is convolves
@@ -93,12 +93,12 @@ def test_convolutions_are_found_by_what_is_computed(body, convolves):
         ({"squash": True, "mean": "tanh"}, "network.mean=tanh would squash twice"),
     ],
 )
-def test_settings_that_make_no_network_are_named(settings, message):
+def test_invalid_settings_are_refused_by_name(settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
         networks.Config(**settings).check("network.")
 
 
-def test_every_activation_that_is_allowed_makes_a_layer():
+def test_every_allowed_activation_works_in_a_layer():
     assert {"tanh", "relu", "silu", "linear"} <= networks.ACTIVATIONS
     for name in networks.ACTIVATIONS:
         networks.Config(activation=name).check()
@@ -115,7 +115,7 @@ def test_every_activation_that_is_allowed_makes_a_layer():
         ({"max_std": 0.5}, 8.0, 0.5),
     ],
 )
-def test_the_deviation_stays_within_its_limits_and_can_come_back(
+def test_the_std_stays_within_its_bounds_and_has_a_gradient_there(
     settings, raw_value, bound
 ):
     config = networks.Config(init_std=0.35, min_std=0.2, **settings)
@@ -136,7 +136,7 @@ def test_the_deviation_stays_within_its_limits_and_can_come_back(
     assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
 
 
-def test_squashed_actions_lie_within_bounds_of_any_kind():
+def test_squashed_actions_lie_within_asymmetric_bounds():
     space = gs.Box(np.float32([-2, 0]), np.float32([3, 0.5]))
     config = networks.Config(squash=True, init_std=3.0)
     network = networks.actor_critic(make_spec(action=space), config)
@@ -147,7 +147,7 @@ def test_squashed_actions_lie_within_bounds_of_any_kind():
     assert np.all(np.isfinite(heads.policy.log_prob(actions)))
 
 
-def test_what_has_no_bounds_cannot_be_squashed_and_what_is_no_box_need_not():
+def test_squash_refuses_infinite_bounds_and_ignores_other_spaces():
     endless = gs.Box(-np.inf, np.inf, (2,))
     with pytest.raises(UserError, match="cannot be squashed"):
         networks.actor_critic(make_spec(action=endless), networks.Config(squash=True))
@@ -155,7 +155,7 @@ def test_what_has_no_bounds_cannot_be_squashed_and_what_is_no_box_need_not():
     assert network.family.name == "Categorical"
 
 
-def test_masked_actions_are_never_taken_and_the_mask_is_no_feature():
+def test_masked_actions_are_never_taken_and_the_mask_is_not_a_feature():
     mask = gs.Box(0, 1, (3,), np.int8)
     space = gs.Dict(features=VECTOR, action_mask=mask)
     network = networks.actor_critic(make_spec(space))
@@ -201,14 +201,14 @@ def bfloat16():
 
 
 @pytest.mark.parametrize("name", ["image", "nested"])
-def test_only_convolutions_follow_a_lower_precision(bfloat16, name):
+def test_only_convolutions_use_the_global_dtype_policy(bfloat16, name):
     network = networks.actor_critic(make_spec(OBSERVATIONS[name]))
     found = networks.layers(network)
     stacks = [layer for layer in found if layer.name == "image_cnn"]
     low = {id(layer) for stack in stacks for layer in (stack, *stack.stack)}
     assert low
     for layer in found:
-        if not isinstance(layer, encoder._Image):  # which only passes on
+        if not isinstance(layer, encoder._Image):  # it has no weights of its own
             kind = "bfloat16" if id(layer) in low else "float32"
             assert layer.compute_dtype == kind, layer.path
     with tf.GradientTape() as tape:
@@ -231,7 +231,7 @@ def test_only_convolutions_follow_a_lower_precision(bfloat16, name):
         (gs.Box(-(2**31), 2**31 - 1, (2,), np.int32), [-(2.0**31), 2.0**31]),
     ],
 )
-def test_integers_are_scaled_by_their_bounds_if_these_say_anything(space, expected):
+def test_integers_are_scaled_by_their_bounds_if_these_are_narrow(space, expected):
     encoder = Encoder(space)
     seen = encoder(tf.constant(np.stack([[space.low[0], space.high[1]]])))
     np.testing.assert_allclose(seen, [expected])

@@ -21,7 +21,7 @@ def test_first_step_of_adam_moves_by_the_learning_rate():
     assert float(metrics["grad/skipped"]) == 0
 
 
-def test_gradients_are_scaled_to_the_norm_and_small_ones_are_not():
+def test_only_gradients_above_the_norm_are_scaled():
     _, optimizer = make(clip_norm=1.0)
     optimizer.apply([tf.constant([30.0, 40.0])])
     slot = optimizer.adam.variables[2].numpy()  # first moment, 0.1 of the gradient
@@ -46,13 +46,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing(bad, jit):
         np.testing.assert_array_equal(a, b)
 
 
-def test_no_gradient_counts_as_zero():
+def test_a_missing_gradient_counts_as_zero():
     weight, optimizer = make()
     metrics = optimizer.apply([None])
     np.testing.assert_array_equal(weight.numpy(), [1, -2])
     assert float(metrics["grad/norm"]) == 0
 
 
-def test_slots_exist_before_the_first_step():
+def test_optimizer_variables_exist_before_the_first_step():
     _, optimizer = make()
     assert len(optimizer.named_variables()) >= 4

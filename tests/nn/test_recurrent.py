@@ -37,7 +37,7 @@ def sigmoid(x):
 
 
 def gru(cell, x, first, h):
-    """By the equations, a step and a row at a time."""
+    """Compute the equations in NumPy, one step at a time."""
     gates, candidate = cell.gates.numpy(), cell.candidate.numpy()
     outputs = []
     for t in range(len(x)):
@@ -66,35 +66,35 @@ def lstm(cell, x, first, state):
 ORACLES = {"gru": gru, "lstm": lstm}
 
 
-def some_state(name):
+def random_state(name):
     h, c = random(B, H, seed=2), random(B, H, seed=3)
     return h if name == "gru" else (h, c)
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_a_cell_does_what_its_equations_say(name):
+def test_a_cell_computes_its_equations(name):
     cell, x, first = make_cell(name), random(T, B, F), flags()
     for bias in (w for w in cell.weights if len(w.shape) == 1):
         bias.assign(random(*bias.shape, seed=4))
-    outputs, state = run(cell, x, first, nest.map(tf.constant, some_state(name)))
-    expected, last = ORACLES[name](cell, x, first.numpy(), some_state(name))
+    outputs, state = run(cell, x, first, nest.map(tf.constant, random_state(name)))
+    expected, last = ORACLES[name](cell, x, first.numpy(), random_state(name))
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
     for got, wanted in zip(nest.flatten(state), nest.flatten(last), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def keras_layer(name, cell):
-    """Keras' own layer with the weights of a cell."""
+    """Return Keras' own layer with the weights of a cell."""
     blocks = [w.numpy() for w in cell.weights if len(w.shape) == 2]
     bias = np.concatenate([w.numpy() for w in cell.weights if len(w.shape) == 1])
     if name == "gru":
         layer = keras.layers.GRU(H, reset_after=False, return_sequences=True)
         parts = [*np.split(blocks[0], 2, 1), blocks[1]]  # r, u, c
-        order = [1, 0, 2]  # of Keras: u, r, c
+        order = [1, 0, 2]  # Keras: u, r, c
     else:
         layer = keras.layers.LSTM(H, return_sequences=True)
         parts = np.split(blocks[0], 4, 1)  # i, f, o, g
-        order = [0, 1, 3, 2]  # of Keras: i, f, g, o
+        order = [0, 1, 3, 2]  # Keras: i, f, g, o
     layer.build((None, T, F))
     kernel = np.concatenate([parts[i] for i in order], 1)
     biases = np.split(bias, len(order))
@@ -105,7 +105,7 @@ def keras_layer(name, cell):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_values_and_gradients_are_those_of_keras(name):
+def test_values_and_gradients_agree_with_keras(name):
     cell = make_cell(name)
     layer, x = keras_layer(name, cell), tf.constant(random(T, B, F))
     weight = tf.constant(random(T, B, H, seed=5))
@@ -126,14 +126,14 @@ def test_values_and_gradients_are_those_of_keras(name):
 
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("jit", [False, True])
-def test_gradients_in_graphs_are_those_of_eager_code(name, jit):
+def test_gradients_in_graphs_agree_with_eager_code(name, jit):
     cell, x, first = make_cell(name), tf.constant(random(T, B, F)), flags()
 
     def gradient(x):
         weights = [w.value for w in cell.weights]
         with tf.GradientTape() as tape:
             tape.watch(x)
-            outputs, _ = run(cell, x, first, nest.map(tf.constant, some_state(name)))
+            outputs, _ = run(cell, x, first, nest.map(tf.constant, random_state(name)))
             loss = tf.reduce_sum(tf.square(outputs))
         return tape.gradient(loss, [*weights, x])
 
@@ -144,8 +144,8 @@ def test_gradients_in_graphs_are_those_of_eager_code(name, jit):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_a_loop_of_updates_around_it_is_differentiated_and_compiled(jit):
-    """As an update does it: gradients of a loop, within two others."""
+def test_updates_in_nested_loops_train_the_cell(jit):
+    """Like an update: the gradient of a loop is computed inside two other loops."""
     cell, x = make_cell("gru"), tf.constant(random(T, B, F))
 
     def train():
@@ -171,8 +171,8 @@ def test_a_loop_of_updates_around_it_is_differentiated_and_compiled(jit):
     assert last < first < 0.25
 
 
-def test_gradients_of_copies_are_vectorised_and_compiled():
-    """Several seeds in one program need them; XLA refuses those of TensorFlow."""
+def test_gradients_of_several_copies_are_vectorized_and_compiled():
+    """Several seeds in one program need this; XLA refuses TensorFlow's gradients."""
     cell, first = make_cell("lstm"), flags()
     values = [tf.stack([w.value, 2 * w.value]) for w in cell.weights]
     copies = tf.constant(random(2, T, B, F))
@@ -202,7 +202,7 @@ def test_gradients_of_copies_are_vectorised_and_compiled():
             np.testing.assert_allclose(a[index], b, rtol=1e-4, atol=1e-5)
 
 
-def test_no_gradient_passes_the_start_of_an_episode():
+def test_no_gradient_flows_past_the_start_of_an_episode():
     cell, x = make_cell("lstm"), tf.constant(random(T, B, F))
     first = tf.constant(np.arange(T)[:, None] == np.full([1, B], 4))
     with tf.GradientTape() as tape:
@@ -214,7 +214,7 @@ def test_no_gradient_passes_the_start_of_an_episode():
     assert np.all(np.any(gradient[4:] != 0, axis=-1))
 
 
-def test_cells_beside_each_other_share_a_loop_and_nothing_else():
+def test_cells_in_one_loop_do_not_affect_each_other():
     cells = [make_cell("gru"), make_cell("lstm")]
     x, first = random(T, B, F), flags()
     inputs = [nest.batch_apply(cell, tf.convert_to_tensor(x)) for cell in cells]
@@ -228,7 +228,7 @@ def test_cells_beside_each_other_share_a_loop_and_nothing_else():
 
 
 @pytest.mark.parametrize("initializer", ["orthogonal", "glorot"])
-def test_initial_weights_are_those_of_the_initializer(initializer):
+def test_initial_weights_match_the_initializer(initializer):
     keras.utils.set_random_seed(0)
     cell = recurrent.GRU(64, initializer)
     cell.build((None, 32))
@@ -238,13 +238,13 @@ def test_initial_weights_are_those_of_the_initializer(initializer):
     if initializer == "orthogonal":
         for block in (gates[:32], gates[32:]):
             np.testing.assert_allclose(block @ block.T, np.eye(len(block)), atol=1e-5)
-    else:  # of the kernel of inputs and state, as one
+    else:  # the kernel of inputs and state is initialized as one
         for kernel, outputs in ((gates, 128), (cell.candidate.numpy(), 64)):
             limit = np.sqrt(6 / (96 + outputs))
             assert 0.95 * limit < np.abs(kernel).max() <= limit
 
 
-def test_an_lstm_remembers_at_first():
+def test_the_forget_bias_of_an_lstm_starts_at_one():
     bias = make_cell("lstm").bias.numpy().reshape(4, H)
     np.testing.assert_array_equal(bias, np.array([0, 1, 0, 0])[:, None] * np.ones(H))
 
@@ -286,7 +286,7 @@ def test_unroll_agrees_with_step_by_step_calls(core, value_core, observation):
 
 
 @pytest.mark.parametrize("core, value_core", CORES)
-def test_the_past_matters_to_who_remembers(core, value_core):
+def test_outputs_depend_on_the_past_only_with_a_core(core, value_core):
     made = network(core, value_core)
     steps = make_steps(VECTOR, 4, 2)
     changed = steps.observation.numpy().copy()
@@ -321,7 +321,7 @@ def test_every_weight_is_trained_by_policy_or_value(value_core):
             assert by_policy, path
 
 
-def test_behind_a_lone_image_there_is_a_core_only():
+def test_a_lone_image_goes_straight_to_the_core():
     made = network("lstm", "shared", OBSERVATIONS["grey"])
     assert [tuple(x.shape) for x in nest.flatten(made.initial_state(3))] == 2 * [
         (3, 256)
@@ -329,5 +329,5 @@ def test_behind_a_lone_image_there_is_a_core_only():
 
 
 def test_a_core_without_units_is_refused():
-    with pytest.raises(UserError, match=r"network.core is gru and network.hidden is e"):
+    with pytest.raises(UserError, match=r"network.core is gru but network.hidden is e"):
         networks.Config(core="gru", hidden=()).check("network.")

@@ -31,7 +31,7 @@ def test_a_feature_model_without_declared_input_gets_heads():
     assert len(network.trainable_variables) == 6
 
 
-def test_heads_of_features_are_as_the_settings_say():
+def test_added_heads_follow_the_settings():
     config = networks.Config(mean="tanh", policy_scale=100.0)
     model = sequential(keras.layers.Dense(8, "relu"))
     network = user.actor_critic(model, make_spec(action=ACTIONS["box"]), config)
@@ -46,7 +46,7 @@ def test_heads_of_features_are_as_the_settings_say():
         (lambda: sequential(keras.layers.Dense(4)), {"hidden", "core"}),
     ],
 )
-def test_settings_that_a_model_makes_meaningless_are_told(make, unused):
+def test_unused_settings_are_named_in_a_warning(make, unused):
     config = networks.Config(
         hidden=(5,), core="gru", policy_scale=0.1, init_std=0.5, min_std=0.1
     )
@@ -78,7 +78,7 @@ def both_heads(**sizes):
     return keras.Model(inputs, outputs)
 
 
-def test_a_built_model_of_both_heads_is_used_as_it_is():
+def test_a_builders_model_with_both_heads_is_used_unchanged():
     model = both_heads()
     network = adapt(lambda *_: model, make_spec(action=ACTIONS["box"]))
     steps = make_steps(VECTOR, 1, 4)
@@ -91,11 +91,11 @@ def test_a_built_model_of_both_heads_is_used_as_it_is():
     expected = model(steps.observation[0])
     np.testing.assert_allclose(heads.policy.mean[0], expected["policy"], rtol=1e-6)
     np.testing.assert_allclose(heads.value[0], expected["value"][:, 0], rtol=1e-6)
-    assert len(network.trainable_variables) == 5  # and the deviation
+    assert len(network.trainable_variables) == 5  # with the standard deviation
 
 
 class Plain(keras.Model):
-    """A subclass as users write them."""
+    """Typical subclass of a user."""
 
     def __init__(self):
         super().__init__(name="plain")
@@ -106,7 +106,7 @@ class Plain(keras.Model):
 
 
 class Sized(keras.Model):
-    """Its size is known to nobody else."""
+    """Subclass without get_config, so its size cannot be copied."""
 
     def __init__(self, units=3, **options):
         super().__init__(name="sized", **options)
@@ -131,7 +131,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_copied_so_that_a_seed_says_all(name):
+def test_a_model_is_copied_with_weights_from_the_seed(name):
     model = MODELS[name]()
     model(tf.ones([1, 3]))
     before = [weight.numpy() for weight in model.weights]
@@ -174,7 +174,7 @@ def test_a_model_that_cannot_be_copied_asks_for_a_builder(model):
         keras.layers.BatchNormalization(name="mine"),
     ],
 )
-def test_layers_that_differ_in_training_are_refused_by_name(layer):
+def test_dropout_and_batch_normalization_are_refused_by_name(layer):
     inner = keras.Sequential([keras.layers.Dense(4), layer], name="inner")
     with pytest.raises(UserError, match="layer 'mine'"):
         adapt(sequential(inner, keras.layers.Dense(4)))
@@ -209,7 +209,7 @@ def test_layers_that_differ_in_training_are_refused_by_name(layer):
         ),
     ],
 )
-def test_what_cannot_be_used_is_named(network, message):
+def test_an_unusable_network_is_refused(network, message):
     with pytest.raises(UserError, match=message):
         adapt(network)
 
@@ -232,7 +232,7 @@ def test_a_builder_that_raises_is_named_with_its_error():
     assert "\n" not in str(caught.value)
 
 
-def test_layers_made_in_build_are_checked_too():
+def test_layers_created_in_build_are_checked_too():
     class Late(keras.Model):
         def build(self, shape):
             self.late = keras.layers.Dropout(0.5, name="late")
@@ -264,7 +264,7 @@ def test_a_users_layer_is_never_called_in_training_mode():
         assert (first.params["logits"] != second.params["logits"]).numpy().any()
 
 
-def test_an_actor_critic_is_taken_from_a_builder_if_its_layers_may_be():
+def test_an_actor_critic_from_a_builder_is_used_if_its_layers_are_allowed():
     model = networks.actor_critic(make_spec())
     assert adapt(lambda *_: model) is model
     body = sequential(keras.layers.Dropout(0.5, name="drop"))
@@ -279,7 +279,7 @@ class Adds(keras.layers.Layer):
         return x
 
 
-def test_losses_of_layers_are_those_of_the_newest_call():
+def test_losses_of_layers_come_from_the_last_call():
     network = adapt(
         lambda *_: sequential(
             keras.layers.Dense(4, kernel_regularizer=keras.regularizers.L2(0.5)), Adds()
@@ -314,7 +314,7 @@ def test_losses_of_layers_are_those_of_the_newest_call():
 @pytest.mark.parametrize(
     ("dtype", "policy"), [(None, "mixed_bfloat16"), ("float32", "float32")]
 )
-def test_only_layers_of_the_users_own_follow_a_lower_precision(dtype, policy):
+def test_only_the_users_layers_use_the_global_dtype_policy(dtype, policy):
     mine = []
 
     def builder(observation_space, action_space):

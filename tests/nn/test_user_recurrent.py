@@ -1,4 +1,4 @@
-"""A recurrent network of the user's own, as one would write it."""
+"""Tests of a user's own recurrent network."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from tfagents_batch.ops.distributions import for_space
 
 
 class Elman(keras.Model):
-    """h' = tanh(W x + U h), for any space of actions."""
+    """Recurrent network h' = tanh(W x + U h), for any action space."""
 
     def __init__(self, action_space, resets=("call", "unroll"), name="elman"):
         super().__init__(name=name)
@@ -68,7 +68,7 @@ def adapt(network, action=ACTIONS["discrete"], observation=VECTOR):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_it_says_what_the_users_model_says(action):
+def test_outputs_are_those_of_the_users_model(action):
     made = []
 
     def builder(*spaces):
@@ -86,7 +86,7 @@ def test_it_says_what_the_users_model_says(action):
     assert float(network.extra_loss()) == 0
 
 
-def test_it_is_trained():
+def test_a_users_recurrent_network_is_trained():
     keras.utils.set_random_seed(0)
     config = ppo.Config(sequence_length=4, epochs=1, histograms=False)
     agent = ppo.PPO(config, make_spec(action=ACTIONS["box"], num_envs=B), build)
@@ -113,7 +113,7 @@ def test_a_model_without_arguments_is_copied():
 
 
 @pytest.mark.parametrize("resets", [("call",), ("unroll",)])
-def test_a_state_that_is_not_reset_in_both_is_told(resets):
+def test_a_state_not_reset_in_both_call_and_unroll_is_refused(resets):
     with pytest.raises(UserError, match=r"'elman'.*differ at step 2, where an episode"):
         adapt(lambda o, a: Elman(a, resets))
 
@@ -141,19 +141,19 @@ def raising_unroll(self, steps, state):
             "call of .* without policy and value",
         ),
         ({"unroll": broken_unroll}, r"returns values of shape \(4, 2, 1\)"),
-        ({"unroll": raising_unroll}, "'elman' does not go through steps.*KeyError"),
+        ({"unroll": raising_unroll}, "'elman' fails on steps.*KeyError"),
         ({"unroll": None}, "has initial_state but no unroll"),
         ({"initial_state": None}, "has unroll but no initial_state"),
     ],
 )
-def test_what_is_no_recurrent_network_is_named(methods, message):
+def test_a_broken_recurrent_network_is_refused(methods, message):
     kind = type("Broken", (Elman,), methods)
     with pytest.raises(UserError, match=message) as caught:
         adapt(lambda o, a: kind(a))
     assert "\n" not in str(caught.value)
 
 
-def test_a_policy_of_other_actions_and_layers_that_differ_in_training_are_named():
+def test_wrong_actions_and_dropout_layers_are_refused():
     with pytest.raises(UserError, match=r"actions int32\[4, 2\]; expected float"):
         adapt(lambda o, a: Elman(gs.Discrete(3)), ACTIONS["box"])
 

@@ -18,7 +18,7 @@ def make(size):
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("size, limit", [(1, 1), (7, 3), (9, 3), (10, 4), (5, 100)])
-def test_chunks_give_what_the_whole_gives(size, limit, jit):
+def test_chunks_give_the_result_of_one_call(size, limit, jit):
     rows = make(size)
     apply = tf.function(
         lambda rows: chunks.apply(total, rows, limit), jit_compile=jit, autograph=False
@@ -27,8 +27,8 @@ def test_chunks_give_what_the_whole_gives(size, limit, jit):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_copies_of_a_computation_have_chunks_of_their_own(jit):
-    """As where several seeds train in one program."""
+def test_vectorized_copies_are_evaluated_in_chunks(jit):
+    """Several seeds in one program need this."""
     weights, rows = tf.constant([1.0, 2.0, -3.0]), make(10)
     weight = keras.Variable(0.0)
 
@@ -46,7 +46,7 @@ def test_copies_of_a_computation_have_chunks_of_their_own(jit):
     np.testing.assert_allclose(apply(), weights[:, None] * total(rows), rtol=1e-6)
 
 
-def test_no_chunk_is_above_the_limit():
+def test_no_chunk_exceeds_the_limit():
     seen = []
 
     def function(rows):

@@ -1,4 +1,4 @@
-"""A gradient of one's own is TensorFlow's, and ends with its program."""
+"""Custom gradients are used by TensorFlow and freed with their program."""
 
 import gc
 import weakref
@@ -12,7 +12,7 @@ from tfagents_batch.ops import gradients
 
 @gradients.custom
 def thrice(x, y):
-    """x y, said to have three times its gradients, so that it shows."""
+    """Return x y, with gradients that are three times too large on purpose."""
     return x * y, lambda upstream: (3 * y * upstream, 3 * x * upstream)
 
 
@@ -24,7 +24,7 @@ def slopes(x, y):
 
 
 def in_a_loop(x, y):
-    """Of x y^4, had the product its own gradient."""
+    """Return the gradients of x y^4, computed with ``thrice`` in a loop."""
     with tf.GradientTape() as tape:
         tape.watch((x, y))
         _, z = tf.while_loop(
@@ -45,7 +45,7 @@ def in_a_loop(x, y):
     ],
     ids=["eager", "graph", "xla"],
 )
-def test_the_gradient_is_the_one_that_was_written(run):
+def test_the_custom_gradient_is_used(run):
     x, y = tf.constant(2.0), tf.constant(5.0)
     assert [float(g) for g in run(slopes)(x, y)] == [15, 6]
     to_x, to_y = run(in_a_loop)(x, y)
@@ -54,7 +54,7 @@ def test_the_gradient_is_the_one_that_was_written(run):
     assert float(to_y) == product
 
 
-def test_rows_have_it_in_a_vectorized_program():
+def test_the_custom_gradient_is_used_under_vectorized_map():
     x, y = tf.range(4.0), tf.range(4.0) + 1
 
     def rows():
@@ -65,7 +65,7 @@ def test_rows_have_it_in_a_vectorized_program():
     assert to_y.numpy().tolist() == [0, 3, 6, 9]
 
 
-def test_a_graph_of_the_older_kind_has_it():
+def test_the_custom_gradient_is_used_in_a_v1_graph():
     with tf.Graph().as_default():
         x, y = tf.constant(2.0), tf.constant(5.0)
         wanted = tf.gradients(thrice(x, y), [x, y])
@@ -74,7 +74,7 @@ def test_a_graph_of_the_older_kind_has_it():
 
 
 @pytest.mark.parametrize("program", [slopes, in_a_loop])
-def test_nothing_of_a_program_is_left_when_it_is_gone(program):
+def test_a_deleted_program_leaves_nothing_in_memory(program):
     def names():
         return {
             n for n in ops.gradient_registry.list() if n.startswith("CustomGradient")
@@ -84,9 +84,9 @@ def test_nothing_of_a_program_is_left_when_it_is_gone(program):
     before = names()
     traced = tf.function(program, autograph=False)
     graph = traced.get_concrete_function(tf.constant(1.0), tf.constant(1.0)).graph
-    kept = weakref.ref(graph)
+    reference = weakref.ref(graph)
     assert names() > before
     del traced, graph
     gc.collect()
-    assert kept() is None
+    assert reference() is None
     assert names() == before

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfagents_batch.ops import histograms
 
 
-def test_rows_keep_what_counts_and_nan_for_the_rest():
+def test_masked_rows_become_nan():
     x = tf.reshape(tf.range(12), [3, 2, 2])
     mask = tf.constant([[True, False], [True, True], [False, False]])
     got = histograms.rows(x, mask).numpy()
@@ -17,7 +17,7 @@ def test_large_tensors_are_sampled_evenly(monkeypatch):
     monkeypatch.setattr(histograms, "MOST", 64)
     batch = 8
     x = tf.repeat(tf.tile(tf.range(batch)[None], [32, 1])[..., None], 3, axis=-1)
-    x = x * 10 + tf.range(3)  # says stream and column
+    x = x * 10 + tf.range(3)  # encodes stream and column
     got = histograms.rows(x, tf.ones([32, batch], tf.bool)).numpy()
     assert len(got) <= 64 + 3
     assert set(got) == {
@@ -34,7 +34,7 @@ def test_small_tensors_are_kept_whole():
     np.testing.assert_array_equal(histograms.tensors(parts), [2, 0, 1, 2, 3, 4, 5])
 
 
-def test_groups_are_told_by_the_paths_of_weights():
+def test_groups_are_chosen_by_the_paths_of_weights():
     paths = [
         *("net/towers/policy_tower/dense/kernel", "net/towers/value_core/gates"),
         *("net/towers/shared_tower/dense/kernel", "net/log_std", "policy/bias"),

@@ -39,8 +39,8 @@ def test_importance_surrogate_is_the_mean_of_ratio_times_advantage():
 @pytest.mark.parametrize(
     ("ratio", "advantage", "value", "flows"),
     [
-        (1.5, 2.0, 1.2 * 2, False),  # further up would not pay
-        (1.5, -2.0, 1.5 * -2, True),  # must come back down
+        (1.5, 2.0, 1.2 * 2, False),  # a larger ratio would not reduce the loss
+        (1.5, -2.0, 1.5 * -2, True),  # the ratio has to decrease
         (0.5, 2.0, 0.5 * 2, True),
         (0.5, -2.0, 0.8 * -2, False),
         (1.1, 2.0, 1.1 * 2, True),
@@ -74,7 +74,7 @@ def test_clip_fraction_counts_valid_rows_outside():
     ("kl", "loss", "cutoff"),
     [(0.03, 2 * 0.03 + 0.1, 1.0), (0.02, 2 * 0.02, 0.0), (0.005, 2 * 0.005, 0.0)],
 )
-def test_kl_penalty_adds_a_square_beyond_the_cutoff(kl, loss, cutoff):
+def test_kl_penalty_adds_the_squared_excess_over_the_cutoff(kl, loss, cutoff):
     result = losses.kl_penalty(
         tf.constant(kl), 2.0, target=0.01, cutoff_factor=2.0, cutoff_coef=1000.0
     )
@@ -82,7 +82,7 @@ def test_kl_penalty_adds_a_square_beyond_the_cutoff(kl, loss, cutoff):
     assert float(result.cutoff) == cutoff
 
 
-def test_kl_penalty_pulls_harder_beyond_the_cutoff():
+def test_kl_penalty_has_a_larger_gradient_over_the_cutoff():
     def loss(kl):
         return losses.kl_penalty(
             kl, 2.0, target=0.01, cutoff_factor=2.0, cutoff_coef=1000.0
@@ -104,7 +104,7 @@ def test_kl_penalty_pulls_harder_beyond_the_cutoff():
         (NAN, 1.0),
     ],
 )
-def test_penalty_follows_the_divergence(kl, expected):
+def test_penalty_adapts_to_the_divergence(kl, expected):
     penalty = losses.adapt_penalty(tf.constant(1.0), tf.constant(kl), **RULE)
     assert float(penalty) == pytest.approx(expected)
 
@@ -136,7 +136,7 @@ def test_value_clipping_takes_the_larger_error():
     assert old is None
 
 
-def test_value_clipping_asks_for_old_values():
+def test_value_clipping_needs_old_values():
     with pytest.raises(ValueError, match="old_value"):
         losses.value(tf.ones([2]), tf.ones([2]), ALL, clip=0.1)
 
@@ -173,7 +173,7 @@ def test_explained_variance_of_known_predictions():
         return float(losses.explained_variance(tf.constant(prediction), target, mask))
 
     assert explained([1.0, 2.0, 3.0, 9.0]) == 1.0
-    assert explained([6.0, 7.0, 8.0, 9.0]) == 1.0  # an offset is no variance
+    assert explained([6.0, 7.0, 8.0, 9.0]) == 1.0  # an offset has no variance
     assert explained([2.0, 2.0, 2.0, 9.0]) == pytest.approx(0.0)
     assert explained([3.0, 2.0, 1.0, 9.0]) == pytest.approx(-3.0)
     flat = losses.explained_variance(tf.ones([2]), tf.ones([2]), ALL)
@@ -191,7 +191,7 @@ def surrogates(log_prob, behavior, advantage, mask):
 
 @pytest.mark.parametrize("poison", [NAN, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [0, 1, 2])
-def test_masked_poison_reaches_neither_loss_nor_gradient(poison, where):
+def test_masked_nan_reaches_neither_loss_nor_gradient(poison, where):
     columns = [[-0.1, -0.2], [-0.3, -0.1], [1.0, 2.0]]
     mask = tf.constant([True, False])
     clean = gradients(lambda x, b, a: surrogates(x, b, a, mask), *columns)
@@ -212,7 +212,7 @@ def test_an_empty_mask_gives_no_loss_and_no_gradient():
     assert loss == 0 and not np.any(gradient)
 
 
-def test_an_absurd_ratio_keeps_loss_and_gradient_finite():
+def test_an_extreme_ratio_gives_a_finite_loss_and_gradient():
     loss, (gradient, _, _) = gradients(
         lambda x, b, a: surrogates(x, b, a, ALL), [500.0, 0.0], [-500.0, 0.0], [-1.0, 0]
     )

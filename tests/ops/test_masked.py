@@ -13,7 +13,7 @@ def compiled(function, *args):
     return tf.function(function, jit_compile=True, autograph=False)(*args)
 
 
-def test_statistics_are_those_of_the_valid_entries():
+def test_statistics_use_only_valid_entries():
     x = tf.constant([[1.0, NAN], [3.0, 8.0], [np.inf, -NAN]])
     mask = tf.constant([[True, False], [True, True], [False, False]])
     mean, variance = masked.moments(x, mask)
@@ -23,7 +23,7 @@ def test_statistics_are_those_of_the_valid_entries():
     assert float(variance) == pytest.approx((9 + 1 + 16) / 3)
 
 
-def test_a_mask_of_leading_axes_covers_the_axes_behind_them():
+def test_a_mask_of_leading_axes_covers_the_trailing_axes():
     x = tf.constant([[1.0, 2.0, 6.0], [NAN, NAN, NAN]])
     assert float(masked.mean(x, tf.constant([True, False]))) == 3.0
     np.testing.assert_array_equal(
@@ -47,7 +47,7 @@ def test_without_valid_entries_everything_is_zero(run):
         st.tuples(st.floats(-1e3, 1e3, width=32), st.booleans()), min_size=1, max_size=9
     )
 )
-def test_standardized_entries_have_mean_0_and_deviation_1(pairs):
+def test_standardized_entries_have_mean_0_and_std_1(pairs):
     x = np.array([pair[0] for pair in pairs], np.float32)
     mask = np.array([pair[1] for pair in pairs])
     result = masked.standardize(tf.constant(x), tf.constant(mask), 1e-3).numpy()
@@ -59,7 +59,7 @@ def test_standardized_entries_have_mean_0_and_deviation_1(pairs):
 
 
 @pytest.mark.parametrize("constant", [0.1, 1e6 + 0.1, -3e-7])
-def test_equal_entries_have_no_variance_whatever_rounding_does(constant):
+def test_equal_entries_have_no_variance_despite_rounding(constant):
     x, mask = tf.fill([1000], tf.constant(constant)), tf.fill([1000], True)
     assert float(masked.moments(x, mask)[1]) < 1e-12 * constant**2
     assert float(tf.reduce_max(tf.abs(masked.standardize(x, mask, 1e-8)))) < 1e-3
@@ -99,10 +99,10 @@ def test_invalid_logits_have_probability_exactly_zero():
     result = masked.logits(logits, tf.constant(mask))
     assert np.isfinite(result).all()
     assert tf.nn.softmax(result)[0, 0] == 0.0
-    np.testing.assert_array_equal(result[1], logits[1])  # none valid: all are
+    np.testing.assert_array_equal(result[1], logits[1])  # no valid one: all are valid
 
 
-def test_means_over_time_are_those_of_each_column():
+def test_means_over_time_are_computed_per_column():
     x = tf.constant([[1.0, np.nan, 5.0], [3.0, 4.0, np.inf]])
     mask = tf.constant([[True, False, False], [True, True, False]])
     np.testing.assert_array_equal(masked.mean_over_time(x, mask), [2, 4, 0])

@@ -10,7 +10,7 @@ from tfagents_batch.ops import minibatch
 def visits(
     mask, *, epochs=1, minibatch_size=4, seed=0, drop_last=False, run=lambda f: f()
 ):
-    """What was visited: (updates, [epochs, n, size] row numbers or -1, sizes)."""
+    """Return the number of minibatches, and their row numbers (-1 if masked)."""
     size, width = len(mask), min(minibatch_size, len(mask))
     most = max(1, epochs * -(-size // width))
     rows = {"id": tf.range(size), "pair": tf.stack([tf.range(size)] * 2, 1)}
@@ -43,7 +43,7 @@ def compile_and_run(function):
 
 
 def by_epoch(count, log, epochs):
-    """The row numbers of each epoch in the order of their visits."""
+    """Return the row numbers of each epoch in the order of their visits."""
     return [part[part >= 0] for part in np.split(log, epochs)] if count else []
 
 
@@ -52,7 +52,7 @@ MASKS = st.lists(st.booleans(), min_size=1, max_size=24)
 
 @settings(max_examples=15, deadline=None)
 @given(MASKS, st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**31 - 1))
-def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
+def test_every_epoch_visits_each_valid_row_once_and_no_other(
     mask, minibatch_size, epochs, seed
 ):
     count, log = visits(mask, epochs=epochs, minibatch_size=minibatch_size, seed=seed)
@@ -67,9 +67,7 @@ def test_every_valid_row_is_visited_once_an_epoch_and_no_other(
 
 @settings(max_examples=15, deadline=None)
 @given(MASKS, st.integers(1, 9), st.integers(0, 2**31 - 1))
-def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
-    mask, minibatch_size, seed
-):
+def test_drop_last_drops_different_rows_in_each_epoch(mask, minibatch_size, seed):
     options = {"minibatch_size": minibatch_size, "drop_last": True}
     count, log = visits(mask, epochs=2, seed=seed, **options)
     valid, width = sum(mask), min(minibatch_size, len(mask))
@@ -80,7 +78,7 @@ def test_a_rest_that_is_dropped_leaves_whole_minibatches_of_different_rows(
         assert len({*order}) == len(order) and np.all(np.array(mask)[order])
 
 
-def test_every_row_is_visited_though_a_rest_is_dropped():
+def test_drop_last_visits_every_row_over_many_epochs():
     options = {"minibatch_size": 4, "drop_last": True, "run": compile_and_run}
     count, log = visits([True] * 7, epochs=40, **options)
     assert count == 40
@@ -102,7 +100,7 @@ def test_without_valid_rows_nothing_is_visited():
     assert visits([False] * 7, epochs=3, run=compile_and_run)[0] == 0
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
+def test_orders_differ_between_epochs_and_between_seeds():
     mask = [True] * 40
     first, second = by_epoch(*visits(mask, epochs=2), 2)
     other = by_epoch(*visits(mask, seed=1), 1)[0]
@@ -120,7 +118,7 @@ def test_every_row_comes_first_equally_often():
     np.testing.assert_allclose(share, [0.25, 0.25, 0, 0.25, 0.25], atol=0.04)
 
 
-def test_compiled_code_visits_what_eager_code_does():
+def test_compiled_and_eager_code_visit_the_same_rows():
     mask = np.random.default_rng(0).random(33) < 0.8
     options = {"epochs": 3, "minibatch_size": 8}
     eager, compiled = (
@@ -131,7 +129,7 @@ def test_compiled_code_visits_what_eager_code_does():
     np.testing.assert_array_equal(eager[1], compiled[1])
 
 
-def test_a_stop_flag_skips_all_that_remains():
+def test_a_stop_flag_skips_all_remaining_minibatches():
     def loop():
         return minibatch.loop(
             lambda rows, mask, carry: (carry[0] + 1, carry[0] + 1 >= 3),
@@ -139,7 +137,7 @@ def test_a_stop_flag_skips_all_that_remains():
             tf.zeros([10, 2]),
             tf.fill([10], True),
             epochs=4,
-            minibatch_size=5,  # two an epoch: stops in the second
+            minibatch_size=5,  # two per epoch, so it stops in the second epoch
             seed=0,
             stop=lambda carry: carry[1],
         )
@@ -174,7 +172,7 @@ def test_steps_train_variables_one_after_the_other():
     assert float(weight) == pytest.approx(5.5, abs=0.6)
 
 
-def test_without_a_size_a_minibatch_is_everything_in_its_order():
+def test_without_a_size_the_whole_batch_is_one_minibatch():
     mask = tf.constant([True, False, True])
 
     def loop():

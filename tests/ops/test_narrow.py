@@ -7,7 +7,7 @@ from tfagents_batch.ops import narrow
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("width", [1, 2, narrow.WIDEST, narrow.WIDEST + 1])
-def test_products_and_gradients_are_those_of_the_matrix_product(width, jit):
+def test_products_and_gradients_agree_with_matmul(width, jit):
     random = np.random.default_rng(width)
     x, kernel, weight = (
         tf.constant(random.normal(size=shape), tf.float32)

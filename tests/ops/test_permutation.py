@@ -15,7 +15,7 @@ def order(size, count, seed):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(1, 300), st.integers(0, 2**31 - 1))
-def test_an_order_holds_every_number_below_the_count_once(data, size, seed):
+def test_an_order_contains_every_number_below_the_count_once(data, size, seed):
     count = data.draw(st.integers(0, size))
     found = order(size, count, seed)
     assert found.dtype == np.int32 and found.shape == (size,)
@@ -23,7 +23,7 @@ def test_an_order_holds_every_number_below_the_count_once(data, size, seed):
     assert ((found >= 0) & (found < 2 * size)).all() or size == 1
 
 
-def test_seeds_have_orders_of_their_own():
+def test_different_seeds_give_different_orders():
     first, again, other = order(500, 500, 1), order(500, 500, 1), order(500, 500, 2)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any() and (first != np.arange(500)).any()
@@ -31,7 +31,7 @@ def test_seeds_have_orders_of_their_own():
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 33, 40])
-def test_compiled_and_graph_orders_are_those_of_eager(jit, count):
+def test_compiled_graph_and_eager_orders_agree(jit, count):
     @tf.function(jit_compile=jit, autograph=False)
     def program(count):
         return permutation.random_order(40, count, seeds.key(3, "test"))
@@ -41,7 +41,7 @@ def test_compiled_and_graph_orders_are_those_of_eager(jit, count):
 
 
 @pytest.mark.parametrize("size", [12, 13, 16, 17])
-def test_places_and_neighbors_are_uniform(size):
+def test_positions_and_neighbors_are_uniform(size):
     draws = 20_000
 
     @tf.function(jit_compile=True, autograph=False)
@@ -68,7 +68,7 @@ def test_places_and_neighbors_are_uniform(size):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=70))
-def test_true_first_lists_where_a_mask_holds(mask):
+def test_true_first_lists_the_true_indices_of_a_mask(mask):
     found = permutation.true_first(tf.constant(mask)).numpy()
     expected = np.flatnonzero(mask)
     np.testing.assert_array_equal(found[: len(expected)], expected)

@@ -1,4 +1,4 @@
-"""Oracles are loops over single streams, written from the definitions."""
+"""Returns against slow loops over single streams, written from the definitions."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 def block(seed, time=None, batch=3):
-    """Random rewards, discounts, values and masks with ends and restarts."""
+    """Return random rewards, discounts, values and masks with ends and restarts."""
     rng = np.random.default_rng(seed)
     time = time or int(rng.integers(1, 14))
     terminated = rng.random((time, batch)) < 0.15
@@ -29,7 +29,7 @@ def block(seed, time=None, batch=3):
 
 
 def recursion(reward, discount, value, mask, lambda_):
-    """G_t = V(s_t) at a restart, else one reward and a blend of what follows."""
+    """Return G_t: V(s_t) at a restart, else the recursion of the lambda return."""
     result = np.array(value, np.float64)
     for t in reversed(range(len(reward))):
         follow = (1 - lambda_) * value[t + 1] + lambda_ * result[t + 1]
@@ -59,7 +59,7 @@ def test_gae_of_three_steps_by_hand():
     reward, discount, value, mask = tensors(
         [[1.0], [2.0], [3.0]],
         [[0.5], [0.5], [0.0]],
-        [[10.0], [20.0], [30.0], [NAN]],  # the value of a terminal state is unread
+        [[10.0], [20.0], [30.0], [NAN]],  # the value of a terminal state is not read
         [[True], [True], [True]],
     )
     # deltas: 1 + 10 - 10 = 1; 2 + 15 - 20 = -3; 3 + 0 - 30 = -27
@@ -67,7 +67,7 @@ def test_gae_of_three_steps_by_hand():
     np.testing.assert_allclose(result[:, 0], [1 - 0.25 * 9.75, -9.75, -27])
 
 
-def test_truncation_bootstraps_the_last_state_and_nothing_behind_it():
+def test_truncation_bootstraps_the_last_state_and_nothing_after_it():
     reward, discount, value, mask = tensors(
         [[1.0], [1.0], [0.0], [100.0]],
         [[0.5], [0.5], [0.5], [0.5]],
@@ -94,7 +94,7 @@ def test_lambda_returns_gae_and_discounted_returns_follow_the_recursion(seed, la
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 20))
-def test_n_step_returns_are_explicit_windows(seed, n):
+def test_n_step_returns_equal_sums_of_n_rewards(seed, n):
     reward, discount, value, mask = block(seed)
     result = returns.n_step(*tensors(reward, discount, value), n, tf.constant(mask))
     expected = slow_n_step(reward, discount, value, n, mask)
@@ -115,7 +115,7 @@ def everything(reward, discount, value, mask):
     ]
 
 
-def test_padding_and_poison_behind_an_end_change_nothing():
+def test_padding_and_nan_after_an_end_change_nothing():
     reward, discount, value, mask = block(3, 9)
     mask[8] = False
     clean = everything(*tensors(reward, discount, value, mask))

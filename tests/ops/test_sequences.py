@@ -9,7 +9,7 @@ from tfagents_batch.types import TimeStep
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 12))
-def test_cutting_keeps_every_row_at_its_place(time, batch, length):
+def test_cutting_puts_every_row_in_its_place(time, batch, length):
     x = np.arange(time * batch * 2).reshape(time, batch, 2)
     cut = sequences.cut(tf.constant(x), length, padding=-1).numpy()
     parts = -(-time // length)
@@ -22,7 +22,7 @@ def test_cutting_keeps_every_row_at_its_place(time, batch, length):
             assert np.all(got[len(expected) :] == -1)
 
 
-def test_padding_is_what_was_asked_for_in_every_dtype():
+def test_padding_has_the_given_value_in_every_dtype():
     leaves = {
         "mask": tf.ones([3, 2], tf.bool),
         "image": tf.ones([3, 2, 4, 4], tf.uint8),
@@ -35,7 +35,7 @@ def test_padding_is_what_was_asked_for_in_every_dtype():
             assert np.all(x.numpy()[:2] == 1)
 
 
-def test_starts_are_the_first_rows_of_what_is_cut():
+def test_starts_are_the_first_rows_of_the_sequences():
     x = tf.range(7 * 3)
     x = tf.reshape(x, [7, 3])
     for length in (1, 2, 3, 7):
@@ -44,7 +44,7 @@ def test_starts_are_the_first_rows_of_what_is_cut():
     assert sequences.starts((), 2) == ()
 
 
-def test_swapping_twice_is_nothing():
+def test_swapping_twice_changes_nothing():
     x = {"a": tf.random.stateless_normal([2, 3, 4], [1, 2]), "b": tf.ones([2, 3])}
     swapped = sequences.swap(x)
     assert swapped["a"].shape == (3, 2, 4) and swapped["b"].shape == (3, 2)
@@ -57,7 +57,7 @@ def make_batch(time=5, batch=2):
     return batches.Batch(steps, tf.cast(x, tf.int32), x, {"std": x}, x, x, x)
 
 
-def test_sequences_of_a_batch_are_padded_soundly():
+def test_padding_of_sequences_is_finite_in_the_loss():
     mask = tf.constant(np.arange(10).reshape(5, 2) < 7)
     state = tf.reshape(tf.range(10.0), [5, 2, 1])
     rows, valid = batches.rows(make_batch(), mask, 2, {"h": state})
@@ -69,7 +69,7 @@ def test_sequences_of_a_batch_are_padded_soundly():
     np.testing.assert_array_equal(rows.state["h"][:, 0], [0, 1, 4, 5, 8, 9])
 
 
-def test_a_minibatch_of_sequences_is_time_major_and_masked_by_what_is_taken():
+def test_a_minibatch_of_sequences_is_time_major_and_masked():
     rows, _ = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
     batch, mask = batches.minibatch(rows, tf.constant([True, False, True, True]))
     assert batch.steps.observation.shape == (3, 4, 1) and batch.log_prob.shape == (3, 4)
@@ -79,7 +79,7 @@ def test_a_minibatch_of_sequences_is_time_major_and_masked_by_what_is_taken():
     np.testing.assert_array_equal(batch.log_prob[:, 1], make_batch().log_prob[:3, 1])
 
 
-def test_transitions_are_left_as_they_are():
+def test_transitions_are_not_changed():
     rows, valid = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
     assert not rows.sequential and rows.log_prob.shape == valid.shape == (10,)
     batch, mask = batches.minibatch(rows, valid)

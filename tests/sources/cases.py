@@ -1,4 +1,4 @@
-"""An actor that the tests of sources share."""
+"""Actor for the tests of sources."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from tfagents_batch import seeds
 
 
 class Counter:
-    """Acts 0 or 1 by its noise and counts its own steps as acting state."""
+    """Actor that chooses 0 or 1 by its noise; its state counts its steps."""
 
     def initial_state(self, batch):
         return (tf.zeros([batch], tf.int32),)

@@ -77,12 +77,12 @@ def play(script, rows):
     """Return the rows of one environment, restart rows included.
 
     Args:
-      script: steps, ending and (for "fail") number of lost rows of each episode; the
-        script repeats.
+      script: steps, kind of end and (for "fail") number of failed rows of each
+        episode; the script repeats.
       rows: number of rows.
     """
     found = []
-    for episode, (steps, how, away) in enumerate(itertools.cycle(script)):
+    for episode, (steps, how, failed) in enumerate(itertools.cycle(script)):
         if len(found) >= rows:
             return found[:rows]
         return_ = 0.0
@@ -93,7 +93,7 @@ def play(script, rows):
             ends = ENDS[how] if step == steps else (False, False)
             row = (episode, step, reward, step == 0, *ends, return_, step)
             found.append(row)
-        for _ in range(away if how == FAIL else 0):
+        for _ in range(failed if how == FAIL else 0):
             found.append((episode, max(good - 1, 0), 0.0, True, False, True, 0.0, 0))
 
 
@@ -205,7 +205,7 @@ def healthy(length):
 
 
 def unhealthy(length):
-    """Scripts with failures and with episodes that are too long."""
+    """Return scripts with failures and with episodes that are too long."""
     failed = st.tuples(st.integers(0, length), st.just(FAIL), st.integers(1, length))
     long = st.tuples(st.integers(1, 2 * length), HEALTHY, st.just(0))
     return st.lists(st.one_of(failed, long), min_size=1, max_size=6)
@@ -214,7 +214,7 @@ def unhealthy(length):
 @pytest.mark.parametrize(("batch", "rounds", "length"), SIZES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_every_environment_gives_its_first_episodes(batch, rounds, length, data):
+def test_the_first_episodes_of_every_environment_are_used(batch, rounds, length, data):
     scripts = [data.draw(healthy(length)) for _ in range(batch)]
     trajectory, logged, rows = found_by(scripts, rounds, length)
     spans = compare(trajectory, rows, rounds, length)
@@ -236,7 +236,7 @@ def test_every_environment_gives_its_first_episodes(batch, rounds, length, data)
 @pytest.mark.parametrize(("batch", "rounds", "length"), SIZES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_failures_leave_out_the_episodes_they_happen_in(batch, rounds, length, data):
+def test_a_failure_drops_only_the_episode_it_happens_in(batch, rounds, length, data):
     scripts = [data.draw(unhealthy(length)) for _ in range(batch)]
     trajectory, logged, rows = found_by(scripts, rounds, length, limit=False)
     spans = compare(trajectory, rows, rounds, length)
@@ -262,8 +262,8 @@ def test_eager_code_graphs_and_compiled_programs_agree(data):
         tf.nest.map_structure(np.testing.assert_array_equal, found["eager"], found[way])
 
 
-def test_an_episode_that_a_failure_ended_uses_up_its_turn():
-    """The next episode takes the next turn, so lengths do not matter."""
+def test_a_failed_episode_uses_up_its_turn():
+    """The next episode takes the next turn, so results do not depend on lengths."""
     scripts = [[(2, FAIL, 1), (1, "terminate", 0)], [(4, "terminate", 0)]]
     trajectory, logged, _ = found_by(scripts, 1, 4)
     np.testing.assert_array_equal(trajectory.mask[:, 0], [0, 0, 0, 0])
@@ -274,8 +274,8 @@ def test_an_episode_that_a_failure_ended_uses_up_its_turn():
     np.testing.assert_array_equal(lengths, [0, 4, 1, 4])
 
 
-def test_an_episode_that_begins_too_late_for_its_turn_has_a_later_one():
-    # Rows 0 to 5 are lost; an episode of turn 1 begins by row 5, of turn 2 by row 10.
+def test_an_episode_that_starts_late_gets_a_later_turn():
+    # Rows 0 to 5 fail; turn 1 starts by row 5, turn 2 by row 10.
     scripts = [[(0, FAIL, 6), (1, "terminate", 0), (1, "terminate", 0)]]
     trajectory, logged, _ = found_by(scripts, 3, 4)
     np.testing.assert_array_equal(trajectory.mask.numpy().sum(0), [0, 0, 1])
@@ -284,7 +284,7 @@ def test_an_episode_that_begins_too_late_for_its_turn_has_a_later_one():
 
 @pytest.mark.parametrize(("rounds", "steps"), [(1, 0), (2, 5), (3, 10)])
 def test_collection_ends_when_no_environment_can_complete_an_episode(rounds, steps):
-    """All rows are failures; the last turn begins by row ``steps``."""
+    """All rows fail; the last turn starts by row ``steps``."""
     env = Table(1, 4)
     env.table = tf.constant([play([(0, FAIL, 100)], 40)], tf.float32)[0][:, tf.newaxis]
     source = Episodes(env, Counter(), rounds)
@@ -303,7 +303,7 @@ def test_an_episode_that_is_too_long_is_cut_off_and_bootstraps():
 
 
 @pytest.mark.parametrize(("how", "last"), [("truncate", 7.0), ("terminate", 0.0)])
-def test_advantages_are_those_of_the_episode_alone(how, last):
+def test_advantages_depend_only_on_the_own_episode(how, last):
     """The value of the last state is used only after truncation."""
     trajectory, _, _ = found_by([[(3, how, 0)]], 1, 6)
     value = tf.constant([[1.0], [2.0], [4.0], [7.0], [90.0], [91.0], [92.0]])
@@ -317,7 +317,7 @@ def test_advantages_are_those_of_the_episode_alone(how, last):
     np.testing.assert_array_equal(found[3:, 0], [0, 0, 0])
 
 
-# ---- on environments that are stepped
+# ---- real environments
 
 
 def counting(lengths, **options):
@@ -329,7 +329,7 @@ def numbers(x):
     return np.asarray(x).astype(int).tolist()
 
 
-def test_environments_of_different_durations_give_equally_many_episodes():
+def test_fast_and_slow_environments_play_equally_many_episodes():
     with counting((1, 2, 3, 4)) as env:
         source = Episodes(env, Counter(), 8, max_length=5)
         trajectory = source(1)
@@ -340,7 +340,7 @@ def test_environments_of_different_durations_give_equally_many_episodes():
     ]
     episode = trajectory.steps.observation[..., 0].numpy()
     np.testing.assert_array_equal(episode, np.broadcast_to([0] * 4 + [1] * 4, (6, 8)))
-    # They are done in rows 3, 5, 7 and 9.
+    # They finish in rows 3, 5, 7 and 9.
     assert logged["env/idle_steps"] == 6 + 4 + 2
     assert logged["env/missing_episodes"] == 0
 
@@ -349,8 +349,8 @@ def test_shapes_are_static_and_time_major():
     with counting((2, 3)) as env:
         source = Episodes(env, Counter(), 6, max_length=4)
         function = tf.function(source, autograph=False)
-        made = function.get_concrete_function(tf.TensorSpec([], tf.int32))
-        outputs = made.structured_outputs
+        traced = function.get_concrete_function(tf.TensorSpec([], tf.int32))
+        outputs = traced.structured_outputs
     assert isinstance(outputs, Trajectory)
     assert outputs.steps.observation.shape == (5, 6, 2)
     assert outputs.steps.first.shape == (5, 6)
@@ -359,8 +359,8 @@ def test_shapes_are_static_and_time_major():
     assert outputs.state[0].shape == (6,)
 
 
-def test_every_call_opens_new_episodes_of_its_seed():
-    """So a run that is resumed needs nothing but the number of its iteration."""
+def test_every_call_starts_new_episodes_from_its_seed():
+    """So a resumed run needs only the number of its iteration."""
     options = {"num_envs": 2, "env_kwargs": {"max_episode_steps": 4}}
 
     def observations(*call_seeds):
@@ -374,7 +374,7 @@ def test_every_call_opens_new_episodes_of_its_seed():
     np.testing.assert_array_equal(observations(2)[0], two)
 
 
-def test_every_episode_begins_with_the_actors_initial_state():
+def test_every_episode_starts_with_the_actors_initial_state():
     with counting((3, 3)) as env:
         trajectory = Episodes(env, Counter(), 4, max_length=3)(1)
     np.testing.assert_array_equal(trajectory.state[0], [0] * 4)
@@ -383,8 +383,8 @@ def test_every_episode_begins_with_the_actors_initial_state():
     )
 
 
-def test_the_step_an_episode_ends_with_was_acted_on_too():
-    """What acting records there is not left over from another step."""
+def test_the_last_step_of_an_episode_has_behavior_data_too():
+    """Its behavior data does not come from another step."""
     with counting((2, 4)) as env:
         trajectory = Episodes(env, Counter(), 2, max_length=6)(1)
     count = trajectory.behavior["count"].numpy()
@@ -398,7 +398,7 @@ def test_without_exploration_the_noise_is_not_used():
     np.testing.assert_array_equal(trajectory.action, 0)
 
 
-def test_it_is_a_source():
+def test_episodes_are_a_source():
     with counting((2,)) as env:
         source = Episodes(env, Counter(), 1, max_length=2)
         assert isinstance(source, interfaces.Source)
@@ -411,14 +411,14 @@ def test_it_is_a_source():
 
 
 @pytest.mark.parametrize("episodes", [0, 3, 5, -2])
-def test_a_number_of_episodes_that_is_no_multiple_is_refused(episodes):
+def test_a_number_of_episodes_that_is_not_a_multiple_is_refused(episodes):
     with counting((2, 2)) as env:
         text = rf"episodes is {episodes}; expected a multiple of the 2 env.*: \d or \d"
         with pytest.raises(UserError, match=text):
             Episodes(env, Counter(), episodes, max_length=2)
 
 
-def test_environments_without_a_limit_need_a_length():
+def test_environments_without_a_time_limit_need_max_length():
     with counting((2, 2)) as env:
         with pytest.raises(UserError, match=r"no time limit.*max_length"):
             Episodes(env, Counter(), 2)
@@ -426,21 +426,21 @@ def test_environments_without_a_limit_need_a_length():
             Episodes(env, Counter(), 2, max_length=0)
 
 
-def test_a_length_below_the_environments_limit_is_refused():
+def test_a_max_length_below_the_time_limit_is_refused():
     env = tfb.make_env("tf/CartPole-v1", num_envs=2)
     with pytest.raises(UserError, match=r"max_length is 100, .* 500 steps"):
         Episodes(env, Counter(), 2, max_length=100)
     program = tf.function(Episodes(env, Counter(), 2), autograph=False)
-    made = program.get_concrete_function(tf.TensorSpec([], tf.int32))
-    assert made.structured_outputs.action.shape == (500, 2)
+    traced = program.get_concrete_function(tf.TensorSpec([], tf.int32))
+    assert traced.structured_outputs.action.shape == (500, 2)
 
 
-# By name: a function of this module would make workers import it, and TensorFlow.
+# A function of this module would make workers import it, and so TensorFlow.
 cartpole = functools.partial(gymnasium.make, "CartPole-v1", max_episode_steps=60)
 
 
-def of_cartpole(env, **options):
-    """Two calls of a program."""
+def play_cartpole(env, **options):
+    """Call a program twice; return both results."""
     source = Episodes(env, Counter(), 8)
 
     @tfb.function(envs=[env], autograph=False, **options)
@@ -453,13 +453,13 @@ def of_cartpole(env, **options):
 @pytest.fixture(scope="module")
 def expected():
     with ProcessEnv([cartpole] * 4, num_workers=0) as env:
-        return of_cartpole(env)
+        return play_cartpole(env)
 
 
 @pytest.mark.parametrize("num_workers", [1, 4])
 def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_workers):
     env = make_process_env([cartpole] * 4, num_workers)
-    tf.nest.map_structure(np.testing.assert_array_equal, of_cartpole(env), expected)
+    tf.nest.map_structure(np.testing.assert_array_equal, play_cartpole(env), expected)
     (first, logged, ok), (second, *_) = expected
     assert bool(ok) and logged["env/idle_steps"] > 0
     assert np.any(first.steps.observation != second.steps.observation)
@@ -468,11 +468,11 @@ def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_w
 @pytest.mark.xla
 def test_worker_processes_are_stepped_by_a_compiled_program(library, expected):
     with ProcessEnv([cartpole] * 4, 2, backend="native") as env:
-        found = of_cartpole(env, jit_compile=True)
+        found = play_cartpole(env, jit_compile=True)
     tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
 
 
-def test_a_vector_environment_gives_episodes_too():
+def test_a_vector_environment_plays_whole_episodes_too():
     with tfb.make_env(gymnasium.make_vec("CartPole-v1", 2)) as env:
         trajectory = Episodes(env, Counter(), 4)(1)
     assert trajectory.mask.shape == (500, 4)
@@ -482,7 +482,7 @@ def test_a_vector_environment_gives_episodes_too():
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_environment_that_is_replaced_loses_one_episode(
+def test_a_restarted_environment_loses_one_episode(
     tmp_path, make_process_env, num_workers
 ):
     mark = str(tmp_path / "mark")
@@ -500,7 +500,7 @@ def test_an_environment_that_is_replaced_loses_one_episode(
     assert numbers(tf.reduce_sum(tf.cast(source(2).mask, tf.int32), 0)) == [6] * 4
 
 
-def test_a_worker_that_dies_loses_whole_episodes(tmp_path, make_process_env):
+def test_a_crashed_worker_loses_whole_episodes(tmp_path, make_process_env):
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
     source = Episodes(env, Counter(), 6, max_length=6)
@@ -512,7 +512,7 @@ def test_a_worker_that_dies_loses_whole_episodes(tmp_path, make_process_env):
     assert source.metrics()["env/missing_episodes"] == lengths.count(0)
 
 
-def test_a_fault_that_is_raised_voids_the_trajectory(make_process_env):
+def test_a_raised_failure_voids_the_trajectory(make_process_env):
     env = make_process_env(fault_envs("exc", length=6, step=3), 1)
     source = Episodes(env, Counter(), 2, max_length=6)
 

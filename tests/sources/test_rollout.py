@@ -25,7 +25,7 @@ def test_shapes_are_static_and_time_major(env):
     assert trajectory.state[0].shape == (3,)
 
 
-def test_where_the_mask_holds_the_next_observation_is_one_later(env):
+def test_unmasked_steps_lead_to_the_next_observation(env):
     trajectory = Rollout(env, Counter(), 23, seed=0)(1)
     episode, step = (trajectory.steps.observation[..., i].numpy() for i in (0, 1))
     mask = trajectory.mask.numpy()
@@ -55,7 +55,7 @@ def test_noise_depends_on_the_seed_alone(env):
     assert np.all(noise[0] != noise[1])
 
 
-def test_restart_opens_new_episodes_and_forgets_the_acting_state(env):
+def test_restart_starts_new_episodes_and_resets_the_acting_state(env):
     rollout = Rollout(env, Counter(), 6, seed=0)
     rollout(1)
     rollout.restart(seed=3)
@@ -69,13 +69,13 @@ def test_without_exploration_the_noise_is_not_used(env):
     np.testing.assert_array_equal(trajectory.action, 0)
 
 
-def test_length_one_is_a_trajectory_too(env):
+def test_a_trajectory_may_have_length_one(env):
     trajectory = Rollout(env, Counter(), 1, seed=0)(1)
     assert trajectory.steps.reward.shape == (2, 3)
     np.testing.assert_array_equal(trajectory.reward, 1)
 
 
-def test_it_is_a_source(env):
+def test_a_rollout_is_a_source(env):
     rollout = Rollout(env, Counter(), 3, seed=0)
     assert isinstance(rollout, interfaces.Source)
     assert isinstance(rollout, tf.Module)
@@ -83,7 +83,7 @@ def test_it_is_a_source(env):
     assert rollout.ok().dtype == tf.bool and rollout.ok().shape == ()
 
 
-def test_a_rollout_compiles_where_its_environments_say_so(env):
+def test_a_rollout_is_compilable_if_its_environments_are(env):
     class Compilable:
         compilable = True
 
@@ -94,5 +94,5 @@ def test_a_rollout_compiles_where_its_environments_say_so(env):
     assert Rollout(Compilable(), Counter(), 3, seed=0).compilable
 
 
-def test_the_environments_it_was_made_for_are_managed_ones(env):
+def test_process_environments_are_managed_environments(env):
     assert isinstance(env, interfaces.ManagedEnv)

@@ -1,8 +1,8 @@
-"""Cells that are trained, pairs that are refused, and the page about these pairs.
+"""Combinations of options that train, pairs that are refused, and the page about them.
 
-``python -m tests.support.capabilities`` writes ``docs/capabilities.md``.
-``test_capabilities`` trains the cells and checks the refusals, so the page says nothing
-that was not run.
+A cell is one combination. ``python -m tests.support.capabilities`` writes
+``docs/capabilities.md``. ``test_capabilities`` trains the cells and checks the
+refusals, so every claim on the page is tested.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from tfagents_batch import algorithms
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/capabilities.md"
 
-# Everything that a run can be chosen by, with its levels. The first one is the plain
-# one, which a cell has where it is not about something else.
+# The options of a run and their levels. The first level is the default of a cell.
 FACTORS: dict[str, tuple[str, ...]] = {
     "algorithm": tuple(algorithms.REGISTRY),
     "observation": (
@@ -42,13 +41,13 @@ Cell = tuple[str, ...]  # a level of every factor
 
 
 class Refusal(NamedTuple):
-    """Levels that are refused together, and a row of the page about them.
+    """Levels that are refused together, and their row on the page.
 
     Attributes:
       one: factor and levels.
       other: another factor and its levels; None if ``one`` is refused with everything.
-      choice: ``one`` in the words of users.
-      against: ``other`` in the words of users.
+      choice: text for ``one`` on the page.
+      against: text for ``other`` on the page.
       why: the reason, and what to do instead.
       says: regular expression of the error's text.
     """
@@ -160,7 +159,7 @@ def groups(levels: Iterable[Level], size: int) -> set[frozenset[Level]]:
 
 
 def refusals(levels: Iterable[Level]) -> list[Refusal]:
-    """Why these levels do not go together; empty if they do."""
+    """Return the refusals of these levels; empty if they work together."""
     chosen = dict(levels)
     return [
         each
@@ -173,7 +172,7 @@ def refusals(levels: Iterable[Level]) -> list[Refusal]:
 
 
 def combinations(refusal: Refusal) -> list[tuple[Level, ...]]:
-    """The levels, or pairs of them, that are refused for one reason."""
+    """Return the levels, or pairs of levels, of one refusal."""
     sides = [
         [(factor, name) for name in names]
         for factor, names in filter(None, (refusal.one, refusal.other))
@@ -182,7 +181,7 @@ def combinations(refusal: Refusal) -> list[tuple[Level, ...]]:
 
 
 def refused_cell(levels: Iterable[Level]) -> Cell:
-    """Return a cell with these levels in which little else is refused."""
+    """Return a cell with these levels and as few other refusals as possible."""
     chosen = dict(levels)
     for factor, names in FACTORS.items():
 
@@ -195,14 +194,14 @@ def refused_cell(levels: Iterable[Level]) -> Cell:
 
 @functools.cache
 def cells(size: int) -> tuple[Cell, ...]:
-    """Cells in which all combinations of ``size`` levels occur that go together."""
+    """Return cells that contain every allowed combination of ``size`` levels."""
     every = [(factor, name) for factor, names in FACTORS.items() for name in names]
     missing = {group for group in groups(every, size) if len(dict(group)) == size}
     found = []
     while missing:
         group = min(missing, key=lambda group: sorted(map(every.index, group)))
         cell = _completed(dict(group), missing)
-        if cell is None:  # they do not go together
+        if cell is None:  # these levels do not work together
             missing.remove(group)
         else:
             found.append(cell)
@@ -211,7 +210,7 @@ def cells(size: int) -> tuple[Cell, ...]:
 
 
 def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
-    """Return a cell with the levels that are chosen, and many that are missing."""
+    """Return a cell with the chosen levels and many missing combinations."""
     if refusals(chosen.items()):
         return None
     rest = [factor for factor in FACTORS if factor not in chosen]
@@ -256,7 +255,7 @@ _OUTRO = """
 `--seeds` refuses some more options, which are listed in
 [Many seeds at once](concepts/tensor_environments.md#many-seeds-at-once).
 """
-_VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # in a regular expression of a text
+_VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # variable part of a regular expression
 
 
 def page() -> str:

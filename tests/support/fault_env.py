@@ -1,4 +1,4 @@
-"""An environment that misbehaves; workers import it, so no TensorFlow here."""
+"""Environment with planted faults; workers import it, so it has no TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import numpy as np
 
 
 class FaultEnv(gymnasium.Env):
-    """Observes ``(env, episode, step)`` and misbehaves once, at a chosen place.
+    """Environment that observes ``(env, episode, step)`` and fails once.
 
     Args:
       mode: one of ``MODES`` below, or None for a healthy environment.
       phase: "construct", "reset", "step" or "close".
-      step: steps completed in the episode when the fault strikes (phase "step").
-      episode: episode in which it strikes, counted from 0; None for every one.
+      step: steps completed in the episode when it fails (phase "step").
+      episode: episode in which it fails, counted from 0; None for every one.
       env: index of this environment, observed.
-      target: index of the environment that misbehaves; the others are healthy.
+      target: index of the environment that fails; the others are healthy.
       length: steps in an episode.
-      seconds: how long ``hang`` and the ``slow`` modes sleep.
-      mark: path of a file that is made when the fault strikes; while there is one it
-        does not strike, so that what replaces the environment is healthy.
+      seconds: sleeping time of ``hang`` and the ``slow`` modes.
+      mark: path of a file that is created at the failure. An environment does not fail
+        if the file exists, so that a replacement is healthy.
     """
 
     def __init__(
@@ -58,33 +58,33 @@ class FaultEnv(gymnasium.Env):
         self._episode = -1
         self._step = 0
         self._buffer = np.zeros(3, np.float32)
-        if self._strikes("construct"):
-            self._act()
+        if self._is_due("construct"):
+            self._fail()
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed)
         self._episode = 0 if seed is not None else self._episode + 1
         self._step = 0
         result = (self._observation(), {})
-        if not self._strikes("reset"):
+        if not self._is_due("reset"):
             return result
-        self._act()
+        self._fail()
         return _corrupt(self._mode, result)
 
     def step(self, action):
-        strikes = self._strikes("step")
-        if strikes:
-            self._act()
+        is_due = self._is_due("step")
+        if is_due:
+            self._fail()
         self._step += 1
         ended = self._step >= self._length
         result = (self._observation(), float(self._step), ended, False, {})
-        return _corrupt(self._mode, result) if strikes else result
+        return _corrupt(self._mode, result) if is_due else result
 
     def close(self):
-        if self._strikes("close"):
-            self._act()
+        if self._is_due("close"):
+            self._fail()
 
-    def _strikes(self, phase: str) -> bool:
+    def _is_due(self, phase: str) -> bool:
         where, step, episode = self._place
         if self._mode is None or phase != where:
             return False
@@ -94,9 +94,9 @@ class FaultEnv(gymnasium.Env):
                 return False
         if self._mark is None:
             return True
-        struck = os.path.exists(self._mark)
+        failed_before = os.path.exists(self._mark)
         open(self._mark, "w").close()
-        return not struck
+        return not failed_before
 
     def _observation(self) -> np.ndarray:
         values = (self._env, self._episode, self._step)
@@ -105,8 +105,8 @@ class FaultEnv(gymnasium.Env):
         self._buffer[:] = values
         return self._buffer
 
-    def _act(self) -> None:
-        """Do what the mode does beside the returned values."""
+    def _fail(self) -> None:
+        """Do what the mode does, apart from changing the returned values."""
         mode = self._mode
         if mode in _RAISES:
             raise _RAISES[mode]()
@@ -120,12 +120,12 @@ class FaultEnv(gymnasium.Env):
 
 
 def fault_envs(mode: str | None, num_envs: int = 2, **options: Any) -> list[Any]:
-    """Constructors of a batch of which one environment misbehaves.
+    """Return the constructors of a batch in which one environment fails.
 
     Args:
-      mode: of ``FaultEnv``.
+      mode: as in ``FaultEnv``.
       num_envs: size of the batch.
-      options: of ``FaultEnv``; ``target`` is the last environment by default.
+      options: arguments of ``FaultEnv``; the default of ``target`` is the last one.
     """
     options = {"target": num_envs - 1, **options}
     return [
@@ -134,14 +134,14 @@ def fault_envs(mode: str | None, num_envs: int = 2, **options: Any) -> list[Any]
 
 
 class TwoArguments(Exception):
-    """Cannot be unpickled: its constructor wants more than ``args`` holds."""
+    """Exception that cannot be unpickled: ``args`` lacks a constructor argument."""
 
     def __init__(self, code: int, text: str):
         super().__init__(f"{text} ({code})")
 
 
 class Unprintable(Exception):
-    """Its text cannot be had."""
+    """Exception that cannot be converted to text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text for you")
@@ -167,7 +167,7 @@ _RAISES: dict[str, Any] = {
 
 
 def _hang_with_gil() -> None:
-    7 ** (10**8)  # one bytecode of minutes
+    7 ** (10**8)  # one bytecode that runs for minutes
 
 
 def _out_of_memory() -> None:
@@ -192,7 +192,7 @@ def _fork_child() -> None:
 
 
 def control_socket() -> socket.socket:
-    """A duplicate of this worker's control socket, for faults on the channel."""
+    """Return a duplicate of this worker's control socket, for faults on the channel."""
     return socket.socket(fileno=os.dup(int(sys.argv[1])))
 
 
@@ -212,7 +212,7 @@ _ACTS: dict[str, Any] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segv": lambda: ctypes.string_at(0),
     "oom": _out_of_memory,
-    "hang_gil": _hang_with_gil,  # a stack tells its name
+    "hang_gil": _hang_with_gil,  # a named function, which appears in the stack
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "flood_stdout": lambda: print("flood " * 100_000),
     "chdir": lambda: os.chdir("/"),
@@ -247,7 +247,7 @@ MODES = {*_RAISES, *_ACTS, *_OBSERVATIONS, *_STEPS, *_ELSEWHERE}
 
 
 def _corrupt(mode: str | None, result: tuple) -> tuple:
-    """``result`` of ``reset`` or ``step`` with the defect of the mode."""
+    """Return ``result`` of ``reset`` or ``step`` with the defect of the mode."""
     if mode in _OBSERVATIONS:
         return (_OBSERVATIONS[mode](result[0]), *result[1:])
     if mode == "info_list":

@@ -1,8 +1,8 @@
-"""A linear actor-critic, for tests of what surrounds an algorithm.
+"""Linear actor-critic, for tests of runs, checkpoints, logs and evaluations.
 
-Tracing PPO takes a second or two, tracing this a tenth of it. It learns, acts by
-chance, has a schedule, an optimizer's state and statistics: what runs, checkpoints,
-logs and evaluations can get wrong. The fixture ``linear`` registers it.
+Tracing takes a tenth of the time of PPO, which needs a second or two. Like PPO it
+learns, samples actions, and has a schedule and optimizer state. The fixture ``linear``
+registers it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Config:
 
 
 class Linear(tf.Module):
-    """Policy gradient with a value as baseline; one step of momentum per update."""
+    """Policy gradient with a value baseline; one momentum step per update."""
 
     compilable = True
     several_seeds = True
@@ -109,7 +109,7 @@ class Linear(tf.Module):
         }
 
     def _heads(self, observation, rows=None):
-        """The policy of the first ``rows`` rows, and the value of all."""
+        """Return the policy of the first ``rows`` rows, and the value of all."""
         axes = 1 if rows is None else 2
         columns = [
             tf.reshape(

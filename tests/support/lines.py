@@ -1,4 +1,4 @@
-"""Lines of metrics that equal runs have in common, and what a run has saved."""
+"""Reproducible part of a run's metrics, and the checkpoints of a run."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ from tfagents_batch.training.log.logger import read_metrics
 
 
 def of_the_seed(run):
-    """A run's lines of metrics, without what depends on the machine."""
+    """Return a run's lines of metrics without those that depend on the machine."""
     return without_times(read_metrics(run.logdir))
 
 
@@ -17,7 +17,7 @@ def without_times(lines):
 
 
 def saved(folder):
-    """``{step: metadata}`` of the checkpoints in a run folder, oldest first."""
+    """Return ``{step: metadata}`` of the checkpoints in a run folder, oldest first."""
     paths = pathlib.Path(folder).glob(f"checkpoints/step-{'?' * 12}/manifest.json")
     manifests = [json.loads(path.read_text()) for path in sorted(paths)]
     return {each["step"]: each["metadata"] for each in manifests}

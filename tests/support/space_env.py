@@ -1,4 +1,4 @@
-"""An environment of any spaces; workers import it, so no TensorFlow here."""
+"""Environment with any spaces; workers import it, so it has no TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class SpaceEnv(gymnasium.Env):
-    """Observes samples of any space and insists on actions of any space.
+    """Environment that observes samples of a space and checks its actions.
 
     The reward is the sum of the numbers of the action, so a changed action is visible.
 

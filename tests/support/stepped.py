@@ -1,4 +1,4 @@
-"""Pools stepped as NumPy arrays, on both backends."""
+"""Pools that are stepped with NumPy arrays, on both backends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfagents_batch.types import EnvSpec
 
 
 class Stepped:
-    """A pool with ``reset`` and ``step``, which return whatever went wrong.
+    """Pool with ``reset`` and ``step`` that return failures instead of raising them.
 
     On the native backend they are eager operations.
     """
@@ -43,7 +43,7 @@ class Stepped:
         return self._batch(self._calls.step(inputs))
 
     def steps(self, count: int = 1, action: int = 0) -> StepBatch:
-        """The last of some batches, with the same discrete action everywhere."""
+        """Step ``count`` times with the same discrete action; return the last batch."""
         for _ in range(count):
             batch = self.step([np.full(self.num_envs, action, np.int32)])
         return batch

@@ -1,4 +1,4 @@
-"""Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
+"""Registry of the algorithms: ``REGISTRY[name] = (class, its Config)``."""
 
 from tfagents_batch.algorithms import ppo
 

@@ -1,8 +1,8 @@
 """Proximal Policy Optimization on whole batches (Schulman et al. 2017).
 
 Clipped objective (eq. 7), adaptive KL penalty (section 4, with the cutoff of Hafner
-et al. 2017) or both; generalized advantages; epochs of minibatches, all as graph.
-Minibatches hold transitions, or sequences if the network is recurrent.
+et al. 2017) or both; generalized advantages; epochs of minibatches; all in the graph.
+Minibatches contain transitions, or sequences if the network is recurrent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PPO(tf.Module):
 
     Attributes:
       step: i64, number of transitions trained on.
-      recurrent: whether the network keeps a state between steps.
+      recurrent: True if the network has a recurrent state.
 
     Raises:
       UserError: for settings or a network that cannot be used.
@@ -71,9 +71,9 @@ class PPO(tf.Module):
         self.recurrent = bool(nest.flatten(start))
         self._sequential = self.recurrent or config.kl_reduction == "sequence"
         self._check_minibatches()
-        # Only its type matters: the parameters hold all else of a policy.
+        # Only its type is used; a batch supplies the parameters.
         self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
-        self.network.extra_loss()  # of this call
+        self.network.extra_loss()  # clears the losses of this call
         self.optimizer = optimizer.Optimizer(
             self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
@@ -92,15 +92,15 @@ class PPO(tf.Module):
 
     @property
     def compilable(self) -> bool:
-        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
+        """True if XLA makes the update faster: not with convolutions on a CPU."""
         return not self.network.convolves
 
     def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, for when the whole update is not compiled."""
+        """Compile the optimizer step, if the whole update is not compiled."""
         self.optimizer.compiled = on
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: everything that updates change."""
+        """Return the variables of a checkpoint: all that updates change."""
         parts = {
             "network": networks.named_variables(self.network),
             "optimizer": self.optimizer.named_variables(),
@@ -113,7 +113,7 @@ class PPO(tf.Module):
     # ---- acting
 
     def initial_state(self, batch: int) -> Nest:
-        """Recurrent state of the network and the running discounted return."""
+        """Return the network's recurrent state and the running discounted return."""
         return self.network.initial_state(batch), constants.zeros([batch])
 
     def noise(self, shape, seed) -> tf.Tensor:
@@ -141,23 +141,23 @@ class PPO(tf.Module):
 
     def _check_minibatches(self) -> None:
         config = self.config
-        alone = config.sequence_length in (None, 1) and not self._sequential
-        if config.minibatch_size == 1 and config.normalize_advantage is True and alone:
+        single = config.sequence_length in (None, 1) and not self._sequential
+        if config.minibatch_size == 1 and config.normalize_advantage is True and single:
             raise UserError(
-                "minibatch_size is 1, and normalize_advantage is true: a single "
-                "advantage less its own mean is 0, so the policy would learn nothing; "
+                "minibatch_size is 1 and normalize_advantage is true: a single "
+                "advantage minus its own mean is 0, so the policy would learn nothing; "
                 "use larger minibatches, or normalize_advantage=batch"
             )
 
     def update(self, trajectory: Trajectory, seed) -> Metrics:
-        """Improve policy and value on one trajectory ``[T, B]``.
+        """Train policy and value on one trajectory ``[T, B]``.
 
-        Statistics of observations advance afterwards, so that a trajectory is learned
-        from as it was acted on.
+        The statistics of observations are updated last, so that acting and learning
+        normalize a trajectory in the same way.
         """
         config, mask = self.config, trajectory.mask
         self.optimizer.set_learning_rate(config.learning_rate(self.step.value))
-        # Acting does not read them: use the newest.
+        # Acting does not use rewards, so their statistics are updated first.
         self.rewards.update(trajectory, config.gamma)
         batch = self._batch(trajectory)
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
@@ -186,7 +186,7 @@ class PPO(tf.Module):
         return metrics
 
     def _batch(self, trajectory: Trajectory) -> Batch:
-        """Advantages and targets of a whole trajectory, and what was said in it."""
+        """Return the training batch of a whole trajectory."""
         config, mask, steps = self.config, trajectory.mask, trajectory.steps
         seen = steps._replace(observation=self.observations(steps.observation), info={})
         reward = self.rewards(trajectory.reward)
@@ -209,7 +209,7 @@ class PPO(tf.Module):
         )
 
     def _epochs(self, rows: Batch, valid: tf.Tensor, seed) -> Metrics:
-        """All optimizer steps on rows ``[N, ...]``; means of their metrics."""
+        """Run all optimizer steps on rows ``[N, ...]``; return the means of metrics."""
         config = self.config
         entropy_scale = config.entropy_scale(self.step.value)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
@@ -222,7 +222,7 @@ class PPO(tf.Module):
             batch, mask = batches.minibatch(rows, taken)
             weights = [variable.value for variable in self.optimizer.trained]
             with tf.GradientTape() as tape:
-                tape.watch(weights)  # which may be tensors, see ops.carried
+                tape.watch(weights)  # they may be tensors, see ops.carried
                 loss, metrics = self._loss(batch, mask, entropy_scale)
             metrics |= self.optimizer.apply(tape.gradient(loss, weights))
             if config.kl_stop is not None:
@@ -245,7 +245,7 @@ class PPO(tf.Module):
         return means | {"grad/updates": count}
 
     def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
-        """Scalar loss of one minibatch, and its metrics."""
+        """Return the scalar loss of one minibatch, and its metrics."""
         config = self.config
         heads = forward.heads(self.network, batch)
         network_loss = self.network.extra_loss()
@@ -283,13 +283,13 @@ class PPO(tf.Module):
         }
 
     def _advance(self, trajectory: Trajectory) -> None:
-        """Take the observations into their statistics; count the transitions."""
+        """Add the observations to their statistics; count the transitions."""
         observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
         self.observations.update(observation, trajectory.real[:-1])
-        counted = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
-        self.step.assign(self.step.value + counted)
+        count = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
+        self.step.assign(self.step.value + count)
 
 
 def _without_nan(action: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """An ignored action may be anything; NaN would reach the gradient (0 * NaN)."""
+    """Replace ignored actions, whose NaN would reach the gradient (0 * NaN)."""
     return masked.safe(action, mask) if action.dtype.is_floating else action

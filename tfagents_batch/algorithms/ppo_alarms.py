@@ -1,8 +1,8 @@
-"""Limits of PPO's metrics, by which a run is watched.
+"""Limits of PPO's metrics that raise alarms.
 
-They are set by twelve runs of the presets that solved their tasks (CartPole and
-Pendulum with five seeds each, LunarLander, HalfCheetah; ``docs/results.md``): the worst
-line of any of them stands beside each.
+They come from twelve runs of the presets that solved their tasks (CartPole and Pendulum
+with five seeds each, LunarLander, HalfCheetah; see ``docs/results.md``). A comment
+beside each limit gives the worst value in any of these runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
 
     Args:
       config: settings of PPO.
-      spec: of the environments; None leaves the entropy out.
+      spec: spec of the environments; None disables the limit of the entropy.
     """
     scaled = config.normalize_return is True
     kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl_target)
@@ -36,7 +36,7 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             "try: look for NaN or huge numbers in rewards and observations (python -m "
             "tfagents_batch.scripts.check --env=...); lower --algorithm.learning_rate",
         ),
-        Limit(  # 0.4; 100 is an error of 14 standard deviations of the returns
+        Limit(  # 0.4; a loss of 100 is an error of 14 standard deviations of returns
             "value_loss",
             "loss/value",
             above=100 if scaled else 1e6,
@@ -45,7 +45,7 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             "try: --algorithm.normalize_return=true, or rewards of about 1; lower "
             "--algorithm.learning_rate; --algorithm.value_clip=0.2",
         ),
-        Limit(  # -0.7 in single lines, -25 where all returns and values are equal
+        Limit(  # -0.7 in single lines, -25 if all returns and values are equal
             "explained_variance",
             "value/explained_variance",
             below=0 if scaled else -math.inf,
@@ -56,8 +56,8 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             "{value/explained_variance:.2g} and stays negative: values predict returns "
             "worse than their mean would, so advantages are mostly noise. What to try: "
             "raise --algorithm.epochs or --rollout_length; lower "
-            "--algorithm.learning_rate, or --algorithm.gamma if episodes are long; or "
-            "the observation lacks what returns depend on",
+            "--algorithm.learning_rate, or --algorithm.gamma if episodes are long; add "
+            "missing information to the observation",
         ),
         Limit(  # 0.045
             "kl",
@@ -81,15 +81,16 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             "--algorithm.learning_rate or --algorithm.epochs; raise "
             "--algorithm.clip_ratio if it is far below 0.2",
         ),
-        Limit(  # 4 % of the uniform policy's, 19 % of the first standard deviation
+        Limit(  # 4 % of the uniform policy's, 19 % of the initial standard deviation
             "entropy",
             "policy/entropy",
             below=-math.inf if spec is None else _least_entropy(config, spec),
             when=lambda line: line.get("progress/gain", 0.0) <= 4,
             lines=3,
-            text="The policy explores no more, though returns did not rise: its "
-            "entropy is {policy/entropy:.3g} nats. What was never tried cannot be "
-            "learned. What to try: raise --algorithm.entropy_scale (0.01 is usual), "
+            text="The policy no longer explores, although returns did not rise: its "
+            "entropy is {policy/entropy:.3g} nats. The agent cannot learn from actions "
+            "that it never tries. What to try: raise --algorithm.entropy_scale (0.01 "
+            "is usual), "
             "lower --algorithm.learning_rate, raise --num_envs",
         ),
         Limit(  # 0.31
@@ -107,10 +108,10 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
 
 
 def _least_entropy(config: Any, spec: EnvSpec) -> float:
-    """Return the least healthy entropy in nats, -inf where it is not known.
+    """Return the lowest healthy entropy in nats, or -inf if it is not known.
 
-    It is a twentieth of the uniform policy's; of a Box, that of a twentieth of the
-    first standard deviation. It is not known inside bounds and of masked actions.
+    It is 5 % of the uniform policy's entropy. For a Box it is the entropy at 5 % of the
+    initial standard deviation. It is not known for squashed and for masked actions.
     """
     space, leaves = spec.action_space, spaces.leaves(spec.observation_space)
     if any(leaf.path[-1:] == ("action_mask",) for leaf in leaves):

@@ -1,8 +1,8 @@
-"""Presets: ``PRESETS[name]()`` is the config of an experiment, by family of tasks.
+"""Presets: ``PRESETS[name]()`` is the config of an experiment.
 
-Those with a plain name are tuned here, and a comment says what they aim at; what was
-reached, and the command that shows it, stands in ``docs/results.md``. Those of
-``batch_ppo/`` have the settings of the original instead.
+Presets with a plain name are tuned for this package. A comment gives the target return;
+``docs/results.md`` has the results and the commands that reproduce them. Presets in
+``batch_ppo/`` have the settings of the original.
 """
 
 from tfagents_batch.configs import (
@@ -22,5 +22,5 @@ PRESETS = {
     **tensorflow.PRESETS,
     **batch_ppo.PRESETS,
 }
-# Presets that there are not, and what to do; docs/decisions/0008-no-pybullet.md.
+# Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

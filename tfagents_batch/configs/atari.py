@@ -1,8 +1,8 @@
 """Atari (extra ``atari``), with the settings of rl-baselines3-zoo.
 
-Three settings differ: the clip range does not shrink, rewards are divided by the
-standard deviation of returns instead of cut to their sign, and a lost life does not
-end an episode, so that returns are scores. Steps are 40 million frames.
+Three settings differ. The clip range is constant. Rewards are divided by the standard
+deviation of returns instead of clipped to their sign. A lost life does not end an
+episode, so that returns are scores. The steps amount to 40 million frames.
 """
 
 from tfagents_batch.configs.tuned import like, tuned

@@ -1,10 +1,9 @@
 """The presets of batch-ppo (Hafner et al. 2017), with the settings of the original.
 
 Networks, objective, budgets, filters and wrappers are those of its last version, on the
-newest versions of its environments. What was a defect there is not repeated: padding
-counts in no mean, a time limit is not an end, observations are learned from as they
-were acted on, rewards that never differ are left alone; see
-``docs/migrating/batch-ppo.md``.
+newest versions of its environments. Its defects are fixed: means ignore padding, a time
+limit is a truncation, acting and learning normalize observations alike, and constant
+rewards are not scaled; see ``docs/migrating/batch-ppo.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SETTINGS = ppo.Config(
     learning_rate=Constant(1e-4),
     adam_epsilon=1e-8,
     epochs=25,
-    minibatch_size=None,  # an update is one step an epoch, on everything
+    minibatch_size=None,  # each epoch is one step on the whole batch
     gradient_norm=None,
     kl_target=0.01,
     kl_init_penalty=1.0,
@@ -50,15 +49,15 @@ def preset(
     normalize_ranges: bool = True,
     **settings: Any,
 ) -> Config:
-    """A task with the defaults of the original.
+    """Return the config of a task with the defaults of the original.
 
     Args:
-      env: id of Gymnasium.
-      steps: of training.
-      limit: steps of an episode, ``max_length`` there.
-      update_every: episodes.
-      normalize_ranges: whether bounds are scaled to -1 and 1, where there are any.
-      **settings: of PPO that differ.
+      env: Gymnasium id.
+      steps: environment steps of training.
+      limit: time limit of an episode in steps, ``max_length`` in batch-ppo.
+      update_every: episodes per update.
+      normalize_ranges: True scales finite bounds to -1 and 1.
+      **settings: settings of PPO that differ.
     """
     stack = {"name": "standard_stack", "max_episode_steps": limit}
     if not normalize_ranges:
@@ -88,7 +87,7 @@ _TASKS = {
     "cartpole": functools.partial(
         preset, "CartPole-v1", 200_000, 500, normalize_ranges=False
     ),
-    # The limit was 1000 there; the environment's own is 50.
+    # batch-ppo had a time limit of 1000; the environment's own is 50.
     "reacher": functools.partial(
         preset, "Reacher-v5", 5_000_000, 50, update_every=60, gamma=0.985
     ),
@@ -104,6 +103,6 @@ _TASKS = {
 PRESETS = {f"batch_ppo/{name}": task for name, task in _TASKS.items()}
 
 REFUSED = {
-    "batch_ppo/bullet_ant": "AntBulletEnv-v0 is of PyBullet and the legacy gym, which "
-    "are no part of this package; batch_ppo/ant is a like task in MuJoCo"
+    "batch_ppo/bullet_ant": "AntBulletEnv-v0 needs PyBullet and the legacy gym, which "
+    "are not supported; use batch_ppo/ant, a similar task in MuJoCo"
 }

@@ -1,4 +1,4 @@
-"""Box2D (extra ``box2d``)."""
+"""Presets of Box2D (extra ``box2d``)."""
 
 from tfagents_batch.configs.tuned import tuned
 
@@ -11,8 +11,8 @@ PRESETS = {
         gae_lambda=0.98,
         entropy_scale=0.01,
     ),
-    # Solved at a mean return of 300. Discount, clipping and step size of
-    # rl-baselines3-zoo; shorter rollouts in larger minibatches than there.
+    # Solved at a mean return of 300. Discount factor, clip range and step size are
+    # those of rl-baselines3-zoo; rollouts are shorter and minibatches larger.
     "bipedalwalker": tuned(
         ("BipedalWalker-v3", 5_000_000, 32, 512),
         (3e-4, 10, 256),

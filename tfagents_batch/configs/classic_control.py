@@ -1,4 +1,4 @@
-"""Classic control, and CartPole with a part of it hidden."""
+"""Presets of classic control, and of CartPole without velocities."""
 
 from tfagents_batch.configs.tuned import tuned
 
@@ -7,7 +7,7 @@ PRESETS = {
     "cartpole": tuned(
         ("CartPole-v1", 200_000, 8, 256), (1e-3, 10, 128), gae_lambda=0.98
     ),
-    # Without its velocities, which a GRU has to remember; aims at 475.
+    # Velocities are hidden, and a GRU infers them. Target: a mean return of 475.
     "cartpole-hidden": tuned(
         ("CartPole-v1", 200_000, 16, 128),
         (1e-3, 10, 512),
@@ -15,7 +15,7 @@ PRESETS = {
         sequence_length=32,
         network={"core": "gru"},
     ),
-    # Aims at a mean return of -200.
+    # Target: a mean return of -200.
     "pendulum": tuned(
         ("Pendulum-v1", 300_000, 8, 256),
         (5e-4, 10, 64),

@@ -1,7 +1,7 @@
-"""Environments written in TensorFlow; their steps are part of the compiled program.
+"""Presets of environments written in TensorFlow, which run in the compiled program.
 
-Those of classic control are solved where they are solved outside of the graph. Most
-have twice the environments, which cost little here, for half the steps of each.
+Those of classic control have the same targets as in ``classic_control``. Most have more
+environments, which cost little here, and shorter rollouts.
 """
 
 from tfagents_batch.configs import classic_control
@@ -9,8 +9,8 @@ from tfagents_batch.configs.tuned import Preset, like, tuned
 
 
 def _larger(name: str, env: str) -> Preset:
-    there = classic_control.PRESETS[name]
-    return like(there, env=env, num_envs=32, rollout_length=64)
+    original = classic_control.PRESETS[name]
+    return like(original, env=env, num_envs=32, rollout_length=64)
 
 
 def _minatar(game: str) -> Preset:
@@ -35,15 +35,15 @@ PRESETS = {
     "tf/mountaincar-continuous": _larger(
         "mountaincar-continuous", "tf/MountainCarContinuous-v0"
     ),
-    # The ball is caught at a mean return of 1.
+    # The ball is always caught at a mean return of 1.
     "tf/catch": tuned(("tf/Catch-v0", 100_000, 32, 32), (1e-3, 4, 128)),
-    # Four rooms; the shortest way from anywhere is a mean return of about 0.9.
+    # Four rooms; the shortest paths give a mean return of about 0.9.
     "tf/gridworld": tuned(
         ("tf/GridWorld-v0", 200_000, 32, 32),
         (1e-3, 4, 128),
         run={"env_kwargs": {"one_hot": True, "step_reward": -0.01}},
     ),
-    # A GRU remembers the sign: a mean return of 4, not 1.5.
+    # A GRU remembers the sign: it reaches a mean return of 4 instead of 1.5.
     "tf/tmaze": tuned(
         ("tf/TMaze-v0", 200_000, 32, 64),
         (1e-3, 4, 256),

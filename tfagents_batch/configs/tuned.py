@@ -1,4 +1,4 @@
-"""Helpers that write each tuned preset as one entry of a table."""
+"""Helpers to write each tuned preset as one entry of a table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def tuned(
     run: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Preset:
-    """Return a preset that trains PPO with a step size that falls to 0.
+    """Return a preset that trains PPO with a learning rate that decreases to 0.
 
     Args:
-      task: environment, steps of training, environments and steps of a rollout.
-      update: step size at the start, epochs and transitions of a minibatch.
-      run: fields of the Config that differ beside those.
-      **settings: of PPO that differ beside those.
+      task: environment, training steps, number of environments, rollout length.
+      update: initial learning rate, epochs, minibatch size.
+      run: other fields of the Config that differ from the defaults.
+      **settings: other settings of PPO that differ from the defaults.
     """
     env, steps, num_envs, rollout_length = task
     start, epochs, minibatch_size = update
@@ -33,9 +33,9 @@ def tuned(
     def preset() -> Config:
         changes = {"learning_rate": f"linear({start}, 0)", "epochs": epochs}
         changes |= {"minibatch_size": minibatch_size, **settings}
-        made = {"env": env, "steps": steps, "num_envs": num_envs}
-        made |= {"rollout_length": rollout_length, **(run or {})}
-        return replace(Config(settings=replace(ppo.Config(), changes)), made)
+        options = {"env": env, "steps": steps, "num_envs": num_envs}
+        options |= {"rollout_length": rollout_length, **(run or {})}
+        return replace(Config(settings=replace(ppo.Config(), changes)), options)
 
     return preset
 

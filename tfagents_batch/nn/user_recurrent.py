@@ -109,8 +109,8 @@ def _check(network: Recurrent, steps: TimeStep) -> None:
         raise
     except Exception as error:
         raise UserError(
-            f"model {name!r} does not go through steps of {TIME} x {BATCH} "
-            f"observations: {first_line(error)}"
+            f"model {name!r} fails on steps of {TIME} x {BATCH} observations: "
+            f"{first_line(error)}"
         ) from error
 
 

@@ -1,10 +1,11 @@
 """Trajectories of whole episodes from a batch of environments.
 
-Every environment gives the same number of episodes. (Taking the first episodes that
-end would favour short ones.) An environment that fails may leave gaps; so that these do
-not depend on lengths either, an episode has a turn: number k of an environment's turns
-begins by row ``k * (T + 1)``, early enough to come to its end whatever its length. What
-is lost uses up its turn, and what comes late has a later one.
+Every environment plays the same number of episodes. (Taking the first episodes that end
+would favor short ones.) If an environment fails, episodes may be missing. Which ones
+must not depend on their lengths either, so each episode has a turn: turn k of an
+environment starts at row ``k * (T + 1)`` at the latest, early enough for an episode of
+any length. A failed episode uses up its turn; an episode that starts late gets a later
+turn.
 """
 
 from __future__ import annotations
@@ -23,29 +24,27 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 class Episodes(tf.Module):
     """Source of ``episodes`` whole episodes, the same number in each environment.
 
-    Every call opens new episodes everywhere, with its seed: ``init`` is part of the
-    program. No unused episode has to be finished, and a call depends only on its
-    seed and the weights. An environment that has given its
-    episodes is stepped on, unused, until all have.
+    Every call starts new episodes in all environments: ``init`` is part of the program.
+    So a call depends only on its seed and the weights. An environment that has played
+    its episodes is stepped on, without being used, until all have.
 
-    An episode is a stream of its own: T is ``max_length`` and B is ``episodes``, stream
-    ``k * num_envs + i`` for episode k of environment i. Behind its end its last step is
-    repeated, with ``first`` set and reward 0, so that it is not ``valid``; so are all
-    steps of an episode that is missing, because its environment failed or was still
-    playing the one before.
+    Each episode is one stream: T is ``max_length`` and B is ``episodes``; stream
+    ``k * num_envs + i`` is episode k of environment i. After the end of an episode its
+    last step is repeated with ``first`` set and reward 0, so it is not ``valid``. All
+    steps of a missing episode are invalid, too. An episode is missing if its
+    environment failed or was still playing the previous one.
 
     Args:
       env: the batch of environments.
       actor: policy that selects actions; every episode begins with its initial state.
       episodes: n, a multiple of ``num_envs``.
-      max_length: T, steps of the longest episode; by default the environments' time
-        limit. Of environments without one, longer episodes are cut off there, and
-        cost their environment its later ones, which are missing: choose it not less
-        than the longest episode.
-      explore: sample actions; otherwise take the policy's mode.
+      max_length: T, largest length of an episode; None uses the environments' time
+        limit. Without a time limit, longer episodes are cut off at T, and later
+        episodes of that environment are missing: choose T large enough.
+      explore: True samples actions, False takes the policy's mode.
 
     Raises:
-      UserError: if ``episodes`` is no multiple, or no length is known.
+      UserError: if ``episodes`` is not a multiple, or no length is known.
     """
 
     def __init__(
@@ -80,16 +79,15 @@ class Episodes(tf.Module):
         return self._ok.read_value()
 
     def metrics(self) -> Metrics:
-        """``env/idle_steps``, of environments that had given their episodes, and
-        ``env/missing_episodes``, of environments that failed (or played on where an
-        episode was cut off); of the last call."""
+        """Return the last call's ``env/idle_steps``, the unused steps of environments
+        that had played their episodes, and ``env/missing_episodes``."""
         return {
             "env/idle_steps": self._idle.read_value(),
             "env/missing_episodes": self._missing.read_value(),
         }
 
     def __call__(self, seed) -> Trajectory:
-        """Play: ``[T, n]`` actions and the ``[T+1, n]`` steps around them."""
+        """Collect ``[T, n]`` actions and the ``[T+1, n]`` steps around them."""
         env_state, rows, turns, idle = self._play(seed)
         self._ok.assign(self.env.ok(env_state))
         self._idle.assign(tf.cast(idle, tf.float32))
@@ -98,11 +96,11 @@ class Episodes(tf.Module):
         return self._to_trajectory(rows, turns)
 
     def _play(self, seed) -> tuple[Any, _Row, _Turns, tf.Tensor]:
-        """Step until every environment has given its episodes.
+        """Step until every environment has played its episodes.
 
         Returns:
-          The environments' state, all rows ``[S, B, ...]``, where the episodes are, and
-          int32 ``[]`` idle steps. Rows that were not needed are zeros.
+          The environments' state, all rows ``[S, B, ...]`` (zeros if not needed), the
+          rows of the episodes, and int32 ``[]`` idle steps.
         """
         most = self._rounds * (self._length + 1)
         noise = self._actor.noise((most, self._batch), seed)
@@ -120,7 +118,7 @@ class Episodes(tf.Module):
             t += 1
             action, behavior, state = act(t, timestep, state)
             written = arrays.write(written, t, _Row(timestep, action, behavior))
-            turns = _look(turns, t, timestep, self._length)
+            turns = _advance(turns, t, timestep, self._length)
             return t, env_state, action, state, written, turns, idle
 
         env_state, timestep = self.env.init(seed)
@@ -130,7 +128,7 @@ class Episodes(tf.Module):
         zeros = tf.zeros([self._batch], tf.int32)
         none = tf.fill([self._rounds, self._batch], -1)
         turns = _Turns(zeros - 1, zeros, zeros > 0, none, none)
-        turns = _look(turns, 0, timestep, self._length)
+        turns = _advance(turns, 0, timestep, self._length)
         idle = tf.constant(0)
         _, env_state, _, _, written, turns, idle = tf.while_loop(
             lambda t, *rest: tf.reduce_any(_wanted(rest[-2], t, self._length)),
@@ -142,13 +140,13 @@ class Episodes(tf.Module):
         return env_state, arrays.stack(written), turns, idle
 
     def _to_trajectory(self, rows: _Row, turns: _Turns) -> Trajectory:
-        """Rows to the streams of their episodes."""
+        """Gather the rows of each episode into one stream."""
         length, count = self._length, self._rounds * self._batch
         begin, end = (tf.reshape(x, [-1]) for x in (turns.begin, turns.end))
         missing = end < 0
         begin, end = tf.maximum(begin, 0), tf.maximum(end, 0)
         offset = tf.range(length + 1)[:, tf.newaxis]
-        behind = begin + offset > end
+        ended = begin + offset > end
         row = tf.minimum(begin + offset, end)
         index = row * self._batch + tf.range(count) % self._batch  # [T+1, n]
         timestep, action, behavior = nest.fold(rows)
@@ -156,8 +154,8 @@ class Episodes(tf.Module):
         action, behavior = nest.gather((action, behavior), index[:-1])
         cut = (offset == length) & ~steps.last
         steps = steps._replace(
-            reward=tf.where(behind, 0.0, steps.reward),
-            first=steps.first | behind,
+            reward=tf.where(ended, 0.0, steps.reward),
+            first=steps.first | ended,
             truncated=steps.truncated | cut | missing,
         )
         return Trajectory(steps, action, behavior, self._actor.initial_state(count))
@@ -178,7 +176,7 @@ def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
         least = num_envs * max(episodes // num_envs, 1)
         raise UserError(
             f"{name} is {episodes}; expected a multiple of the {num_envs} "
-            "environments, which play the same number each: "
+            "environments, because each plays the same number: "
             f"{least} or {least + num_envs}"
         )
     return episodes // num_envs
@@ -198,8 +196,8 @@ def longest(spec: EnvSpec, max_length: int | None = None) -> int:
     if max_length is None:
         if limit is None:
             raise UserError(
-                "the environments name no time limit that they share, so how long an "
-                "episode may become is not known; give them one "
+                "the environments have no common time limit, so the largest length of "
+                "an episode is not known; give them one "
                 "(gymnasium.wrappers.TimeLimit), or pass max_length to Episodes"
             )
         return limit
@@ -208,7 +206,7 @@ def longest(spec: EnvSpec, max_length: int | None = None) -> int:
     if limit is not None and max_length < limit:
         raise UserError(
             f"max_length is {max_length}, but the environments play up to {limit} "
-            "steps an episode; give them a shorter time limit (max_episode_steps)"
+            "steps per episode; give them a shorter time limit (max_episode_steps)"
         )
     return max_length
 
@@ -225,9 +223,9 @@ class _Turns(NamedTuple):
     """Progress of each environment's turns, and the rows of their episodes.
 
     Attributes:
-      number: int32 ``[B]``, turn of the newest episode; -1 before there was one.
-      opened: int32 ``[B]``, its first row.
-      playing: bool ``[B]``, it is under way, and will be given.
+      number: int32 ``[B]``, turn of the newest episode; -1 before the first one.
+      opened: int32 ``[B]``, first row of the newest episode.
+      playing: bool ``[B]``, true if the newest episode is not over and will be used.
       begin, end: int32 ``[R, B]``, first and last row of each turn's episode; -1 where
         there is none.
     """
@@ -239,14 +237,16 @@ class _Turns(NamedTuple):
     end: tf.Tensor
 
 
-def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) -> _Turns:
+def _advance(
+    turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int
+) -> _Turns:
     """Update the turns with row ``t``."""
     rounds = turns.end.shape[0]
     opens = timestep.first & timestep.valid
-    soonest = (t + length) // (length + 1)  # that begins by row k * (length + 1)
-    number = tf.where(opens, tf.maximum(turns.number + 1, soonest), turns.number)
+    earliest = (t + length) // (length + 1)  # first turn that may start at row t
+    number = tf.where(opens, tf.maximum(turns.number + 1, earliest), turns.number)
     opened = tf.where(opens, t, turns.opened)
-    # A failed row is first, and ends what was played there.
+    # A failed row has `first` set, which ends the episode before it.
     playing = tf.where(timestep.first, opens & (number < rounds), turns.playing)
     over = playing & (timestep.last | (t - opened == length))
     mine = over & (tf.range(rounds)[:, tf.newaxis] == number)
@@ -256,6 +256,6 @@ def _look(turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int) ->
 
 
 def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
-    """Return bool ``[B]``: true if an environment may still give an episode."""
+    """Return bool ``[B]``: true if an environment may still finish an episode."""
     last = turns.end.shape[0] - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))

@@ -11,17 +11,17 @@ from tfagents_batch.types import Trajectory
 
 
 class Rollout(tf.Module):
-    """Steps every environment ``length`` times, then goes on where it stopped.
+    """Source of trajectories of ``length`` steps of every environment.
 
     The environments' state, the last TimeStep and the acting state are variables,
-    so the next trajectory starts with this one's last step.
+    so the next trajectory starts with the last step of this one.
 
     Args:
-      env: the batch of environments; started here with ``seed``.
-      actor: who acts.
+      env: the batch of environments; the constructor starts it with ``seed``.
+      actor: policy that selects actions.
       length: T.
       seed: int.
-      explore: sample actions, else take the policy's mode.
+      explore: True samples actions, False takes the policy's mode.
     """
 
     def __init__(
@@ -46,26 +46,28 @@ class Rollout(tf.Module):
             tf.Variable(x, trainable=False, shape=x.shape)
             for x in map(tf.convert_to_tensor, nest.flatten(start))
         ]
-        # Functions, because tf.Module rewraps the containers it holds.
+        # Functions, because tf.Module wraps the containers among its attributes.
         self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
         self._recorded = lambda: recorded
 
     @property
     def compilable(self) -> bool:
-        """May collecting run under XLA?"""
+        """True if collecting can run under XLA."""
         return getattr(self.env, "compilable", False)
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """Where environments and actor are. Whoever goes on with these values goes on
-        exactly there, if the environments are ``resumable``."""
+        """Return the state of environments and actor.
+
+        It continues exactly there when restored, if the environments are ``resumable``.
+        """
         return {f"{i:03d}": each for i, each in enumerate(self._variables)}
 
     def restart(self, seed: int) -> None:
-        """Open new episodes everywhere."""
+        """Start new episodes in all environments."""
         self._assign((*self.env.init(seed), self.actor.initial_state(self.batch)))
 
     def ok(self) -> tf.Tensor:
-        """bool ``[]``: false when the last trajectory must not be used."""
+        """Return bool ``[]``: false when the last trajectory must not be used."""
         return self.env.ok(self._read()[0])
 
     def __call__(self, seed) -> Trajectory:
@@ -80,11 +82,11 @@ class Rollout(tf.Module):
             env_state, timestep = self.env.step(env_state, action)
             return t + 1, env_state, timestep, state, written
 
-        room = arrays.empty(self.length, self._recorded())
+        empty = arrays.empty(self.length, self._recorded())
         _, env_state, timestep, state, written = tf.while_loop(
             lambda t, *_: t < self.length,
             step,
-            (tf.constant(0), env_state, timestep, start, room),
+            (tf.constant(0), env_state, timestep, start, empty),
             maximum_iterations=self.length,
             parallel_iterations=1,
         )

@@ -1,4 +1,4 @@
-"""All families against what every distribution must satisfy."""
+"""Tests that every family of distributions must pass."""
 
 import gymnasium.spaces as gs
 import numpy as np
@@ -121,7 +121,7 @@ def test_compiled_and_eager_agree(name):
     def everything(params, seed):
         current = policy.with_params(params)
         action = current.sample(family.noise((ROWS,), seed))
-        # log_prob of a fixed action: the inverse of tanh would magnify rounding
+        # log_prob of a fixed action: the inverse of tanh amplifies rounding errors
         fixed = current.log_prob(policy.mode())
         return action, current.mode(), fixed, current.entropy(), current.kl(other)
 
@@ -131,7 +131,7 @@ def test_compiled_and_eager_agree(name):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
-def test_batches_of_unknown_size_are_served(name):
+def test_batches_of_unknown_size_work(name):
     family, _ = make(name)
     signature = [tf.TensorSpec([None, family.size])]
 
@@ -147,7 +147,7 @@ def test_batches_of_unknown_size_are_served(name):
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", ["discrete", "multi", "multi-matrix", "bits"])
-def test_broken_networks_choose_valid_actions_of_the_space(name, jit):
+def test_networks_with_nan_choose_valid_actions(name, jit):
     space, family = SPACES[name][0], ds.for_space(SPACES[name][0])
     mask = tf.tile([[False, *[True] * (family.size - 1)]], [ROWS, 1])
 
@@ -165,7 +165,7 @@ def test_broken_networks_choose_valid_actions_of_the_space(name, jit):
                     assert np.ravel(action)[0] != np.ravel(space.start)[0]
 
 
-def test_extreme_draws_choose_no_invalid_action(monkeypatch):
+def test_extreme_noise_never_chooses_an_invalid_action(monkeypatch):
     extremes = tf.constant([[0.0, 1 - 2.0**-23, 0.0]])
     monkeypatch.setattr(seeds, "uniform", lambda shape, key: extremes)
     mask = tf.constant([[True, False, True]])
@@ -202,7 +202,7 @@ def test_entropy_and_divergence_count_valid_actions_only():
     with tf.GradientTape() as tape:
         tape.watch(logits)
         entropy = ds.Categorical(logits, 0, mask).entropy()
-    expected = [np.log(3), np.log(2), 0, np.log(3)]  # none valid: all are
+    expected = [np.log(3), np.log(2), 0, np.log(3)]  # no valid one: all are valid
     np.testing.assert_allclose(entropy, expected, rtol=1e-6)
     gradient = tape.gradient(entropy, logits)
     np.testing.assert_allclose(gradient, np.zeros((4, 3)), atol=1e-7)
@@ -229,7 +229,7 @@ def test_gradients_flow_into_every_parameter_and_are_finite(name):
         assert np.isfinite(gradient).all() and np.any(gradient)
     entropy = tape.gradient(entropy, params)
     for key, gradient in entropy.items():
-        if gradient is None:  # a normal's entropy does not know its mean
+        if gradient is None:  # the entropy of a normal does not depend on its mean
             assert key == "mean" and type(policy) is ds.DiagNormal
         else:
             assert np.isfinite(gradient).all()
@@ -290,7 +290,7 @@ def test_unsupported_spaces_are_refused_by_name(space, squash, says):
         ds.for_space(space, squash)
 
 
-def test_mistaken_arguments_are_refused_with_their_shapes():
+def test_wrong_arguments_are_refused_with_their_shapes():
     discrete, box_ = ds.for_space(gs.Discrete(3)), ds.for_space(box(-1, 1, (2,)))
     three, two = tf.zeros([5, 3]), tf.zeros([5, 2])
     with pytest.raises(UserError, match=r"\(5, 2\).*\[\.\.\., 3\]"):

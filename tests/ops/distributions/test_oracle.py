@@ -1,4 +1,4 @@
-"""TensorFlow Probability computes the same numbers."""
+"""Distributions against those of TensorFlow Probability."""
 
 import warnings
 
@@ -41,7 +41,7 @@ def agree(ours, theirs, action):
     np.testing.assert_allclose(p.kl(q), p_.kl_divergence(q_), **CLOSE)
 
 
-def test_categorical():
+def test_categorical_agrees_with_tensorflow_probability():
     logits = [3 * normal(6, 5) for _ in range(2)]
     ours = [ds.Categorical(x) for x in logits]
     theirs = [tfd.Categorical(x) for x in logits]
@@ -50,7 +50,7 @@ def test_categorical():
 
 
 @pytest.mark.parametrize("nvec", [[2, 4, 3], [3, 3]])
-def test_multi_categorical(nvec):
+def test_multi_categorical_agrees_with_tensorflow_probability(nvec):
     logits = [3 * normal(6, sum(nvec)) for _ in range(2)]
     p, q = (ds.MultiCategorical(x, nvec) for x in logits)
     p_, q_ = (flat_blockwise(x, nvec) for x in logits)
@@ -67,7 +67,7 @@ def test_multi_categorical(nvec):
     np.testing.assert_array_equal(p.mode(), mode)
 
 
-def test_bernoulli():
+def test_bernoulli_agrees_with_tensorflow_probability():
     logits = [3 * normal(6, 4) for _ in range(2)]
     ours = [ds.Bernoulli(x) for x in logits]
     theirs = [tfd.Independent(tfd.Bernoulli(x), 1) for x in logits]
@@ -75,7 +75,7 @@ def test_bernoulli():
 
 
 @pytest.mark.parametrize("event_ndims", [0, 1, 2])
-def test_diag_normal(event_ndims):
+def test_diag_normal_agrees_with_tensorflow_probability(event_ndims):
     params = [(normal(6, 2, 3), positive(6, 2, 3)) for _ in range(2)]
     ours = [ds.DiagNormal(*p, event_ndims) for p in params]
     theirs = [tfd.Independent(tfd.Normal(*p), event_ndims) for p in params]
@@ -88,7 +88,7 @@ def squashed(mean, std, low, high):
     return tfd.Independent(tfd.TransformedDistribution(tfd.Normal(mean, std), bijector))
 
 
-def test_tanh_normal_density():
+def test_tanh_normal_density_agrees_with_tensorflow_probability():
     low, high = np.float32([-1, 0]), np.float32([1, 5])
     params = normal(6, 2), positive(6, 2)
     ours, theirs = ds.TanhNormal(*params, low, high), squashed(*params, low, high)
@@ -98,7 +98,7 @@ def test_tanh_normal_density():
     )
 
 
-def test_gradients_of_divergences():
+def test_gradients_of_kl_agree_with_tensorflow_probability():
     std = positive(4, 3)
     for ours, theirs in [
         (lambda x: ds.Categorical(x), lambda x: tfd.Categorical(x)),
