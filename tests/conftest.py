@@ -1,4 +1,4 @@
-"""After every test: no child process, descriptor, shared memory or thread is left."""
+"""Shared fixtures; after each test no process, descriptor or thread may be left."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import sys
 import threading
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # of the user's
-# Tests compile many programs and run each for a moment. Benchmarks and users' runs have
-# XLA's own optimization level.
+os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # spare the user's cache
+# Tests compile many programs and run each for a moment. Benchmarks and users' runs use
+# XLA's default optimization level.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import cloudpickle
@@ -22,15 +22,15 @@ import psutil
 import pytest
 import tensorflow as tf
 
-# A shell that starts the tests in the background makes them and their children ignore
-# Ctrl-C, and nohup the end of the terminal. Some of them send these signals.
+# Some tests send these signals. A shell that starts the tests in the background makes
+# processes ignore Ctrl-C, and nohup makes them ignore the end of the terminal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# TensorFlow, XLA, Python and matplotlib open these at first use and keep them; pym- is
-# the heap of multiprocessing, from which AsyncVectorEnv has its memory.
+# TensorFlow, XLA, Python and matplotlib open these at first use and leave them open;
+# pym- is the heap of multiprocessing, which AsyncVectorEnv uses.
 _LASTING = re.compile(
     r"/dev/(urandom|null)|.*\.so[.\d]*|/sys/.*|/proc/.*|.*(events\.out\.tfevents).*|.*\.ttf"
     r"|.*/pym-.*"
@@ -38,13 +38,13 @@ _LASTING = re.compile(
 
 
 def pytest_collection_finish(session):
-    """Spend the time of the tests on what they test.
+    """Make the tests faster.
 
-    Workers get environments of test modules by value: they would import the module,
-    and TensorFlow with it, for seconds. What is imported stays, so garbage collection
-    need not look through it again, and tracing makes many objects that stay.
-    TensorFlow's optimizer of graphs takes longer than the few steps that a test makes
-    with its result.
+    Workers get environments of test modules by value; otherwise they would import the
+    module and TensorFlow, which takes seconds. Imported modules are excluded from
+    garbage collection, which also runs less often, because most objects are permanent.
+    TensorFlow's graph optimizer is disabled: it takes longer than the few steps of a
+    test.
     """
     for name in {item.module.__name__ for item in session.items}:
         if name in sys.modules:
@@ -57,15 +57,15 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    before = _held()
+    before = _resources()
     yield
     if _extra(before):
-        gc.collect()  # a test may drop what closes itself when collected
+        gc.collect()  # some objects close when they are collected
     extra = _extra(before)
     assert not extra, f"left behind: {extra}"
 
 
-def _held() -> dict[str, set]:
+def _resources() -> dict[str, set]:
     return {
         "processes": {
             (process.pid, process.create_time())
@@ -75,7 +75,7 @@ def _held() -> dict[str, set]:
         "shared memory": set(os.listdir("/dev/shm"))
         if os.path.isdir("/dev/shm")
         else set(),
-        # A thread of TensorFlow's that ran a Python function shows up as a dummy.
+        # A TensorFlow thread that ran a Python function appears as a dummy thread.
         "threads": {
             thread
             for thread in threading.enumerate()
@@ -90,24 +90,23 @@ def _descriptors() -> set[tuple[str, str]]:
         try:
             target = os.readlink(path)
         except FileNotFoundError:
-            continue  # the listing's own
+            continue  # the descriptor of this listing
         if not _LASTING.fullmatch(target):
             found.add((path, target))
     return found
 
 
 def _extra(before: dict[str, set]) -> dict[str, set]:
-    after = _held()
+    after = _resources()
     return {
         kind: after[kind] - before[kind] for kind in after if after[kind] - before[kind]
     }
 
 
 def pytest_collection_modifyitems(items):
-    """In-process environments have one backend: do not test them twice.
+    """Test in-process environments once, as they have one backend.
 
-    The test that takes longest comes first, so that no process waits for another one
-    that has begun it last.
+    The longest test comes first, so that no test process waits for it at the end.
     """
     items.sort(key=lambda item: item.path.name != "test_second_start.py")
     items[:] = [
@@ -123,7 +122,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(params=["portable", pytest.param("native", marks=pytest.mark.xla)])
 def backend(request):
-    """Both ways to worker processes; the native one where there is a compiler."""
+    """Return the name of each backend; the native one needs a compiler."""
     if request.param == "native":
         request.getfixturevalue("library")
     return request.param
@@ -131,7 +130,7 @@ def backend(request):
 
 @pytest.fixture(scope="session")
 def library():
-    """The native hub's library; skips, saying why, where it cannot be had."""
+    """Return the native hub's library; skip the test if it cannot be built."""
     from tfagents_batch.envs.native import build
 
     try:
@@ -142,7 +141,7 @@ def library():
 
 @pytest.fixture
 def make_pool(backend):
-    """Makes pools and closes them."""
+    """Return a function that creates pools; they are closed after the test."""
     from tests.support.stepped import Stepped
     from tfagents_batch.envs.processes.pool import Pool
 
@@ -159,7 +158,7 @@ def make_pool(backend):
 
 @pytest.fixture
 def make_process_env(backend):
-    """Makes process environments and closes them."""
+    """Return a function that creates a ``ProcessEnv``, closed after the test."""
     from tfagents_batch.envs.graph.process_env import ProcessEnv
 
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Agents that are loaded act as they did in evaluations."""
+"""Tests of loaded agents: they act as in evaluations."""
 
 import gymnasium
 import numpy as np
@@ -23,7 +23,7 @@ GRU = networks.Config(core="gru", hidden=(8, 8), policy_scale=5.0)
 
 
 class Recorder(gymnasium.Wrapper):
-    """Writes down what an agent sees and does."""
+    """Wrapper that records the observations and actions of an agent."""
 
     def __init__(self, env, seen):
         super().__init__(env)
@@ -44,7 +44,7 @@ class Recorder(gymnasium.Wrapper):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Of a network without memory, and of one with: actions are numbers, or a Box."""
+    """Return a feed-forward run with Discrete actions, a recurrent one with a Box."""
     logdir = tmp_path_factory.mktemp("logs")
     settings = {"epochs": 1, "minibatch_size": 50}
     box = settings | {"network": GRU}
@@ -64,7 +64,7 @@ def runs(tmp_path_factory):
 
 
 def recorded(run, env):
-    """The longest episode of an evaluation: observations and what was done there."""
+    """Return pairs of observation and action of an evaluation's longest episode."""
     seen = []
 
     def make():
@@ -96,7 +96,7 @@ def test_rows_of_a_batch_are_independent_and_reset_at_episode_starts(runs, env):
     _, state = agent.predict(rows[::-1])
     together, _ = agent.predict(rows, state, episode_start=[True, True, False])
     np.testing.assert_allclose(together[:2], alone[:2], rtol=1e-4, atol=1e-5)
-    if env == "Pendulum-v1":  # it remembers
+    if env == "Pendulum-v1":  # its network is recurrent
         assert np.any(np.abs(together[2] - alone[2]) > 1e-4)
 
 
@@ -108,14 +108,14 @@ def test_samples_vary_and_the_mode_does_not(runs):
         agent.predict(observation, deterministic=False)[0].item() for _ in range(40)
     ]
     assert len({mode.item() for mode in modes}) == 1
-    assert set(samples) == {0, 1}  # hardly trained, so about as likely
+    assert set(samples) == {0, 1}  # hardly trained, so both are about equally likely
 
 
 def test_make_env_returns_the_environment_of_the_run(runs):
     agent = tfb.load(runs["Pendulum-v1"].logdir)
     env = agent.make_env(render_mode="rgb_array")
     observation, _ = env.reset(seed=0)
-    for _ in range(20):  # as the run's wrapper says
+    for _ in range(20):  # the limit of the run's wrapper
         observation, _, _, over, _ = env.step(agent.predict(observation)[0])
     assert over
     assert env.render().shape[2] == 3

@@ -34,7 +34,7 @@ SMALL = {
     "log_every": 1,
     "compile": "off",
 }
-# PPO with less to trace.
+# Settings of PPO that shorten tracing.
 BRIEF = {"epochs": 1, "minibatch_size": 50, "histograms": False}
 pytestmark = pytest.mark.usefixtures("linear")
 
@@ -74,7 +74,7 @@ def test_train_creates_a_run_and_evaluate_plays_it(run):
 
 
 def test_training_leaves_nothing_in_memory(tmp_path):
-    """Its graphs, above all, of which each takes tens of megabytes."""
+    """Each graph would take tens of megabytes."""
 
     def graphs():
         gc.collect()
@@ -125,7 +125,7 @@ def test_a_run_is_resumed_from_its_newest_checkpoint(run):
 
 
 def test_a_resumed_run_in_tensorflow_equals_an_uninterrupted_run(tmp_path):
-    """Checkpoints hold the environments too, so an interruption leaves no trace."""
+    """Checkpoints contain the environments, too."""
     options = {**SMALL, "num_workers": None, "steps": 600}
     name = "tf/CartPole-v1"
     whole = tfb.train("linear", env=name, logdir=tmp_path / "whole", **options)
@@ -331,14 +331,14 @@ def test_worker_variables_of_a_folder_are_ignored_until_passed_again(
         tfb.train(resume=run.logdir, steps=600)
     again = tfb.train(resume=run.logdir, steps=600, env_options={"step_seconds": 9.0})
     assert again.finished
-    tfb.train(resume=run.logdir, steps=900)  # has none now
+    tfb.train(resume=run.logdir, steps=900)  # the run has no variables any more
     assert not (tmp_path / "ran").exists()
     tfb.evaluate(run.logdir, 2, env_options=variables)
     assert (tmp_path / "ran").exists()
 
 
 def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
-    class FromVariable(CountingEnv):  # here, or workers import this file
+    class FromVariable(CountingEnv):  # local, so that workers do not import this file
         def __init__(self):
             super().__init__(length=len(os.environ.get("TFB_TEST_SECRET", "")))
 
@@ -408,7 +408,7 @@ LEVELS = []
 
 
 class Levels(CountingEnv):
-    """Draws a level at each reset."""
+    """Environment that draws a level at each reset."""
 
     def reset(self, *, seed=None, options=None):
         result = super().reset(seed=seed)
@@ -440,7 +440,7 @@ def test_another_environment_does_not_get_the_env_kwargs_of_the_run(tmp_path):
 @pytest.mark.parametrize("compile", ["auto", "off"])
 def test_a_run_continues_when_an_environment_crashes(tmp_path, compile):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
-    # One worker, so that the run cannot end before there is another one.
+    # One worker, so that the run cannot end before its restart.
     options = {**SMALL, "num_workers": 1, "compile": compile}
     del options["num_envs"]
     run = tfb.train("linear", env=envs, logdir=tmp_path, on_fault="restart", **options)
@@ -485,7 +485,7 @@ class TestResources:
         run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
         (event,) = self.events(run, "resources")
         assert (event["num_workers"], event["envs_per_worker"]) == (2, 2)
-        # Another way to say it replaces the first one.
+        # num_workers replaces envs_per_worker.
         more = tfb.train(resume=run.logdir, steps=600, num_workers=1)
         assert self.events(more, "resources")[-1]["num_workers"] == 1
         assert read_config(more)["envs_per_worker"] is None

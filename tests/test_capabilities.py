@@ -42,7 +42,7 @@ ACTIONS = {
     "Box": VECTOR,
     "Dict": gs.Dict(turn=gs.Discrete(3), push=VECTOR),
 }
-MASKS = {  # the lowest masks there are: one action of each choice stays
+MASKS = {  # the lowest masks: one action of each choice is valid
     "Discrete": [1, 0, 0],
     "MultiDiscrete": [1, 0, 0, 1, 0],
     "MultiBinary": [1, 0, 0],
@@ -52,8 +52,8 @@ MASKS = {  # the lowest masks there are: one action of each choice stays
 CORES = {"feed-forward": "none", "GRU": "gru", "LSTM": "lstm"}
 
 
-class Drawn:
-    """``SpaceEnv`` in TensorFlow: samples of any space, any actions."""
+class TensorSpaceEnv:
+    """``SpaceEnv`` in TensorFlow: it observes samples of a space."""
 
     max_episode_steps = LIMIT
     samples = 16
@@ -85,7 +85,7 @@ class Drawn:
 
 
 def environment(cell):
-    """What ``env=`` gets."""
+    """Return the argument ``env`` of ``train``."""
     observation = OBSERVATIONS[level(cell, "observation")]
     action = ACTIONS[level(cell, "action")]
     if level(cell, "mask") == "mask":
@@ -96,7 +96,7 @@ def environment(cell):
         )
         observation = gs.Dict({**parts, "action_mask": mask})
     if level(cell, "backend") == "in the graph":
-        return Drawn(observation, action)
+        return TensorSpaceEnv(observation, action)
 
     def make():
         env = SpaceEnv(observation, action, length=LIMIT + 1)
@@ -106,7 +106,7 @@ def environment(cell):
 
 
 def options(cell):
-    """What ``train`` gets beside that."""
+    """Return the other arguments of ``train``."""
     chosen = {
         "algorithm": level(cell, "algorithm"),
         "num_envs": 2,
@@ -118,12 +118,12 @@ def options(cell):
             epochs=1,
             minibatch_size=6,
             learning_rate=0.01,
-            histograms=False,  # as long to compile as the rest
+            histograms=False,  # they double the time to compile
             network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
         ),
     }
     if level(cell, "backend") != "in the graph" and level(cell, "seeds") == "several":
-        del chosen["compile"]  # any would be refused, with this or with that
+        del chosen["compile"]  # otherwise its own refusal might come first
     elif level(cell, "backend") != "in the graph":
         chosen["num_workers"] = int(level(cell, "backend") != "in process")
     if level(cell, "source") == "episodes":
@@ -138,7 +138,7 @@ def options(cell):
 
 @pytest.fixture
 def on_backend(cell, monkeypatch, request):
-    """Sees to it that a cell's environments are reached on its backend."""
+    """Select the backend of a cell."""
     if level(cell, "backend") == "portable":
         monkeypatch.setenv(build.BACKEND_VARIABLE, "portable")
     if level(cell, "backend") == "native":
@@ -155,7 +155,7 @@ def parameter(cell, *others, names, slow):
 def trained_parameters():
     first = capabilities.cells(1)
     for cell in dict.fromkeys(first + capabilities.cells(2)):
-        # Several seeds: tests/training/seeds/test_population.py trains PPO so.
+        # For several seeds see tests/training/seeds/test_population.py.
         quick = cell in first and level(cell, "seeds") == "one"
         yield parameter(cell, names=cell, slow=not quick)
 
@@ -189,7 +189,7 @@ def _one(cell):
             assert experiment.env.backend == ("native" if native else "portable")
             processes = level(cell, "backend") != "in process"
             assert experiment.env.num_workers == int(processes)
-    # In histograms NaN marks what does not count.
+    # Histograms have NaN in masked rows.
     numbers = {name: x for name, x in metrics.items() if x.shape.rank == 0}
     return before, after, _values(numbers)
 
@@ -241,5 +241,5 @@ def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
 
 def test_the_page_matches_the_table_of_combinations():
     assert capabilities.PAGE.read_text() == capabilities.page(), (
-        "write it again: python -m tests.support.capabilities"
+        "run python -m tests.support.capabilities to update the page"
     )

@@ -19,13 +19,13 @@ from tfagents_batch.schedules import Constant, Linear, Schedule
 @dataclasses.dataclass(frozen=True)
 class Network:
     hidden: tuple[int, ...] | None = option(None, "units of each layer")
-    activation: str = option("tanh", "of the hidden layers")
+    activation: str = option("tanh", "activation of the hidden layers")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     epochs: int = option(10, "passes over a trajectory")
-    gamma: float = option(0.99, "discount a step")
+    gamma: float = option(0.99, "discount factor per step")
     learning_rate: Schedule = option(Constant(3e-4), "step size")
     clip: float | None = option(0.5, "largest norm")
     normalize: bool = option(True, "by streaming moments")
@@ -122,7 +122,7 @@ def test_only_flags_that_were_given_override():
 
 def test_flags_can_be_added_to_those_of_an_absl_program():
     values = flags.FlagValues()
-    flags.DEFINE_integer("port", 80, "of a server", flag_values=values)
+    flags.DEFINE_integer("port", 80, "port of a server", flag_values=values)
     config.define_flags(values, Settings, "algorithm")
     argv = ["program", "--port=81", "--algorithm.epochs=1e3", "--noalgorithm.normalize"]
     assert values(argv) == ["program"]
@@ -260,8 +260,8 @@ def test_replace_names_the_wrong_setting(changes, message):
 def test_env_kwargs_that_json_cannot_represent_are_refused():
     with pytest.raises(UserError, match=r"env_kwargs is .*cannot be written as JSON"):
         config.replace(Experiment(), {"env_kwargs": {"f": print}})
-    kept = config.replace(Experiment(), {"env_kwargs": {"x": np.float32(0.5)}})
-    assert kept.env_kwargs == {"x": 0.5}
+    changed = config.replace(Experiment(), {"env_kwargs": {"x": np.float32(0.5)}})
+    assert changed.env_kwargs == {"x": 0.5}
 
 
 def test_configs_do_not_share_mutable_defaults():
@@ -368,7 +368,7 @@ def test_check_names_the_setting_out_of_bounds(values, message):
 def test_check_converts_valid_values_to_their_types():
     checked = config.check(Bounded(count=2.0, share=1, sizes=[3], rate=2))
     assert checked == Bounded(2, 1.0, (3,), Constant(2.0))
-    assert config.check(Bounded(2**53 + 1)).count == 2**53 + 1  # which no float is
+    assert config.check(Bounded(2**53 + 1)).count == 2**53 + 1  # not exact as a float
     assert isinstance(checked.count, int) and isinstance(checked.share, float)
     assert config.check(Bounded()) == Bounded()
 

@@ -1,4 +1,4 @@
-"""What the documents say is what the code does."""
+"""Tests that the documentation matches the code."""
 
 import dataclasses
 import pathlib
@@ -15,7 +15,7 @@ MARKER = "<!-- table of tfagents_batch.algorithms.ppo.Config -->"
 
 
 def settings(value, prefix=""):
-    """``(name, default, help)`` of every setting, nested ones too."""
+    """Yield ``(name, default, help)`` of every setting, also nested ones."""
     plain = config.to_dict(value)
     for field in dataclasses.fields(value):
         current = getattr(value, field.name)
@@ -51,7 +51,7 @@ def test_every_link_has_a_target(page):
 
 
 def python_of(page):
-    """Its blocks, shortened to what a test needs."""
+    """Return the Python blocks of a page, with less training."""
     found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     small = r"steps=500, eval_every=0, compile='off'"
     found = [re.sub(r"\bsteps=[\d_]+", small, block) for block in found]

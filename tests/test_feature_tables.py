@@ -1,4 +1,4 @@
-"""Tables that say which test holds which feature name what is there."""
+"""Tests that the files and tests named in the feature tables exist."""
 
 import ast
 import functools
@@ -12,7 +12,7 @@ STATES = ("met", "partly", "otherwise", "open", "not here")
 
 
 def numbers(*parts):
-    """``numbers("BP-", range(1, 3), "9x")``: BP-01, BP-02, BP-9x."""
+    """Return row numbers: ``("BP-", range(1, 3), "9x")`` gives BP-01, BP-02, BP-9x."""
     prefix, *rest = parts
     found = []
     for part in rest:
@@ -37,7 +37,7 @@ PAGES = {
 
 
 def rows(page):
-    """``(row, feature, state, files, tests)`` of every row of a page's tables."""
+    """Yield ``(row, feature, state, files, tests)`` of every row of a page's tables."""
     for line in (ROOT / page).read_text().splitlines():
         if re.match(r"\| (BP|U)-", line):
             cells = [x.strip() for x in line.strip()[1:-1].split("|")]
@@ -54,7 +54,7 @@ ROWS = [pytest.param(page, *row, id=row[0]) for page in PAGES for row in rows(pa
 
 @functools.cache
 def known_tests(path):
-    """Names of the tests in a file, with their class where they have one."""
+    """Return the names of the tests in a file, prefixed by their class if any."""
     found = set()
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -84,4 +84,4 @@ def test_files_and_tests_in_a_row_exist(page, row, feature, state, files, tests)
     elif state.startswith("partly"):
         assert files, "a row that is partly met names a file"
     else:
-        assert not files and not tests, f"what is {state} has no file and no test"
+        assert not files and not tests, f"a row that is {state} names no file or test"

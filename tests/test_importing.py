@@ -1,4 +1,4 @@
-"""What large imports are spared, and that it ends with them."""
+"""Tests of faster imports."""
 
 import gc
 import sys
@@ -25,7 +25,7 @@ def test_a_hidden_package_seems_not_installed_inside_the_context(monkeypatch):
     with importing.hidden("colorsys", "gc"):
         with pytest.raises(ImportError):
             import colorsys
-        import gc as present  # was imported before
+        import gc as present  # it was imported before
     import colorsys
 
     assert colorsys and present is gc

@@ -1,4 +1,4 @@
-"""Importing is cheap where it must be, safe everywhere, and works."""
+"""Tests that imports work, are safe, and do not load TensorFlow where it is costly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULES = [
     "tfagents_batch",
     *(each.name for each in pkgutil.walk_packages([ROOT], "tfagents_batch.")),
 ]
-# The constructor of an environment is the one thing that crosses as a pickle.
+# Only the constructor of an environment is sent as a pickle.
 MAY_PICKLE = {
     "tfagents_batch.envs.processes.launcher",
     "tfagents_batch.envs.worker.serving",
@@ -34,7 +34,7 @@ UNSAFE_ARGUMENTS = {("allow_pickle", True), ("safe_mode", False), ("shell", True
 
 
 def loaded_after(code: str) -> set[str]:
-    """Top-level modules in a fresh interpreter after running ``code``."""
+    """Return the top-level modules in a new interpreter after running ``code``."""
     code += "\nimport sys, json\nprint(json.dumps([*sys.modules]))"
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -76,7 +76,7 @@ def test_every_public_name_can_be_imported():
 
 
 def unsafe(source: str) -> list[str]:
-    """What a source could run code through, by line."""
+    """Return the names in a source that could run code from data, by line."""
     found = []
     for node in ast.walk(ast.parse(source)):
         names = []

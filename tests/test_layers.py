@@ -1,6 +1,6 @@
-"""Every import statement of the package is one that CONTRIBUTING.md's table allows.
+"""Tests that the package imports only what the table in CONTRIBUTING.md allows.
 
-A new arrow is a decision, made by changing that table in review.
+A new dependency between folders is a decision: change that table, and have it reviewed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ BENCHMARKS = "benchmarks"
 ROOT = Path(tfagents_batch.__file__).parents[1]
 
 PAGE = ROOT / "CONTRIBUTING.md"
-MOST_MODULES = 20  # of a folder
-FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # their size is checked
-# Modules of the package's own folder that put everything together.
+MOST_MODULES = 20  # per folder
+FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # folders with that limit
+# Modules in the root of the package that may import all its folders.
 FRONT = {"api", "agent"}
-# Other packages, where a folder is strict about them (the standard library is free).
+# Other packages that these folders may import, besides the standard library.
 PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
     "ops": {"gymnasium", "numpy", "tensorflow"},
     "envs": {"cloudpickle", "gymnasium", "numpy"},
 }
-# The folders and modules of envs that may import TensorFlow; workers import none of
-# them.
+# Folders and modules of envs that may import TensorFlow; workers import none of them.
 GRAPH_SIDE = ("graph", "native", "tf", "make", "contract")
-# Folders of which other code imports the functions in ``__init__`` only.
+# Other code imports only the functions in ``__init__`` of these folders.
 FRONT_DOORS = ("training.compilation", "training.seeds")
 
 
 class Import(NamedTuple):
-    """``line`` imports ``name``; ``module`` is it if it is a module of ours."""
+    """Import of ``name`` in ``line``; ``module`` is None for other packages."""
 
     line: int
     name: str
@@ -49,7 +48,7 @@ class Import(NamedTuple):
 
 
 def modules() -> dict[str, str]:
-    """Source of every module of the package and the benchmarks, by dotted name."""
+    """Return the source of every module of package and benchmarks, by dotted name."""
     found = {}
     for package in (PACKAGE, BENCHMARKS):
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -63,7 +62,7 @@ SOURCES = modules()
 
 @functools.cache
 def imports(source: str) -> list[Import]:
-    """All imports of a module, those in functions too."""
+    """Return all imports of a module, also those in functions."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -81,7 +80,7 @@ def imports(source: str) -> list[Import]:
 
 
 def folder(module: str) -> str | None:
-    """Folder of a module, as the table has it; None for the package itself."""
+    """Return the folder of a module as in the table; None for the package itself."""
     path = module.split(".")[0 if module.startswith(BENCHMARKS) else 1 :]
     if not path:
         return None
@@ -93,7 +92,7 @@ def folder(module: str) -> str | None:
 
 
 def table() -> dict[str, set[str]]:
-    """What each folder may import beside itself and the kernel."""
+    """Return the folders that each folder may import, besides itself and the kernel."""
     rows = re.findall(r"^\| `([\w/]+)` \|.*\|(.*)\|$", PAGE.read_text(), re.M)
     return {name: set(re.findall(r"`([\w/]+)`", allowed)) for name, allowed in rows}
 
@@ -102,17 +101,17 @@ ALLOWED = table()
 
 
 def is_graph_side(module: str) -> bool:
-    """Of a module of envs: may it import TensorFlow?"""
+    """Return True if a module of envs may import TensorFlow."""
     return module.split(".")[2:3] != [] and module.split(".")[2] in GRAPH_SIDE
 
 
 def violations(module: str, source: str) -> list[str]:
-    """What a module imports though its folder may not."""
+    """Return the imports of a module that its folder may not have."""
     mine, found = folder(module), []
     for line, name, target in imports(source):
         wrong = False
         if name.startswith("."):
-            wrong = True  # relative imports hide the arrow
+            wrong = True  # relative imports hide the folder
         elif name.split(".")[0] == BENCHMARKS:
             wrong = target is None or folder(target) not in {mine} | ALLOWED[mine]
         elif module.startswith(BENCHMARKS):
@@ -122,7 +121,7 @@ def violations(module: str, source: str) -> list[str]:
                 wrong = name not in (PACKAGE, f"{PACKAGE}.__version__")
             elif mine is not None:
                 wrong = folder(target) not in {mine, "kernel"} | ALLOWED[mine]
-                if mine == folder(target) == "algorithms":  # but parts of it
+                if mine == folder(target) == "algorithms":  # its own parts are allowed
                     registry = module == f"{PACKAGE}.{mine}"
                     wrong = not (registry or target.startswith(f"{module}_"))
         elif name.split(".")[0] not in sys.stdlib_module_names:
@@ -144,11 +143,11 @@ def test_a_module_imports_only_what_its_folder_may(module):
 
 
 def arrows() -> dict[str, set[str]]:
-    """The folders that each folder imports, without itself and the kernel."""
+    """Return the folders that each folder imports, without itself and the kernel."""
     found: dict[str, set[str]] = {name: set() for name in ALLOWED}
     for module, source in SOURCES.items():
         if (mine := folder(module)) is not None:
-            own = module.split(".")[0] + "."  # the benchmarks may import all of ours
+            own = module.split(".")[0] + "."  # benchmarks may import all of the package
             names = {each.module for each in imports(source) if each.module}
             targets = {folder(name) for name in names if f"{name}.".startswith(own)}
             found[mine] |= targets - {None, mine, "kernel"}
@@ -168,7 +167,7 @@ def test_sibling_folders_have_no_import_cycles():
 
 
 def _inside(one: str, other: str) -> bool:
-    """Whether one of two folders lies in the other."""
+    """Return True if one of two folders is inside the other."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 

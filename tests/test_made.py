@@ -1,6 +1,7 @@
-"""Environments that exist already, those that evaluations are played on, and resuming
-with code and files that have moved."""
+"""Tests of existing environment instances, of ``eval_env``, and of resuming after a
+file with environments has moved."""
 
+import functools
 import json
 import shutil
 import textwrap
@@ -31,7 +32,7 @@ ENV_FILE = """
 """
 
 
-def made(kind):
+def make_instance(kind):
     if kind == "environment":
         return gymnasium.make("CartPole-v1")
     if kind == "env":
@@ -45,7 +46,7 @@ def counting(length):
 
 @pytest.mark.parametrize("kind", ["environment", "batch", "env"])
 def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_path):
-    env = made(kind)
+    env = make_instance(kind)
     with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
         tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
     with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
@@ -54,9 +55,10 @@ def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_pa
         tfb.train("linear", env=env, num_envs=8, logdir=tmp_path, **SMALL)
     assert list(tmp_path.iterdir()) == []
     options = SMALL | {"eval_every": 100, "eval_episodes": 4}
-    run = tfb.train("linear", env=env, eval_env=made(kind), logdir=tmp_path, **options)
+    other = make_instance(kind)
+    run = tfb.train("linear", env=env, eval_env=other, logdir=tmp_path, **options)
     assert run.metrics["eval/episodes"] == (4 if kind == "environment" else 6)
-    played = tfb.evaluate(run.logdir, 2, env=made(kind))
+    played = tfb.evaluate(run.logdir, 2, env=make_instance(kind))
     assert played.episodes == (2 if kind == "environment" else 3)
     env.close()
 
@@ -65,7 +67,7 @@ def test_evaluations_use_the_given_eval_env(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "eval_every": 100}
     options |= {"eval_episodes": 2, "logdir": tmp_path}
     run = tfb.train("linear", env=counting(5), eval_env=counting(9), **options)
-    # Of n steps the returns are 1 + 2 + ... + n.
+    # The return of n steps is 1 + 2 + ... + n.
     assert run.metrics["episode/return_mean"] == 15
     assert run.metrics["eval/return_mean"] == 45
     with pytest.raises(UserError, match=r"was evaluated on .*counting.*eval_env="):
@@ -84,14 +86,15 @@ def test_evaluations_use_the_given_eval_env(tmp_path):
 
 @pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
 def test_settings_of_the_run_do_not_apply_to_existing_instances(kind, tmp_path):
-    """Workers, wrappers, options and arguments are of what is trained on."""
+    """Workers, wrappers, options and arguments apply to the training environment."""
     options = SMALL | {"num_envs": 2, "num_workers": 1, "logdir": tmp_path}
     options |= {"eval_every": 100, "eval_episodes": 3, "on_fault": "restart"}
     options |= {"env_options": {"step_seconds": 300.0, "max_restarts": 3}}
     options |= {"env_kwargs": {"sutton_barto_reward": True}}
     if kind != "tf":
         options |= {"wrappers": [{"name": "LimitDuration", "max_episode_steps": 5}]}
-    env, other = ("tf/CartPole-v1" if kind == "tf" else made(kind) for _ in range(2))
+    make = functools.partial(make_instance, kind)
+    env, other = ("tf/CartPole-v1" if kind == "tf" else make() for _ in range(2))
     run = tfb.train("linear", env="CartPole-v1", eval_env=env, **options)
     assert run.metrics["eval/return_mean"] > 5  # not -1 at the end, nor 5 steps
     again = {} if kind == "tf" else {"wrappers": []}
@@ -150,7 +153,7 @@ def test_every_environment_of_a_list_is_evaluated(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, linear):
-    """A run on a function of a file that then was moved; the new file."""
+    """Return a run whose environment's file has moved, and the new file."""
     folder = tmp_path_factory.mktemp("moved")
     old, new = folder / "old", folder / "new"
     old.mkdir()
@@ -169,7 +172,7 @@ def trained(tmp_path_factory, linear):
 
 @pytest.fixture
 def moved_run(trained, tmp_path):
-    """A copy of that run's folder; the new file."""
+    """Return a copy of that run's folder, and the new file."""
     run, env = trained
     return shutil.copytree(run.logdir, tmp_path / "run"), env
 
@@ -177,7 +180,7 @@ def moved_run(trained, tmp_path):
 def test_a_file_with_environments_may_be_moved(moved_run, tmp_path, capsys):
     logdir, env = moved_run
     assert tfb.evaluate(logdir, 2, env=env).mean_return == 21  # env_kwargs count
-    (logdir / "metrics.jsonl").unlink()  # a run goes on without its lines, too
+    (logdir / "metrics.jsonl").unlink()  # a run can continue without its metrics
     again = tfb.train(resume=logdir, env=env, steps=400)
     assert again.finished and again.metrics["episode/return_mean"] == 21
     assert "alarms start again" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the pages for people from elsewhere say is what there is."""
+"""Tests that the migration guides match the package."""
 
 import contextlib
 import dataclasses
@@ -22,10 +22,10 @@ from tfagents_batch.training import experiment
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/migrating/*.md")}
 BATCH_PPO = "batch-ppo"
-COMMAND_LINES = (BATCH_PPO, "stable-baselines3")  # there is one to come from
+COMMAND_LINES = (BATCH_PPO, "stable-baselines3")  # projects with a command line
 SCRIPT = re.compile(r"`python -m (tfagents_batch\.scripts\.\w+) ?([^`]*)`")
 COMMANDS = {(page, *each) for page in PAGES for each in SCRIPT.findall(PAGES[page])}
-# What the pages train and play, made small.
+# Replacements that shorten the training on the pages.
 SMALL = {
     BATCH_PPO: {
         "steps=1_000_000": "steps=50, eval_every=0, num_workers=1, compile='off'",
@@ -45,16 +45,16 @@ SMALL = {
         "range(100)": "range(2)",
     },
 }
-VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm"}  # of settings
+VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm"}  # not settings
 
 
 def section(page, title):
-    """Text of a section, without its title."""
+    """Return the text of a section, without its title."""
     return re.search(rf"## {title}\n(.*?)(?=\n## |\Z)", PAGES[page], re.DOTALL)[1]
 
 
 def table(text):
-    """Cells of the tables in a text, their heads included."""
+    """Return the cells of the tables in a text, including their header rows."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[x.strip() for x in line.strip()[1:-1].split("|")] for line in lines]
     return [row for row in cells if not set(row[0]) <= {"-"}]
@@ -69,7 +69,7 @@ def code(page):
 
 
 def settings(value, prefix=""):
-    """Dotted names of every setting."""
+    """Yield the dotted name of every setting."""
     for field in dataclasses.fields(value):
         current = getattr(value, field.name)
         yield prefix + field.name
@@ -78,7 +78,7 @@ def settings(value, prefix=""):
 
 
 def named_settings(cell):
-    """Those that a cell names, without values of theirs."""
+    """Return the settings named in a cell, without their values."""
     names = [each for each in quoted(cell) if re.fullmatch(r"[a-z_.]+", each)]
     return [each for each in names if each not in VALUES]
 
@@ -143,7 +143,7 @@ def test_settings_of_the_page_exist(page):
 
 @pytest.mark.parametrize("page", ["stable-baselines3", "tf-agents"])
 def test_our_defaults_on_the_page_are_correct(page):
-    depends = "algorithm.network.hidden"  # on the observations
+    depends = "algorithm.network.hidden"  # its default depends on the observations
     ours, seen = config.to_dict(experiment.Config()), set()
     for *_, cell, defaults in table(section(page, "Settings"))[1:]:
         names = named_settings(cell)
@@ -158,7 +158,7 @@ def test_our_defaults_on_the_page_are_correct(page):
 
 
 def plain(text):
-    """What a cell of defaults means."""
+    """Return the value that a cell of defaults stands for."""
     words = {"none": None, "yes": True, "no": False}
     if text in words:
         return words[text]

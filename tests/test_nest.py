@@ -18,7 +18,7 @@ class Pair(NamedTuple):
 
 
 def tensors(*leading):
-    """A nest of distinct numbers, ``[*leading, ...]``."""
+    """Return a nest of distinct numbers, ``[*leading, ...]``."""
 
     def leaf(*shape):
         size = int(np.prod([*leading, *shape]))

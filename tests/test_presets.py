@@ -1,4 +1,4 @@
-"""Presets: sound, plain, fitting their environments; the original's as they were."""
+"""Tests of the presets, and that those of batch-ppo have the original settings."""
 
 import pathlib
 
@@ -13,9 +13,9 @@ from tfagents_batch.training.run_config import Config, exclusive
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# The original's configs.py in its last version, environments and limit of Reacher as of
-# now: env, max_length, steps, update_every, discount, normalize_ranges, chunks of a
-# minibatch, their length, trainable numbers.
+# From the last version of the original's configs.py, with newer environments and a new
+# time limit of Reacher: env, max_length, steps, update_every, discount,
+# normalize_ranges, sequences per minibatch, sequence length, number of weights.
 TASKS = {
     "pendulum": ("Pendulum-v1", 200, 1e6, 30, 0.995, True, 20, 50, 42_003),
     "cartpole": ("CartPole-v1", 500, 2e5, 30, 0.995, False, None, None, 42_503),
@@ -27,13 +27,13 @@ TASKS = {
     "ant": ("Ant-v5", 1000, 2e7, 30, 0.995, True, None, None, 83_517),
     "humanoid": ("Humanoid-v5", 1000, 5e7, 60, 0.995, True, None, None, 181_635),
 }
-# What they have in common.
+# Settings that all tasks share.
 DEFAULTS = {
     "objective": "kl",  # no clipped ratio
-    "gae_lambda": 1.0,  # unset there: Monte Carlo
+    "gae_lambda": 1.0,  # not set in the original: Monte Carlo
     "value_target": "return",
     "learning_rate": 1e-4,
-    "adam_epsilon": 1e-8,  # of TensorFlow 1
+    "adam_epsilon": 1e-8,  # default of TensorFlow 1
     "epochs": 25,
     "gradient_norm": None,
     "entropy_scale": 0.0,
@@ -83,11 +83,11 @@ def test_a_preset_is_valid_and_survives_json(name):
     assert again == preset
 
 
-# Box2D's module of SWIG crashes where this warning of its import is an error.
+# Box2D's SWIG module crashes if this warning of its import is an error.
 @pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_creates_its_agent_for_its_environment(name):
-    """Every extra is part of [dev]: what is missing is a failure."""
+    """All extras are part of [dev], so a missing package is a failure."""
     preset = PRESETS[name]()
     processes = {} if preset.env.startswith("tf/") else {"num_workers": 0}
     kind, _ = algorithms.REGISTRY[preset.algorithm]
@@ -99,7 +99,7 @@ def test_a_preset_creates_its_agent_for_its_environment(name):
         step = nest.map(lambda x: x[0], drawn)
         noise = agent.noise((1, 1), 0)[0]
         action, *_ = agent.act(step, agent.initial_state(1), noise, True)
-        if processes:  # others are stepped in tests/envs/tf/test_contract.py
+        if processes:  # tests/envs/tf/test_contract.py steps the others
             env.step(env.init(0)[0], action)
         if name.startswith("batch_ppo/"):
             _, limit, *_, weights = TASKS[name.rpartition("/")[2]]
@@ -158,7 +158,7 @@ def test_rollout_length_and_update_every_replace_each_other():
 
 
 def test_a_preset_of_batch_ppo_trains(tmp_path):
-    """Pendulum with fewer and shorter episodes, and all else as it is."""
+    """Pendulum with fewer and shorter episodes; other settings are unchanged."""
     options = {"steps": 120, "num_envs": 2, "num_workers": 0, "update_every": 4}
     options |= {"eval_every": 0, "compile": "off", "logdir": tmp_path}
     stack = {"name": "standard_stack", "max_episode_steps": 30}
@@ -169,5 +169,5 @@ def test_a_preset_of_batch_ppo_trains(tmp_path):
     )
     assert run.step == 120
     assert run.metrics["episode/length_mean"] == 30
-    # Twelve chunks in minibatches of five, the rest of two left out, in both epochs.
+    # In both epochs: 12 sequences in minibatches of 5, and 2 are dropped.
     assert run.metrics["grad/updates"] == 2 * 2

@@ -103,22 +103,22 @@ def test_text_and_numbers_are_read(text, expected):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        ("", "no schedule"),
+        ("", "not a schedule"),
         ("fast", "'fast' is not a schedule; expected a number, linear"),
         ("linear(1)", "expected a number, linear"),
         ("linear(1, 2, 3, 4)", "expected a number, linear"),
         ("linear(1, x)", "expected a number, linear"),
         ("linear(1, 0, 0)", "steps is 0; expected a whole number of at least 1"),
         ("linear(1, 0, 2.5)", "steps is 2.5; expected a whole number"),
-        ("cosine(1, 0)", "no schedule"),
+        ("cosine(1, 0)", "not a schedule"),
         ("piecewise(1: 2)", "expected increasing steps from 0"),
         ("piecewise(0: 1, 5: 2, 5: 3)", "expected increasing steps from 0"),
-        ("piecewise(0, 1)", "no schedule"),
+        ("piecewise(0, 1)", "not a schedule"),
         ("nan", "expected a finite number"),
         (float("inf"), "expected a finite number"),
-        (True, "no schedule"),
-        (None, "no schedule"),
-        ([1], "no schedule"),
+        (True, "not a schedule"),
+        (None, "not a schedule"),
+        ([1], "not a schedule"),
     ],
 )
 def test_invalid_schedules_are_refused_with_the_expected_forms(bad, message):

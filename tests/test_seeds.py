@@ -38,7 +38,7 @@ def test_compiled_graph_and_eager_draws_agree():
 
 
 def test_many_keys_at_once_draw_the_numbers_of_each_key():
-    """In one go: the fallback, one after the other, would be an error here."""
+    """The slow fallback, one key after the other, would be an error here."""
     keys = [seeds.key(seed, "test") for seed in range(5)]
     found = tf.vectorized_map(draw, tf.stack(keys), fallback_to_while_loop=False)
     for row, key in enumerate(keys):
@@ -48,7 +48,7 @@ def test_many_keys_at_once_draw_the_numbers_of_each_key():
 @pytest.mark.parametrize(
     "key, counter, expected",
     [
-        # Known answers that come with Random123, the authors' implementation.
+        # Known answers from Random123, the authors' implementation.
         ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
         ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
         (
@@ -102,7 +102,7 @@ def test_seeds_purposes_and_indices_give_independent_numbers():
     keys += [seeds.fold(keys[0], tf.constant(index)) for index in (1, 2, 3)]
     draws = [seeds.uniform([2000], key).numpy() for key in keys]
     for one, other in itertools.combinations(draws, 2):
-        # Of independent draws 1 in 1e6 correlates by more than 0.11.
+        # Independent draws have a correlation above 0.11 once in 1e6 cases.
         assert abs(np.corrcoef(one, other)[0, 1]) < 0.15
 
 

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from tfagents_batch.types import TimeStep, Trajectory
 
-# What a step does: nothing special, or how it ends the episode, or that it fails.
+# Events of a step: the episode goes on, it ends in some way, or the step fails.
 EVENTS = st.sampled_from(["on", "on", "on", "terminate", "truncate", "both", "fail"])
 
 
 def simulate(events):
-    """One environment with restart rows, in plain Python.
+    """Simulate one environment with restart rows in plain Python.
 
     Returns:
       rows ``(reward, first, terminated, truncated)``, one more than events, and for
-      each action whether it led from one state to the next.
+      each action True if it led from one state to the next.
     """
     rows, counted = [(0.0, True, False, False)], []
     over = failed = False
@@ -39,7 +39,7 @@ def simulate(events):
 
 
 def trajectory(rows):
-    """``[B]`` lists of ``[T+1]`` rows as a Trajectory of ``[T+1, B]`` tensors."""
+    """Convert ``[B]`` lists of ``[T+1]`` rows to a Trajectory of ``[T+1, B]``."""
     reward, first, terminated, truncated = np.transpose(np.array(rows), (2, 1, 0))
     steps = TimeStep(
         tf.zeros([*reward.shape, 2]),

@@ -1,4 +1,4 @@
-"""The page on watching a run names everything that is to be seen of one."""
+"""Tests that docs/watching.md explains every metric, event and alarm of a run."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ QUICK = {
 
 
 def documented():
-    """Names in the first column of the page's tables."""
+    """Return the names in the first column of the tables on the page."""
     rows = re.findall(r"^\| (`.+?`) \|", PAGE, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 

@@ -179,7 +179,7 @@ class PPO(tf.Module):
         metrics |= self.rewards.metrics(trajectory.reward, mask)
         if config.histograms:
             policy = self._policy.with_params(batch.policy)
-            metrics |= summary.of_update(
+            metrics |= summary.update_histograms(
                 trajectory, batch, policy, self.optimizer, self.observations
             )
         self._advance(trajectory)

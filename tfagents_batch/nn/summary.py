@@ -15,7 +15,7 @@ from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import Trajectory
 
 
-def of_update(
+def update_histograms(
     trajectory: Trajectory,
     batch: Batch,
     policy: Distribution,
