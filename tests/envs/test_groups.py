@@ -133,10 +133,10 @@ def test_init_forgets_what_is_at_work_and_rows_come_in_the_order_asked_for(env):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda env, s: env.send(env.send(s, [0, 0], 1), [0, 0], 1), "group 1 .* work"),
-        (lambda env, s: env.step(env.send(s, [0, 0], 1), [0] * 4), "group 1 .* work"),
+        (lambda env, s: env.send(env.send(s, [0, 0], 1), [0, 0], 1), "still stepping"),
+        (lambda env, s: env.step(env.send(s, [0, 0], 1), [0] * 4), "still stepping"),
         (lambda env, s: env.receive(s, 0), "group 0 has nothing to receive"),
-        (lambda env, s: env.receive(s), "more groups than were sent"),
+        (lambda env, s: env.receive(s), "more groups than send has started"),
         (lambda env, s: env.send(s, [0, 0], 2), "group 2 does not exist"),
         (lambda env, s: env.send(s, [0] * 4, [1, 1]), "group 1 .* twice"),
         (lambda env, s: env.receive(s, count=3), "3 groups; expected 1 to 2"),
@@ -204,8 +204,8 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
 @pytest.mark.parametrize(
     ("groups", "num_workers", "message"),
     [
-        (3, 2, "groups is 3, of 4 environments"),
-        (2, 3, "in 3 workers"),
+        (3, 2, r"groups is 3; .* environments \(4\)"),
+        (2, 3, r"of workers \(3\)"),
         (0, 0, "groups is 0"),
         ("two", 0, "groups is 'two'"),
     ],

@@ -161,7 +161,7 @@ def test_what_is_no_environment_is_named(env):
 def test_a_vector_environment_says_what_to_pass():
     envs = gymnasium.make_vec("CartPole-v1", 2)
     try:
-        with pytest.raises(UserError, match="which is a batch; pass what"):
+        with pytest.raises(UserError, match="which is a batch; pass a function"):
             registry.constructor(envs)
     finally:
         envs.close()

@@ -66,5 +66,5 @@ def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
 
 
 def test_a_limit_below_what_is_needed_is_told(make_pool):
-    with pytest.raises(EnvError, match="but max_worker_mb is 5: allow more"):
+    with pytest.raises(EnvError, match="but max_worker_mb is 5: use a higher limit"):
         make_pool([CountingEnv], 1, max_worker_mb=5)

@@ -184,7 +184,7 @@ def test_events_say_what_happened(make_pool):
     ("budget", "text"),
     [
         ({}, "env 3 failed again"),
-        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the most"),
+        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the limit"),
     ],
 )
 def test_an_environment_that_always_fails_ends_the_run(make_pool, budget, text):

@@ -138,7 +138,7 @@ def test_a_state_used_twice_in_a_graph_gives_invalid_rows(make_process_env):
 
     valid, _ = run()
     assert not valid.numpy().any()
-    with pytest.raises(UserError, match=r"used twice \(call 1; the last was 2\)"):
+    with pytest.raises(UserError, match=r"state of call 1 was used after call 2"):
         env.check()
 
 

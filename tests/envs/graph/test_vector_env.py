@@ -446,7 +446,7 @@ def test_what_is_no_vector_environment_is_refused(env, text):
 def test_one_vector_environment_is_driven_once(make):
     vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
     env = make(vector)
-    with pytest.raises(UserError, match="is stepped by another environment"):
+    with pytest.raises(UserError, match="is already stepped by another environment"):
         VectorEnv(gymnasium.wrappers.vector.ClipReward(vector, -1, 1))
     env.close()
 

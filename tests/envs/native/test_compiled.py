@@ -223,7 +223,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(native):
     step, ok = run()
     assert not bool(ok)
     assert not step.valid.numpy().any()
-    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         env.check()
 
 

@@ -58,7 +58,7 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     bell.answer(sequence, protocol.OK)
     thread.join(PATIENCE_SECONDS / 2)
     late = thread.is_alive()
-    hub.tell("stop")
+    hub.notify("stop")
     thread.join(PATIENCE_SECONDS)
     hub.close()
     assert not late

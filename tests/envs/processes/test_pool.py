@@ -156,7 +156,7 @@ def test_closing_twice_is_fine_and_later_use_says_so(make_pool, num_workers):
     pool.check()
     failed = pool.steps()
     assert (failed.first & failed.truncated).all()
-    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         pool.check()
 
 

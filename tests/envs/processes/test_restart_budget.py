@@ -73,7 +73,7 @@ def test_the_last_restart_is_the_limit(clock):
     for _ in range(3):
         assert refusal(budget, fault(env=0), [0]) is None
     error = refusal(budget, fault(env=0), [0])
-    assert "after 3 restarts, the most that are granted" in str(error)
+    assert "after 3 restarts, the limit" in str(error)
 
 
 def test_the_last_five_causes_are_told(clock):
@@ -88,7 +88,7 @@ def test_failures_in_place_are_recorded_or_given_up(clock):
     budget = RestartBudget(1, period=60, clock=clock)
     given_up = []
     budget.give_up = given_up.append
-    budget.failed(fault(env=0))
+    budget.grant_in_worker(fault(env=0))
     failed, restarted = budget.events()
     for event in (failed, restarted):
         assert (event["env"], event["envs"], event["worker"]) == (0, [0], 1)
@@ -97,6 +97,6 @@ def test_failures_in_place_are_recorded_or_given_up(clock):
     assert "broke" in failed["cause"]
     assert restarted["event"] == "env_restarted"
     assert budget.events() == []
-    budget.failed(fault(env=0))
+    budget.grant_in_worker(fault(env=0))
     assert len(given_up) == 1
     assert budget.events() == []
