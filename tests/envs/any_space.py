@@ -1,4 +1,4 @@
-"""Any space, for properties that hold for all of them."""
+"""Hypothesis strategy of spaces, for properties that hold for all spaces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 
 def any_space(depth=2):
-    """A strategy of spaces that are nested at most ``depth`` times."""
+    """Return a strategy of spaces that are nested at most ``depth`` times."""
     leaf = st.one_of(
         st.builds(
             lambda shape, dtype: gs.Box(0, 100, tuple(shape), dtype),

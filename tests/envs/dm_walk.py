@@ -1,4 +1,4 @@
-"""An environment of dm_env for tests; workers import this file, so no TensorFlow."""
+"""dm_env environment for tests; workers import this file, so it has no TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dm_env import specs
 
 
 def walk(seed=None, length=5, discount=1.0, last_discount=0.0, change=None):
-    """A random walk.
+    """Create a random walk.
 
     Args:
-      seed: of its generator.
-      length: steps of an episode.
-      discount, last_discount: of MID steps and of the LAST one.
+      seed: seed of its generator.
+      length: number of steps of an episode.
+      discount, last_discount: discounts of MID steps and of the LAST step.
       change: function of a time step that returns another.
     """
 
@@ -43,12 +43,12 @@ def walk(seed=None, length=5, discount=1.0, last_discount=0.0, change=None):
             self._step += 1
             reward = np.array(float(action))
             if self._step < length:
-                made = dm_env.transition(reward, self._observation(), discount)
+                timestep = dm_env.transition(reward, self._observation(), discount)
             elif last_discount:
-                made = dm_env.truncation(reward, self._observation(), last_discount)
+                timestep = dm_env.truncation(reward, self._observation(), last_discount)
             else:
-                made = dm_env.termination(reward, self._observation())
-            return self._changed(made)
+                timestep = dm_env.termination(reward, self._observation())
+            return self._changed(timestep)
 
         def close(self):
             self.closed = True

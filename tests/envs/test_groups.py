@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("backend", ["native"], indirect=True)
 
 @pytest.fixture
 def env(make_process_env):
-    """Two groups of two environments."""
+    """Create two groups of two environments."""
     envs = [functools.partial(CountingEnv, offset=10 * i) for i in range(4)]
     return make_process_env(envs, 2, groups=2)
 
@@ -35,7 +35,7 @@ def columns(step):
 
 
 @pytest.mark.parametrize("num_workers", [2, 4])
-def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_workers):
+def test_groups_give_the_same_transitions_as_whole_steps(make_process_env, num_workers):
     actions = np.random.default_rng(0).integers(0, 2, [60, 4], np.int32)
     whole = make_process_env([cartpole] * 4, num_workers)
     parts = make_process_env([cartpole] * 4, num_workers, groups=2)
@@ -56,7 +56,7 @@ def test_groups_give_the_transitions_of_whole_steps(make_process_env, num_worker
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_group_is_named_by_a_number_in_a_program_without_autograph(env):
+def test_a_program_without_autograph_can_use_a_group_number(env):
     @tfb.function(autograph=False)
     def run():
         state, _ = env.init(1)
@@ -69,7 +69,7 @@ def test_a_group_is_named_by_a_number_in_a_program_without_autograph(env):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_a_program_acts_for_one_group_while_the_other_is_at_work(env, jit):
+def test_a_program_can_alternate_between_two_groups(env, jit):
     @tfb.function(jit_compile=jit)
     def run(steps):
         state, _ = env.init(1)
@@ -94,9 +94,9 @@ def test_a_program_acts_for_one_group_while_the_other_is_at_work(env, jit):
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, order):
+def test_the_first_group_ready_is_received_first(make_process_env, tmp_path, order):
     class Waits(CountingEnv):
-        """Steps once a file is there."""
+        """Environment that steps when a file exists."""
 
         def __init__(self, path, offset):
             super().__init__(offset=offset)
@@ -119,13 +119,13 @@ def test_the_first_that_is_ready_is_received_first(make_process_env, tmp_path, o
         assert step.observation.numpy().tolist() == [[10 * group, 1]]
 
 
-def test_init_forgets_what_is_at_work_and_rows_come_in_the_order_asked_for(env):
+def test_init_discards_running_steps_and_rows_follow_the_requested_order(env):
     state, _ = env.init(1)
     state = env.send(state, [0, 0], 1)
     state, step = env.init(1)
     assert step.observation[:, 1].numpy().tolist() == [0, 0, 0, 0]
     state = env.send(state, [0, 0, 1, 1], [1, 0])
-    state, groups, step = env.receive(state, [1, 0])  # rows in the order asked for
+    state, groups, step = env.receive(state, [1, 0])  # rows in this order
     assert groups.numpy().tolist() == [1, 0]
     assert step.observation.numpy().tolist() == [[20, 1], [30, 1], [0, 1], [10, 1]]
 
@@ -133,17 +133,17 @@ def test_init_forgets_what_is_at_work_and_rows_come_in_the_order_asked_for(env):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda env, s: env.send(env.send(s, [0, 0], 1), [0, 0], 1), "group 1 .* work"),
-        (lambda env, s: env.step(env.send(s, [0, 0], 1), [0] * 4), "group 1 .* work"),
+        (lambda env, s: env.send(env.send(s, [0, 0], 1), [0, 0], 1), "still stepping"),
+        (lambda env, s: env.step(env.send(s, [0, 0], 1), [0] * 4), "still stepping"),
         (lambda env, s: env.receive(s, 0), "group 0 has nothing to receive"),
-        (lambda env, s: env.receive(s), "more groups than were sent"),
+        (lambda env, s: env.receive(s), "more groups than send has started"),
         (lambda env, s: env.send(s, [0, 0], 2), "group 2 does not exist"),
         (lambda env, s: env.send(s, [0] * 4, [1, 1]), "group 1 .* twice"),
         (lambda env, s: env.receive(s, count=3), "3 groups; expected 1 to 2"),
         (lambda env, s: env.send(s, [0] * 4, 1), r"shape \[4\]; expected \[2\]"),
     ],
 )
-def test_what_cannot_be_sent_or_received_is_told(env, use, message):
+def test_invalid_uses_of_send_and_receive_are_refused(env, use, message):
     state, _ = env.init(1)
     with pytest.raises(UserError, match=message):
         use(env, state)
@@ -157,7 +157,7 @@ def test_an_invalid_action_names_its_environment(env):
 
 
 @pytest.mark.parametrize("mode", ["exc", "kill"])
-def test_a_fault_in_one_group_leaves_the_other_alone(make_process_env, mode):
+def test_a_failure_in_one_group_does_not_affect_the_other(make_process_env, mode):
     env = make_process_env(
         fault_envs(mode, 4, step=0, length=100), 2, groups=2, on_fault="restart"
     )
@@ -170,7 +170,7 @@ def test_a_fault_in_one_group_leaves_the_other_alone(make_process_env, mode):
     assert whole.observation[:, 2].numpy().tolist() == [1, 1]
 
 
-def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
+def test_a_lost_worker_is_replaced_while_the_other_group_steps(
     make_process_env, tmp_path
 ):
     options = {"step": 2, "length": 10**6, "mark": str(tmp_path / "mark")}
@@ -181,8 +181,8 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
     deadline = time.monotonic() + 30
     state = env.send(state, [0, 0], 0)
     while back is None and time.monotonic() < deadline:
-        state = env.send(state, [0, 0], 1)  # dies with this, the third time
-        for _ in range(3):  # and is replaced in the course of these
+        state = env.send(state, [0, 0], 1)  # the third one kills the worker
+        for _ in range(3):  # it is replaced during these steps
             began = time.monotonic()
             state, _, other = env.receive(state, 0)
             assert other.valid.numpy().all()
@@ -196,7 +196,7 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
             lost = True
         elif lost:
             back = step
-    assert back.first.numpy().all()  # never a row of the predecessor
+    assert back.first.numpy().all()  # not a row of the killed worker
     assert back.observation[:, 2].numpy().tolist() == [0, 0]
     assert [event["event"] for event in events] == ["env_failed", "env_restarted"]
 
@@ -204,8 +204,8 @@ def test_a_worker_lost_in_flight_is_replaced_beside_the_other_group(
 @pytest.mark.parametrize(
     ("groups", "num_workers", "message"),
     [
-        (3, 2, "groups is 3, of 4 environments"),
-        (2, 3, "in 3 workers"),
+        (3, 2, r"groups is 3; .* environments \(4\)"),
+        (2, 3, r"of workers \(3\)"),
         (0, 0, "groups is 0"),
         ("two", 0, "groups is 'two'"),
     ],
@@ -230,7 +230,7 @@ def test_groups_need_the_native_backend(backend, num_workers, reason):
                 use()
 
 
-def test_groups_are_refused_where_the_spaces_need_the_portable_backend(backend):
+def test_groups_are_refused_if_the_spaces_need_the_portable_backend(backend):
     space = gs.Dict({f"{i}": gs.Discrete(2) for i in range(130)})
     envs = [functools.partial(SpaceEnv, space)] * 2
     with pytest.raises(UserError, match=r"groups is 2, but .* has 130 leaves"):

@@ -13,7 +13,7 @@ from tfagents_batch.errors import UserError
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_name_makes_a_batch(num_workers):
+def test_a_name_creates_a_batch(num_workers):
     with make_env("CartPole-v1", num_envs=3, num_workers=num_workers) as env:
         assert isinstance(env, ProcessEnv) and isinstance(env, interfaces.Env)
         assert env.num_workers == num_workers
@@ -28,7 +28,7 @@ def test_arguments_reach_every_environment():
 
 
 @pytest.mark.any_backend
-def test_a_list_makes_one_row_each_and_may_mix_names_and_functions():
+def test_a_list_gives_one_row_each_and_may_mix_names_and_functions():
     name = "tfagents_batch.envs.testing:CountingEnv"
     makers = [lambda: CountingEnv(offset=1), name, lambda: CountingEnv(offset=3)]
     with make_env(makers, num_workers=2) as env:
@@ -70,7 +70,7 @@ def test_options_reach_the_environment():
         ((CountingEnv(), 1, 1), "cannot become 1 environments in 1 worker processes"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_a_worker_starts(
+def test_invalid_arguments_are_refused_before_a_worker_starts(
     arguments, message, monkeypatch
 ):
     monkeypatch.setattr("tfagents_batch.envs.make.ProcessEnv", None)
@@ -80,8 +80,8 @@ def test_what_cannot_be_made_is_refused_before_a_worker_starts(
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize("num_workers, expected", [(0, 1.0), (1, 0.0)])
-def test_workers_have_no_tensorflow(num_workers, expected):
-    class Loaded(gymnasium.Env):  # local, so that it travels without this module
+def test_workers_do_not_import_tensorflow(num_workers, expected):
+    class Loaded(gymnasium.Env):  # local, so it is pickled without this module
         observation_space = gymnasium.spaces.Box(0, 1, (1,))
         action_space = gymnasium.spaces.Discrete(2)
 

@@ -42,7 +42,7 @@ gymnasium.register("Registered-v1", entry_point=Mine)
 
 @pytest.fixture
 def user_file(tmp_path, monkeypatch):
-    """Files of the user's in the current folder, where Python finds modules too."""
+    """Create a user's files in the current folder, which Python also imports from."""
     path = tmp_path / "user_environments.py"
     path.write_text(USER_FILE)
     (tmp_path / "user_registration.py").write_text(REGISTRATION)
@@ -55,7 +55,7 @@ def user_file(tmp_path, monkeypatch):
 
 
 def wrappers(env):
-    """Class names from the outside in."""
+    """Return class names from the outermost wrapper to the environment."""
     names = []
     while isinstance(env, gymnasium.Wrapper):
         names.append(type(env).__name__)
@@ -87,7 +87,7 @@ def test_arguments_reach_the_environment():
         ("user_registration:Registered-v1", "Mine"),
     ],
 )
-def test_users_code_is_found_by_module_and_by_file(user_file, name, kind):
+def test_user_code_is_found_by_module_and_by_file(user_file, name, kind):
     make = registry.constructor(name, {"length": 3})
     with make() as env:
         assert type(env.unwrapped).__name__ == kind
@@ -95,7 +95,7 @@ def test_users_code_is_found_by_module_and_by_file(user_file, name, kind):
     assert registry.constructor(f"{user_file}:Mine")
 
 
-def test_files_of_one_name_are_told_apart(user_file, tmp_path):
+def test_files_with_the_same_name_are_not_confused(user_file, tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()
     (folder / user_file.name).write_text("def build():\n    return 'other'\n")
@@ -103,14 +103,14 @@ def test_files_of_one_name_are_told_apart(user_file, tmp_path):
     assert registry.constructor(f"{user_file}:build")() != "other"
 
 
-def test_a_callable_is_taken_with_its_arguments():
+def test_a_callable_is_called_with_its_arguments():
     assert registry.constructor(CountingEnv) is CountingEnv
     assert registry.constructor(CountingEnv, {"length": 9})()._length == 9
     make = functools.partial(CountingEnv, length=3)
     assert registry.constructor(make, {"truncate": True})()._length == 3
 
 
-def test_an_instance_is_itself():
+def test_an_instance_is_returned_unchanged():
     env = CountingEnv()
     assert registry.constructor(env)() is env
     with pytest.raises(UserError, match=r"env_kwargs cannot be given to .*CountingEnv"):
@@ -146,14 +146,14 @@ def test_an_instance_is_itself():
         ("user_environments:", "is incomplete"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_one_clear_line(user_file, name, message):
+def test_an_invalid_name_raises_an_error_of_one_line(user_file, name, message):
     with pytest.raises(UserError, match=re.escape(message)) as caught:
         registry.constructor(name)
     assert repr(name) in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("env", [3, None, ["CartPole-v1"]])
-def test_what_is_no_environment_is_named(env):
+def test_objects_that_are_no_environments_are_refused_by_type(env):
     with pytest.raises(UserError, match=f"{type(env).__name__}; expected a Gymnasium"):
         registry.constructor(env)
 
@@ -161,7 +161,7 @@ def test_what_is_no_environment_is_named(env):
 def test_a_vector_environment_says_what_to_pass():
     envs = gymnasium.make_vec("CartPole-v1", 2)
     try:
-        with pytest.raises(UserError, match="which is a batch; pass what"):
+        with pytest.raises(UserError, match="which is a batch; pass a function"):
             registry.constructor(envs)
     finally:
         envs.close()
@@ -175,10 +175,10 @@ def test_a_vector_environment_says_what_to_pass():
         ("def f(:", "raised SyntaxError"),
     ],
 )
-def test_a_file_that_does_not_import_says_why(tmp_path, broken, message):
+def test_the_reason_is_given_if_a_file_cannot_be_imported(tmp_path, broken, message):
     path = tmp_path / "broken.py"
     path.write_text(broken)
-    for _ in range(2):  # the second time too
+    for _ in range(2):  # also the second time
         with pytest.raises(UserError, match=message):
             registry.constructor(f"{path}:Mine")
 
@@ -204,7 +204,7 @@ def test_a_missing_package_names_its_extra(monkeypatch, name, module, extra):
         registry.constructor(name)
 
 
-def test_an_old_version_works_and_says_which_is_newest():
+def test_an_old_version_works_with_a_warning_that_names_the_newest():
     with pytest.warns(UserWarning, match="out of date; the newest is 'CartPole-v1'"):
         make = registry.constructor("CartPole-v0")
     with make() as env:  # without another warning
@@ -242,7 +242,7 @@ def test_checking_an_id_constructs_nothing(monkeypatch):
         (lambda: None, f"{__name__}:<lambda>", True),
     ],
 )
-def test_environments_are_described_and_users_code_is_marked(env, text, user_code):
+def test_environments_are_described_and_user_code_is_detected(env, text, user_code):
     assert registry.describe(env) == text
     assert registry.needs_user_code(env) == user_code
 
@@ -271,8 +271,8 @@ def test_constructors_work_in_a_fresh_process_without_tensorflow(user_file):
     assert result.returncode == 0, result.stderr.decode()
 
 
-def test_an_id_registered_in_the_learner_only_works_elsewhere(user_file):
-    """As one registered in a notebook: the worker's registry lacks it."""
+def test_an_id_registered_only_in_the_learner_works_in_a_worker(user_file):
+    """For example an id registered in a notebook."""
     gymnasium.register("Learner-v1", entry_point=CountingEnv, kwargs={"length": 3})
     make = cloudpickle.loads(cloudpickle.dumps(registry.constructor("Learner-v1")))
     del gymnasium.registry["Learner-v1"]

@@ -1,4 +1,4 @@
-"""Fault tests end within a minute, or have failed."""
+"""Fixtures of the fault tests, which fail after one minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def drive(make_pool):
-    """Make a pool, reset it, step it; the exception it raises at the end."""
+    """Return a function that resets and steps a new pool and returns its exception."""
 
     def run(constructors, num_workers=1, steps=12, **options):
         import numpy as np

@@ -37,23 +37,23 @@ def constructors(space, count=2):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_actions_are_right_or_refused(make_pool, name, data):
+def test_invalid_actions_are_refused_and_valid_ones_stepped(make_pool, name, data):
     space, numbers, shape = SPACES[name]
     size = int(np.prod(shape, dtype=int))
     drawn = [data.draw(st.lists(numbers, min_size=size, max_size=size)) for _ in "ab"]
     dtype = np.float32 if name == "box" else np.int32
     action = np.array(drawn, dtype).reshape((2, *shape))
     clipped = np.clip(action, -1, 1) if name == "box" else action
-    right = [space.contains(row.astype(space.dtype)) for row in clipped]
+    valid = [space.contains(row.astype(space.dtype)) for row in clipped]
     pool = make_pool(constructors(space), 0)
     pool.reset(1)
     batch = pool.step([action])
-    if all(right):
-        pool.check()  # SpaceEnv itself insists on actions of its space
+    if all(valid):
+        pool.check()  # SpaceEnv itself checks its actions
     else:
         with pytest.raises(EnvError, match="was sent an invalid action") as caught:
             pool.check()
-        assert caught.value.env == right.index(False)
+        assert caught.value.env == valid.index(False)
         assert (batch.first & batch.truncated).all()
 
 
@@ -71,7 +71,7 @@ def test_the_message_names_row_action_and_range(make_pool, num_workers):
     assert "at step 1 of episode 0" in str(error)
 
 
-def test_wrong_batch_sizes_are_refused_where_shapes_are_unknown(make_process_env):
+def test_wrong_batch_sizes_are_refused_if_shapes_are_unknown(make_process_env):
     env = make_process_env(constructors(gs.Discrete(2), 3), 1)
 
     @function(input_signature=[tf.TensorSpec(None, tf.int32)])

@@ -26,11 +26,11 @@ RESET = {
 }
 
 
-# In this process all of them; what crosses from a worker is text of any kind.
+# All modes in this process; two suffice for workers, because they only send text.
 @pytest.mark.parametrize(
     ("mode", "num_workers"), [*((mode, 0) for mode in STEP), ("shape", 1), ("nan", 1)]
 )
-def test_what_step_may_not_return_is_told(drive, mode, num_workers):
+def test_an_invalid_result_of_step_is_reported(drive, mode, num_workers):
     error = drive(fault_envs(mode), num_workers)
     assert type(error) is EnvError
     assert (error.env, error.phase, error.episode, error.step) == (1, "step", 0, 3)
@@ -42,7 +42,7 @@ def test_what_step_may_not_return_is_told(drive, mode, num_workers):
 @pytest.mark.parametrize(
     ("mode", "num_workers"), [*((mode, 0) for mode in RESET), ("shape", 1), ("nan", 1)]
 )
-def test_what_reset_may_not_return_is_told(drive, mode, num_workers):
+def test_an_invalid_result_of_reset_is_reported(drive, mode, num_workers):
     error = drive(fault_envs(mode, phase="reset"), num_workers)
     assert (error.env, error.phase, error.episode) == (1, "reset", 0)
     assert re.search(RESET[mode], str(error))
@@ -50,7 +50,7 @@ def test_what_reset_may_not_return_is_told(drive, mode, num_workers):
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("mode", ["nan", "shape", "reward_nan"])
-def test_the_learner_never_sees_it(make_pool, mode, num_workers):
+def test_the_learner_never_receives_invalid_values(make_pool, mode, num_workers):
     pool = make_pool(fault_envs(mode), num_workers)
     pool.reset(1)
     for _ in range(8):
@@ -79,10 +79,10 @@ def test_reused_buffers_give_the_same_transitions(make_pool, num_workers):
         returns = [batch.info["episode_return"][2] for batch in batches if batch[3][2]]
         assert returns == [10, 10]
     np.testing.assert_array_equal(*found)
-    assert found[1][4, 2].tolist() == [2, 0, 4]  # the last observation has its row
+    assert found[1][4, 2].tolist() == [2, 0, 4]  # not overwritten
 
 
-def test_reset_after_an_episode_ended_swallows_no_step(make_pool):
+def test_reset_after_the_end_of_an_episode_loses_no_step(make_pool):
     pool = make_pool(fault_envs(None, length=2), 1)
     pool.reset(1)
     batch = pool.steps(2)
@@ -97,11 +97,11 @@ def test_reset_after_an_episode_ended_swallows_no_step(make_pool):
 @pytest.mark.parametrize(
     ("mode", "last", "reward"), [("nan", [1, 0, 3], 4), ("reward_nan", [1, 0, 4], 0)]
 )
-def test_what_is_not_finite_can_be_replaced(make_pool, mode, num_workers, last, reward):
+def test_non_finite_values_can_be_replaced(make_pool, mode, num_workers, last, reward):
     pool = make_pool(fault_envs(mode), num_workers, finite_check="replace")
     pool.reset(1)
     batch = pool.steps(4)
-    assert batch.observation[0].tolist() == [[0, 0, 4], last]  # as before
+    assert batch.observation[0].tolist() == [[0, 0, 4], last]  # the previous one
     assert batch.reward.tolist() == [4, reward]
     assert batch.info["episode_return"].tolist() == [10, 6 + reward]
     assert not (batch.first & batch.truncated).any()
@@ -111,7 +111,7 @@ def test_what_is_not_finite_can_be_replaced(make_pool, mode, num_workers, last, 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("mode", ["nan", "reward_nan"])
-def test_an_episode_can_end_where_it_is_not_finite(make_pool, mode, num_workers):
+def test_non_finite_values_can_truncate_the_episode(make_pool, mode, num_workers):
     pool = make_pool(fault_envs(mode), num_workers, finite_check="truncate")
     pool.reset(1)
     batch = pool.steps(4)
@@ -124,12 +124,12 @@ def test_an_episode_can_end_where_it_is_not_finite(make_pool, mode, num_workers)
     pool.check()
 
 
-def test_the_place_of_what_is_not_finite_is_told(drive):
+def test_the_indices_of_non_finite_values_are_reported(drive):
     assert "NaN or infinite values at [0], [1], [2]" in str(drive(fault_envs("nan")))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_strict_bounds_make_what_lies_outside_a_fault(make_pool, num_workers):
+def test_strict_bounds_make_values_outside_a_box_a_failure(make_pool, num_workers):
     pool = make_pool(fault_envs("out_of_bounds"), num_workers, strict_bounds=True)
     pool.reset(1)
     pool.steps(4)

@@ -35,7 +35,7 @@ def test_the_error_says_where_it_happened(drive, step, episode, target):
     assert texts[0] == texts[1]
 
 
-def test_the_message_reads_as_promised_and_holds_the_place_in_the_code(drive):
+def test_the_message_has_the_documented_form_and_the_traceback(drive):
     error = drive(fault_envs("exc", 4))
     first, _, rest = str(error).partition("\n")
     assert first == (
@@ -46,7 +46,7 @@ def test_the_message_reads_as_promised_and_holds_the_place_in_the_code(drive):
     assert "stepper.py" not in rest
 
 
-def test_the_cause_is_the_original_in_process_and_its_text_from_a_worker(drive):
+def test_the_cause_is_the_exception_in_process_and_its_text_from_a_worker(drive):
     assert type(drive(fault_envs("exc"), 0).__cause__) is ValueError
     cause = drive(fault_envs("exc"), 1).__cause__
     assert type(cause) is RemoteError
@@ -67,7 +67,7 @@ def test_the_cause_is_the_original_in_process_and_its_text_from_a_worker(drive):
         ("oom", "_ArrayMemoryError", "Unable to allocate"),
     ],
 )
-def test_exceptions_that_cannot_travel_cross_as_text(drive, mode, type_name, text):
+def test_exceptions_are_sent_from_workers_as_text(drive, mode, type_name, text):
     error = drive(fault_envs(mode))
     assert type(error) is EnvError
     assert error.__cause__.type_name.endswith(type_name)
@@ -85,7 +85,7 @@ def test_texts_are_bounded_and_keep_both_ends():
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
-def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_workers):
+def test_rows_after_a_failure_repeat_the_last_valid_observation(make_pool, num_workers):
     pool = make_pool(fault_envs("exc", 4, target=1), num_workers)
     pool.reset(3)
     action = [np.zeros(4, np.int32)]
@@ -93,7 +93,7 @@ def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_work
         good = pool.step(action)
     failed = pool.step(action)
     assert failed.observation[0][1].tolist() == good.observation[0][1].tolist()
-    assert failed.reward.tolist() == [4, 0, 4, 4]  # the others went on
+    assert failed.reward.tolist() == [4, 0, 4, 4]  # the others continue
     invalid = failed.first & (failed.terminated | failed.truncated)
     assert invalid.tolist() == [False, True, False, False]
     later = pool.step(action)
@@ -103,7 +103,7 @@ def test_rows_after_a_fault_repeat_the_last_good_observation(make_pool, num_work
     assert not later.terminated.any()
 
 
-def test_the_fault_is_raised_once_and_later_use_names_it(make_pool):
+def test_a_failure_is_raised_once_and_named_on_later_use(make_pool):
     pool = make_pool(fault_envs("exc", 4), 2)
     pool.reset(3)
     pool.steps(5)
@@ -116,7 +116,7 @@ def test_the_fault_is_raised_once_and_later_use_names_it(make_pool):
             pool.check()
 
 
-def test_of_several_faults_the_first_row_is_told(drive):
+def test_the_failure_of_the_first_row_is_raised_if_there_are_several(drive):
     for num_workers in (0, 1, 3):
         constructors = [*fault_envs(None, 1), *fault_envs("exc", 2, target=1)[1:] * 2]
         assert drive(constructors, num_workers).env == 1

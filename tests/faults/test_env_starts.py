@@ -28,7 +28,7 @@ def test_a_failing_constructor_is_named_and_all_workers_end(target):
     assert "fault_env.py" in str(caught.value)
 
 
-def test_a_failing_constructor_is_told_although_another_one_hangs():
+def test_a_failing_constructor_is_reported_although_another_one_hangs():
     hangs = functools.partial(FaultEnv, "hang", phase="construct")
     raises = functools.partial(FaultEnv, "exc", phase="construct")
     started = time.monotonic()
@@ -37,7 +37,7 @@ def test_a_failing_constructor_is_told_although_another_one_hangs():
     assert time.monotonic() - started < 5
 
 
-def test_a_constructor_that_hangs_meets_its_deadline():
+def test_a_constructor_that_hangs_times_out():
     with pytest.raises(WorkerTimeout, match="its constructor") as caught:
         Pool(fault_envs("hang", 4, phase="construct"), 2, construct_seconds=2)
     assert (caught.value.env, caught.value.worker) == (3, 1)
@@ -46,7 +46,7 @@ def test_a_constructor_that_hangs_meets_its_deadline():
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("episode", [0, 1, 3])
-def test_a_failing_reset_is_told_with_its_episode(drive, num_workers, episode):
+def test_a_failing_reset_is_reported_with_its_episode(drive, num_workers, episode):
     constructors = fault_envs("exc", phase="reset", episode=episode, length=2)
     error = drive(constructors, num_workers)
     assert (error.env, error.episode, error.phase) == (1, episode, "reset")
@@ -54,7 +54,7 @@ def test_a_failing_reset_is_told_with_its_episode(drive, num_workers, episode):
     assert error.action is None
 
 
-def test_a_reset_that_hangs_meets_its_deadline(drive):
+def test_a_reset_that_hangs_times_out(drive):
     error = drive(fault_envs("hang", phase="reset"), reset_seconds=0.3)
     assert type(error) is WorkerTimeout
     assert (error.env, error.phase) == (1, "reset")
@@ -73,10 +73,10 @@ def test_a_restart_within_a_step_has_the_longer_deadline(make_pool):
 
 
 @pytest.mark.parametrize("spare", [0, 3, 7, 12, 18])
-def test_too_few_file_descriptors_are_one_line_and_leave_nothing(make_pool, spare):
+def test_too_few_file_descriptors_give_one_line_and_leak_nothing(make_pool, spare):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    held = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (held + spare, hard))
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, hard))
     try:
         with pytest.raises(UserError, match=r"4 worker .* Too many open files; raise"):
             make_pool(fault_envs(None, 4), 4)
@@ -91,7 +91,7 @@ def test_too_few_file_descriptors_are_one_line_and_leave_nothing(make_pool, spar
         (threading.Thread, "start", RuntimeError("can't start new thread")),
     ],
 )
-def test_too_few_processes_or_threads_are_one_line(
+def test_too_few_processes_or_threads_give_one_line(
     make_pool, monkeypatch, place, name, error
 ):
     def refuse(*_, **__):
@@ -110,20 +110,20 @@ def test_spaces_that_are_not_supported_are_refused_by_name():
             Pool([constructor], num_workers)
 
 
-def test_what_a_worker_cannot_unpickle_is_a_failure_of_its_constructor(tmp_path):
-    module = tmp_path / "fleeting_module.py"
-    module.write_text("from tfagents_batch.envs.testing import CountingEnv as Made\n")
+def test_a_constructor_that_cannot_be_unpickled_is_a_failure(tmp_path):
+    module = tmp_path / "temporary_module.py"
+    module.write_text("from tfagents_batch.envs.testing import CountingEnv as Env\n")
     sys.path.insert(0, str(tmp_path))
     try:
-        fleeting = importlib.import_module("fleeting_module")
+        temporary = importlib.import_module("temporary_module")
 
         def constructor():
-            return fleeting.Made()
+            return temporary.Env()
 
-        Pool([constructor], 1).close()  # a user's module is found by the worker
+        Pool([constructor], 1).close()  # the worker finds a user's module
         module.unlink()
         with pytest.raises(EnvError, match="unpickled in the worker: No module named"):
             Pool([constructor], 1)
     finally:
         sys.path.remove(str(tmp_path))
-        del sys.modules["fleeting_module"]
+        del sys.modules["temporary_module"]

@@ -67,7 +67,7 @@ def test_an_unguarded_script_with_its_own_classes_and_tensorflow_works(tmp_path)
     assert result.stdout == "imported\n[3.0, 3.0, 3.0, 3.0]\n"
 
 
-def test_forking_the_learner_is_warned_of_once_and_does_no_harm(tmp_path):
+def test_forking_the_learner_gives_one_warning_and_does_no_harm(tmp_path):
     result = run(tmp_path, FORKING)
     assert result.stderr.count("this process is forked while environments run") == 1
     assert result.stdout == "[[0.0, 1.0], [0.0, 1.0]]\n"

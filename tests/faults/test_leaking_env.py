@@ -11,19 +11,19 @@ from tfagents_batch.errors import EnvError, WorkerCrashed
 PATIENCE_SECONDS = 40
 
 
-class Leaks(CountingEnv):
-    """A megabyte a step."""
+class Leaking(CountingEnv):
+    """Environment that leaks one megabyte per step."""
 
-    kept: list = []  # noqa: RUF012
+    leaked: list = []  # noqa: RUF012
 
     def step(self, action):
-        self.kept.append(np.ones(1 << 20, np.uint8))
+        self.leaked.append(np.ones(1 << 20, np.uint8))
         return super().step(action)
 
 
-def test_a_worker_that_grows_is_replaced_at_no_charge(make_pool):
+def test_a_worker_above_its_memory_limit_is_replaced_without_using_a_restart(make_pool):
     pool = make_pool(
-        [Leaks, Leaks], 1, on_fault="restart", max_worker_mb=150, max_restarts=0
+        [Leaking, Leaking], 1, on_fault="restart", max_worker_mb=150, max_restarts=0
     )
     pool.reset(1)
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -37,20 +37,20 @@ def test_a_worker_that_grows_is_replaced_at_no_charge(make_pool):
     pool.check()
 
 
-def test_a_worker_that_is_too_large_ends_with_the_next_episode(make_pool):
+def test_a_worker_above_its_memory_limit_ends_after_an_episode(make_pool):
     class Grows(CountingEnv):
         def __init__(self):
             super().__init__(length=100)
-            self.kept = None
+            self.leaked = None
 
         def reset(self, **options):
-            self.kept = np.ones(100 << 20, np.uint8)
+            self.leaked = np.ones(100 << 20, np.uint8)
             return super().reset(**options)
 
     pool = make_pool([lambda: Grows()], 1, max_worker_mb=100)
     pool.reset(1)
     steps = 0
-    while pool.ok and steps < 210:  # two episodes; memory is looked at more often
+    while pool.ok and steps < 210:  # two episodes; memory is checked more often
         pool.steps()
         steps += 1
     assert 100 <= steps < 205
@@ -65,6 +65,6 @@ def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
     assert 10 < pool.metrics()["system/worker_mb"] < 100
 
 
-def test_a_limit_below_what_is_needed_is_told(make_pool):
-    with pytest.raises(EnvError, match="but max_worker_mb is 5: allow more"):
+def test_a_memory_limit_that_is_too_low_is_refused(make_pool):
+    with pytest.raises(EnvError, match="but max_worker_mb is 5: use a higher limit"):
         make_pool([CountingEnv], 1, max_worker_mb=5)

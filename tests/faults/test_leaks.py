@@ -15,7 +15,7 @@ from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
 
 
-def held():
+def resources():
     return (
         len(os.listdir("/proc/self/fd")),
         sorted(os.listdir("/dev/shm")),
@@ -24,10 +24,10 @@ def held():
     )
 
 
-def come_and_go(count, backend):
-    """Open and close pools of a process each, some of them with a fault."""
+def open_and_close(count, backend):
+    """Open and close pools of one process each, some with a failure."""
     modes = [None, None, None, "exc", "kill"]
-    before = held()
+    before = resources()
     for index in range(count):
         pool = Stepped(
             Pool(
@@ -40,7 +40,7 @@ def come_and_go(count, backend):
         pool.reset(1)
         pool.steps()
         pool.close()
-        assert held() == before
+        assert resources() == before
     del pool
     gc.collect()
     with open("/proc/self/maps") as maps:
@@ -48,19 +48,19 @@ def come_and_go(count, backend):
 
 
 @pytest.mark.timeout(280)
-def test_pools_that_come_and_go_leave_nothing(backend):
-    come_and_go(20, backend)  # every mode with and without restarts, twice
+def test_opening_and_closing_pools_leaks_nothing(backend):
+    open_and_close(20, backend)  # every mode with and without restarts, twice
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_thousand_pools_leave_nothing(backend):
-    come_and_go(1000, backend)
+def test_a_thousand_pools_leak_nothing(backend):
+    open_and_close(1000, backend)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_million_steps_leave_memory_level(backend):
+def test_a_million_steps_leak_no_memory(backend):
     pool = Stepped(Pool([CountingEnv] * 8, 2, backend=backend))
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
     pool.reset(1)
@@ -90,7 +90,7 @@ def test_processes_that_environments_start_end_with_the_pool(make_pool):
 
 
 @pytest.mark.parametrize("mode", ["flood_stdout", "chdir", "steal_signals", "threads"])
-def test_environments_that_disturb_their_process_step_on(make_pool, mode):
+def test_environments_that_disturb_their_process_can_still_step(make_pool, mode):
     pool = make_pool(fault_envs(mode), 1)
     pool.reset(1)
     for step in range(1, 9):

@@ -1,4 +1,4 @@
-"""The learner is another process here, because it does not survive."""
+"""Workers end with their learner, which is another process here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RUNNING_GRAPH = """
 
 @contextlib.contextmanager
 def learner(body, mode=None, backend="portable"):
-    """A process that runs ``body``, and the workers it has started."""
+    """Start a learner that runs ``body``; yield it and its workers' process ids."""
     start = NATIVE if backend == "native" else PORTABLE
     script = textwrap.dedent(start.format(mode=mode)) + textwrap.dedent(body)
     with subprocess.Popen(
@@ -102,7 +102,7 @@ def assert_gone(pids, seconds=2.0):
     ],
     indirect=["backend"],
 )
-def test_workers_die_with_a_killed_learner(body, mode, backend):
+def test_workers_end_if_the_learner_is_killed(body, mode, backend):
     before = os.listdir("/dev/shm")
     with learner(body, mode, backend) as (process, pids):
         assert alive(pids) == pids
@@ -111,12 +111,12 @@ def test_workers_die_with_a_killed_learner(body, mode, backend):
     assert os.listdir("/dev/shm") == before
 
 
-def test_workers_end_when_the_interpreter_does(backend):
+def test_workers_end_when_the_interpreter_ends(backend):
     with learner("", backend=backend) as (process, pids):
         _, errors = process.communicate(timeout=30)
         assert_gone(pids)
     assert process.returncode == 0
-    if backend == "native":  # which says what TensorFlow says when it is imported
+    if backend == "native":  # importing TensorFlow logs messages
         assert "Traceback" not in errors
         assert "tfagents_batch" not in errors
     else:
@@ -140,7 +140,7 @@ def test_workers_end_when_the_learner_raises():
     ],
     indirect=["backend"],
 )
-def test_ctrl_c_ends_an_eager_learner_without_words_of_workers(mode, backend):
+def test_ctrl_c_ends_an_eager_learner_without_output_of_workers(mode, backend):
     with learner(STEPPING, mode, backend) as (process, pids):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
@@ -159,7 +159,7 @@ def test_sigterm_ends_learner_and_workers():
 
 
 @pytest.mark.any_backend
-def test_a_learner_killed_inside_a_graph_leaves_nothing():
+def test_workers_end_if_the_learner_is_killed_inside_a_graph():
     with learner(RUNNING_GRAPH) as (process, pids):
         more = [int(pid) for pid in process.stdout.readline().split()]
         process.kill()

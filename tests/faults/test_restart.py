@@ -1,4 +1,4 @@
-"""Environments that fail are replaced, and the rest of the batch does not notice."""
+"""Failed environments are replaced, and the rest of the batch is not affected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def until_replaced(pool):
     """Step until rows that failed are valid again.
 
     Returns:
-      the failed rows of every step before, and the batch in which there are none.
+      the failed rows of each earlier step, and the first batch without any.
     """
     seen = []
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -52,8 +52,8 @@ def act_and_check(pool):
         pool.check()
 
 
-def heal(make_pool, mode, num_workers=2, steps=0, fault=None, **options):
-    """A pool of four environments that was reset and stepped."""
+def start_pool(make_pool, mode, num_workers=2, steps=0, fault=None, **options):
+    """Return a pool of four environments that was reset and stepped."""
     envs = fault_envs(mode, 4, length=1000, **fault or {})
     pool = make_pool(envs, num_workers, on_fault="restart", **options)
     pool.reset(3)
@@ -66,23 +66,23 @@ def heal(make_pool, mode, num_workers=2, steps=0, fault=None, **options):
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_workers):
     if (mode, num_workers) == ("keyboard", 0):
-        pytest.skip("in this process that is the user's Ctrl-C")
-    pool = heal(make_pool, mode, num_workers, steps=3)
+        pytest.skip("in this process it is the user's Ctrl-C")
+    pool = start_pool(make_pool, mode, num_workers, steps=3)
     failed = act(pool)
     assert lost(failed) == [3]
-    assert failed.observation[0][3].tolist() == [3, 0, 3]  # the last good one
+    assert failed.observation[0][3].tolist() == [3, 0, 3]  # the last valid one
     assert failed.reward[3] == 0
-    anew = act(pool)
-    assert lost(anew) == []
-    assert anew.first.tolist() == [False, False, False, True]
-    assert anew.observation[0][:, 2].tolist() == [5, 5, 5, 0]
+    next_batch = act(pool)
+    assert lost(next_batch) == []
+    assert next_batch.first.tolist() == [False, False, False, True]
+    assert next_batch.observation[0][:, 2].tolist() == [5, 5, 5, 0]
     assert act(pool).observation[0][:, 2].tolist() == [6, 6, 6, 1]
     pool.check()
 
 
 @pytest.mark.parametrize("mode", ["kill", "garbage_reply", "close_socket"])
-def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode):
-    pool = heal(make_pool, mode, steps=3)
+def test_a_worker_that_crashes_loses_its_rows_until_it_is_replaced(make_pool, mode):
+    pool = start_pool(make_pool, mode, steps=3)
     seen, batch = until_replaced(pool)
     assert {tuple(rows) for rows in seen} <= {(), (2, 3)}
     assert (2, 3) in map(tuple, seen)
@@ -93,31 +93,31 @@ def test_a_worker_that_dies_loses_its_rows_until_it_is_replaced(make_pool, mode)
 
 @pytest.mark.parametrize("mode", ["hang_gil", "stop"])
 def test_a_worker_that_hangs_is_replaced(make_pool, mode):
-    pool = heal(make_pool, mode, steps=3, step_seconds=0.3)
+    pool = start_pool(make_pool, mode, steps=3, step_seconds=0.3)
     before = set(pool.pids)
     seen, _ = until_replaced(pool)
     assert all(rows == [2, 3] for rows in seen)
     failed, _ = pool.events()
     assert failed["error"] == "WorkerTimeout"
-    (gone,) = before - set(pool.pids)
-    assert not psutil.pid_exists(gone)
+    (ended,) = before - set(pool.pids)
+    assert not psutil.pid_exists(ended)
     pool.check()
 
 
 @pytest.mark.parametrize("mode", ["exc", "kill"])
-def test_a_fault_in_reset_is_healed(make_pool, mode):
+def test_an_environment_that_fails_in_reset_is_replaced(make_pool, mode):
     envs = fault_envs(mode, 4, phase="reset", length=1000)
     pool = make_pool(envs, 2, on_fault="restart", reset_seconds=5, step_seconds=5)
     batch = pool.reset(3)
     assert 3 in lost(batch)
-    with pytest.raises(EnvError, match="failed again"):  # its replacement does it too
+    with pytest.raises(EnvError, match="failed again"):  # its replacement fails too
         act_and_check(pool)
 
 
-def test_the_other_rows_are_those_of_a_run_without_a_fault(make_pool):
-    # A replacement fails in its step 3 too, if it is there in time.
+def test_the_other_rows_are_unchanged_by_a_failure(make_pool):
+    # A replacement also fails in step 3, if it is ready early enough.
     def run(mode):
-        pool = heal(make_pool, mode, **ENDLESS)
+        pool = start_pool(make_pool, mode, **ENDLESS)
         batches = [act(pool) for _ in range(40)]
         pool.check()
         return [
@@ -128,7 +128,7 @@ def test_the_other_rows_are_those_of_a_run_without_a_fault(make_pool):
     np.testing.assert_array_equal(run("kill"), run(None))
 
 
-def test_a_replacement_is_not_seeded_as_its_predecessor(make_pool):
+def test_a_replacement_has_another_seed_than_its_predecessor(make_pool):
     class Seeded(CountingEnv):
         def reset(self, *, seed=None, options=None):
             self.known = seed or 0
@@ -147,23 +147,23 @@ def test_a_replacement_is_not_seeded_as_its_predecessor(make_pool):
     assert batch.observation[0][1, 0] == env_seed(3, 1, 1) % 1000
 
 
-def test_reset_starts_everything_anew(make_pool):
-    pool = heal(make_pool, "exc", steps=3)
+def test_reset_starts_all_environments_again(make_pool):
+    pool = start_pool(make_pool, "exc", steps=3)
     assert lost(act(pool)) == [3]
     batch = pool.reset(4)
     assert lost(batch) == []
     assert batch.observation[0][:, 1:].tolist() == [[0, 0]] * 4
 
 
-def test_with_no_worker_left_the_batch_waits_for_one(make_pool):
-    pool = heal(make_pool, "kill", num_workers=1, steps=3)
+def test_the_batch_waits_for_a_replacement_if_no_worker_is_left(make_pool):
+    pool = start_pool(make_pool, "kill", num_workers=1, steps=3)
     assert lost(act(pool)) == [0, 1, 2, 3]
     assert lost(act(pool)) == []
     pool.check()
 
 
-def test_events_say_what_happened(make_pool):
-    pool = heal(make_pool, "kill", steps=3)
+def test_events_describe_the_failure_and_the_restart(make_pool):
+    pool = start_pool(make_pool, "kill", steps=3)
     seen, _ = until_replaced(pool)
     failed, restarted = pool.events()
     for event in (failed, restarted):
@@ -184,33 +184,33 @@ def test_events_say_what_happened(make_pool):
     ("budget", "text"),
     [
         ({}, "env 3 failed again"),
-        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the most"),
+        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the limit"),
     ],
 )
 def test_an_environment_that_always_fails_ends_the_run(make_pool, budget, text):
-    pool = heal(make_pool, "exc", fault={"episode": None, "step": 0}, **budget)
+    pool = start_pool(make_pool, "exc", fault={"episode": None, "step": 0}, **budget)
     with pytest.raises(EnvError, match=text) as caught:
         act_and_check(pool)
     assert str(caught.value).count("raised ValueError in step() at step 0") >= 2
 
 
-def test_a_constructor_that_always_dies_ends_the_run(make_pool, tmp_path):
-    mark = tmp_path / "made"
+def test_a_constructor_that_always_crashes_ends_the_run(make_pool, tmp_path):
+    mark = tmp_path / "created"
 
-    def dies_when_made_again():
+    def dies_the_second_time():
         if mark.exists():
             os._exit(7)
         mark.touch()
         return FaultEnv("kill")
 
-    pool = make_pool([dies_when_made_again], 1, on_fault="restart")
+    pool = make_pool([dies_the_second_time], 1, on_fault="restart")
     pool.reset(3)
     with pytest.raises(WorkerCrashed, match="exited with code 7"):
         act_and_check(pool)
 
 
 def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
-    mark = tmp_path / "made"
+    mark = tmp_path / "created"
 
     def grows():
         env = FaultEnv("exc")
@@ -225,8 +225,8 @@ def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
         act_and_check(pool)
 
 
-def test_invalid_actions_are_never_healed(make_pool):
-    pool = heal(make_pool, None)
+def test_invalid_actions_are_raised_despite_restarts(make_pool):
+    pool = start_pool(make_pool, None)
     batch = pool.step([np.full(4, 7, np.int32)])
     assert lost(batch) == [0, 1, 2, 3]
     with pytest.raises(EnvError, match="invalid action"):
@@ -234,19 +234,19 @@ def test_invalid_actions_are_never_healed(make_pool):
 
 
 @pytest.mark.parametrize("mode", ["kill", "hang_gil"])
-def test_closing_while_a_worker_is_replaced_leaves_nothing(make_pool, mode):
-    pool = heal(make_pool, mode, steps=3, step_seconds=0.2)
+def test_closing_while_a_worker_is_replaced_leaks_nothing(make_pool, mode):
+    pool = start_pool(make_pool, mode, steps=3, step_seconds=0.2)
     act(pool)
-    pool.close()  # the leak fixture looks at what is left
+    pool.close()  # the leak fixture checks for leaks
 
 
-def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
-    made = []
+def test_stop_ends_the_wait_for_the_only_worker(make_pool):
+    created = []
 
     def make():
-        if made or os.environ.get("TFAB_TEST_SLOW"):
+        if created or os.environ.get("TFAB_TEST_SLOW"):
             time.sleep(3600)
-        made.append(1)
+        created.append(1)
         os.environ["TFAB_TEST_SLOW"] = "1"
         return FaultEnv("kill", step=0)
 
@@ -260,11 +260,9 @@ def test_a_stop_while_no_worker_is_left_ends_the_wait(make_pool):
     assert not pool.ok
 
 
-def test_a_worker_that_dies_while_idle_is_replaced_and_told_as_such(
-    make_pool, tmp_path
-):
+def test_a_worker_that_crashes_while_idle_is_replaced_and_reported(make_pool, tmp_path):
     fault = {"mark": str(tmp_path / "mark")}
-    pool = heal(make_pool, "kill", fault=fault, **ENDLESS)
+    pool = start_pool(make_pool, "kill", fault=fault, **ENDLESS)
     for idle in (True, False, True):
         if idle:
             os.kill(pool.pids[1], signal.SIGKILL)
@@ -277,8 +275,8 @@ def test_a_worker_that_dies_while_idle_is_replaced_and_told_as_such(
     pool.check()
 
 
-def test_the_seed_of_a_replacement_is_told(make_pool):
-    pool = heal(make_pool, "kill", fault={"episode": None}, **ENDLESS)
+def test_the_seed_of_a_replacement_is_reported(make_pool):
+    pool = start_pool(make_pool, "kill", fault={"episode": None}, **ENDLESS)
     deadline = time.monotonic() + PATIENCE_SECONDS
     events = []
     while len(events) < 3 and time.monotonic() < deadline:

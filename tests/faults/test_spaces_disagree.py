@@ -30,7 +30,7 @@ PAIRS = [
     ("one", "other", "text", "num_workers"),
     [*((*pair, 0) for pair in PAIRS), (*PAIRS[0], 2)],
 )
-def test_the_first_difference_is_told(one, other, text, num_workers):
+def test_the_first_difference_is_reported(one, other, text, num_workers):
     constructors = [functools.partial(SpaceEnv, space) for space in (one, one, other)]
     with pytest.raises(UserError, match=f"env 2 and env 0 disagree: .*{text}"):
         Pool(constructors, num_workers)

@@ -18,7 +18,7 @@ from tfagents_batch.errors import Stopped
 
 
 def endless(env):
-    """A rollout of hours, and how many of its steps were valid."""
+    """Run a rollout that takes hours; return the number of valid steps, and ``ok``."""
     state, _ = env.init(1)
     valid = tf.constant(0)
     for _ in tf.range(2000):
@@ -44,7 +44,7 @@ def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
     thread = threading.Thread(target=stop)
     thread.start()
     valid, ok = tf.function(endless)(env)
-    # One step alone takes 30 s or more; this leaves time for a busy machine.
+    # One step takes at least 30 s; the limit leaves time for a busy machine.
     assert time.monotonic() - stopped[0] < 15
     thread.join()
     assert not bool(ok)
@@ -55,7 +55,7 @@ def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
 
 @contextlib.contextmanager
 def signalled(handler):
-    """A signal comes soon, and ``handler`` deals with it."""
+    """Send this process a signal after a moment, for ``handler``."""
     before = signal.signal(signal.SIGUSR2, handler)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2))
     timer.start()
@@ -68,7 +68,7 @@ def signalled(handler):
 
 # On the native backend the main thread waits in C, where Python runs no handlers.
 @pytest.mark.parametrize("backend", ["portable"], indirect=True)
-def test_stopping_from_a_signal_handler_is_fine(make_pool):
+def test_a_signal_handler_can_call_stop(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
     pool.reset(1)
     with signalled(lambda *_: pool.stop()):
@@ -107,7 +107,7 @@ def test_workers_leave_signals_to_the_learner(make_pool):
 
 def test_processes_that_an_environment_starts_can_be_terminated(make_pool):
     class Simulator:
-        """An environment with a forked process and a program, which both sleep."""
+        """Environment with a forked process and a program, which both sleep."""
 
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
         action_space = gymnasium.spaces.Discrete(2)
@@ -122,7 +122,7 @@ def test_processes_that_an_environment_starts_can_be_terminated(make_pool):
             return np.zeros(2), {}
 
         def step(self, action):
-            """Terminates the processes; observes how they have ended."""
+            """Terminate the processes; observe their exit codes."""
             os.kill(self.forked, signal.SIGTERM)
             _, status = os.waitpid(self.forked, 0)
             self.program.terminate()

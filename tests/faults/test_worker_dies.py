@@ -13,7 +13,7 @@ from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, ProtocolError, WorkerCrashed
 
-DEATHS = {
+CRASHES = {
     "kill": "was killed by SIGKILL",
     "exit": "exited with code 3",
     "segv": "was killed by SIGSEGV",
@@ -22,17 +22,17 @@ CLOSED = r"lost its control socket: .* closed file descriptors that are not its 
 ACTION = [np.ones(4, np.int32)]
 
 
-@pytest.mark.parametrize("mode", DEATHS)
-def test_death_in_a_constructor_is_told(mode):
-    with pytest.raises(WorkerCrashed, match=DEATHS[mode]) as caught:
+@pytest.mark.parametrize("mode", CRASHES)
+def test_a_crash_in_a_constructor_is_reported(mode):
+    with pytest.raises(WorkerCrashed, match=CRASHES[mode]) as caught:
         Pool(fault_envs(mode, 4, phase="construct"), 2)
     assert (caught.value.env, caught.value.worker) == (3, 1)
     assert caught.value.phase == "construct"
 
 
-@pytest.mark.parametrize("mode", DEATHS)
+@pytest.mark.parametrize("mode", CRASHES)
 @pytest.mark.parametrize("phase", ["reset", "step"])
-def test_death_at_work_is_told_within_a_second(make_pool, mode, phase):
+def test_a_crash_is_reported_within_two_seconds(make_pool, mode, phase):
     pool = make_pool(fault_envs(mode, 4, phase=phase), 2)
     started = time.monotonic()
     pool.reset(3)
@@ -41,7 +41,7 @@ def test_death_at_work_is_told_within_a_second(make_pool, mode, phase):
     assert time.monotonic() - started < 2
     invalid = (batch.first & batch.truncated).tolist()
     assert invalid == ([False, False, True, True] if phase == "step" else [True] * 4)
-    with pytest.raises(WorkerCrashed, match=DEATHS[mode]) as caught:
+    with pytest.raises(WorkerCrashed, match=CRASHES[mode]) as caught:
         pool.check()
     error = caught.value
     assert (error.env, error.worker, error.phase) == (3, 1, phase)
@@ -54,7 +54,7 @@ def test_death_at_work_is_told_within_a_second(make_pool, mode, phase):
         assert "in string_at" in str(error)
 
 
-def test_death_while_idle_is_told_without_a_step(make_pool):
+def test_a_crash_while_idle_is_reported_without_a_step(make_pool):
     pool = make_pool(fault_envs(None, 4), 2)
     pool.reset(3)
     os.kill(pool.pids[1], signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_death_while_idle_is_told_without_a_step(make_pool):
         _until(lambda: pool.check())
 
 
-def test_death_while_idle_is_told_by_the_next_step(make_pool):
+def test_a_crash_while_idle_is_reported_by_the_next_step(make_pool):
     pool = make_pool(fault_envs(None, 4), 2)
     pool.reset(3)
     os.kill(pool.pids[0], signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_death_while_idle_is_told_by_the_next_step(make_pool):
         pool.check()
 
 
-def test_the_last_lines_of_its_output_are_told(drive):
+def test_the_last_lines_of_its_output_are_reported(drive):
     class Talking(CountingEnv):
         def step(self, action):
             for line in range(10_000):
@@ -93,7 +93,7 @@ def test_lack_of_memory_is_an_error_with_its_text(drive):
     assert "Unable to allocate 1.00 GiB" in str(error)
 
 
-def test_closing_after_a_death_is_quick(make_pool):
+def test_closing_after_a_crash_is_quick(make_pool):
     pool = make_pool(fault_envs("kill", 4, step=0), 2)
     pool.reset(3)
     pool.step(ACTION)
@@ -102,14 +102,14 @@ def test_closing_after_a_death_is_quick(make_pool):
     assert time.monotonic() - started < 2
 
 
-def test_bytes_that_are_no_frame_are_a_protocol_error(drive):
+def test_bytes_that_are_not_a_frame_are_a_protocol_error(drive):
     error = drive(fault_envs("garbage_reply", 4), 2)
     assert type(error) is ProtocolError
     assert error.worker == 1
     assert "not a frame" in str(error)
 
 
-def test_a_closed_control_socket_is_a_death(drive):
+def test_a_closed_control_socket_is_a_crash(drive):
     error = drive(fault_envs("close_socket", 4), 2)
     assert type(error) is WorkerCrashed
     assert error.worker == 1

@@ -19,7 +19,7 @@ from tfagents_batch.errors import WorkerTimeout
         ("stop", "<no stack: the process is stopped"),
     ],
 )
-def test_a_worker_that_hangs_is_ended_and_its_stack_told(make_pool, mode, stack):
+def test_a_worker_that_hangs_is_killed_and_its_stack_reported(make_pool, mode, stack):
     pool = make_pool(fault_envs(mode, 4, step=0), 2, step_seconds=0.3)
     pool.reset(3)
     started = time.monotonic()
@@ -33,7 +33,7 @@ def test_a_worker_that_hangs_is_ended_and_its_stack_told(make_pool, mode, stack)
     assert stack in str(error)
 
 
-def test_a_worker_that_ignores_signals_is_ended_all_the_same(drive):
+def test_a_worker_that_ignores_signals_is_killed(drive):
     class Stubborn(CountingEnv):
         def step(self, action):
             for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
@@ -56,7 +56,7 @@ def test_late_replies_never_become_data(make_pool):
         pool.check()
 
 
-def test_slow_environments_within_the_deadline_are_waited_for(make_pool):
+def test_the_pool_waits_for_slow_environments_within_the_deadline(make_pool):
     pool = make_pool(fault_envs("slow_once", seconds=0.3), 2, step_seconds=30)
     pool.reset(3)
     batch = pool.steps(6)
@@ -64,7 +64,7 @@ def test_slow_environments_within_the_deadline_are_waited_for(make_pool):
     assert batch.observation[0].tolist() == [[0, 0, 6], [1, 0, 6]]
 
 
-def test_no_deadline_is_spelled_none(make_pool):
+def test_none_means_no_deadline(make_pool):
     never = dict.fromkeys(("construct_seconds", "reset_seconds", "step_seconds"))
     pool = make_pool(fault_envs(None), 1, **never)
     pool.reset(3)
@@ -81,7 +81,7 @@ def test_closing_does_not_wait_for_an_environment_that_hangs_in_close(make_pool,
     assert time.monotonic() - started < 2.5
 
 
-def test_an_error_in_close_is_logged_and_no_more(make_pool, caplog):
+def test_an_error_in_close_is_only_logged(make_pool, caplog):
     pool = make_pool(fault_envs("exc", phase="close"), 1)
     pool.reset(3)
     pool.close()

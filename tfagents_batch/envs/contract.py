@@ -1,11 +1,11 @@
-"""Tests of the ``Env`` protocol, to inherit for your own batched environment.
+"""Base class of tests that check whether a batched environment is a valid ``Env``.
 
     class TestMine(EnvContract):
         def make_env(self):
             return make_env("my_package:Mine-v1", num_envs=3)
 
-Run them with pytest or unittest. Actions are random, so they cover only what random
-play reaches: an episode must end within ``steps``, and every row should play several.
+Run the tests with pytest or unittest. Actions are random, so only states that random
+play reaches are tested. An episode must end within ``steps``, better several per row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RecordedRollout(NamedTuple):
 
 
 class EnvContract:
-    """Base class of tests; define ``make_env``. Each ``test_`` method checks one rule.
+    """Base class of tests: define ``make_env``. Each ``test_`` method checks one rule.
 
     Attributes:
       steps: T, number of actions in a rollout.
@@ -64,25 +64,25 @@ class EnvContract:
             action = nest.map(tf.constant, random_actions(env.spec, 1, SEED)[0])
             _check_spec(env.spec, env.step(state, action)[1], "step")
 
-    def test_init_opens_an_episode_in_every_row(self):
+    def test_init_starts_an_episode_in_every_row(self):
         with self._env() as env:
             step = _numpy(env.init(SEED)[1])
-        _holds(step.first, "init left rows that are not first")
-        _holds(~(step.terminated | step.truncated), "init returned rows that are last")
-        _holds(step.reward == 0, "init returned rewards that are not 0")
+        _check(step.first, "init returned rows that are not first")
+        _check(~(step.terminated | step.truncated), "init returned rows that are last")
+        _check(step.reward == 0, "init returned rewards that are not 0")
         for name in ("episode_return", "episode_length"):
-            _holds(step.info[name] == 0, f"{name} is not 0 after init")
+            _check(step.info[name] == 0, f"{name} is not 0 after init")
 
     def test_rows_restart_after_their_last_step_and_only_then(self):
         steps = self._record().steps
         last = steps.terminated | steps.truncated
-        _holds(last[:-1].any(), "no episode ended; raise `steps`, or shorten episodes")
-        _same(steps.first[1:], last[:-1], "first does not follow last")
-        _holds(~(steps.first & last), "rows failed: first and last at once")
+        _check(last[:-1].any(), "no episode ended; raise `steps`, or shorten episodes")
+        _check_same(steps.first[1:], last[:-1], "first is not true exactly after last")
+        _check(~(steps.first & last), "rows are both first and last, so they failed")
 
     def test_rewards_of_first_steps_are_zero(self):
         steps = self._record().steps
-        _holds(steps.reward[steps.first] == 0, "a first step has a reward")
+        _check(steps.reward[steps.first] == 0, "a first step has a reward")
 
     def test_actions_of_last_steps_are_ignored(self):
         with self._env() as env:
@@ -95,7 +95,7 @@ class EnvContract:
             for action, other, row in zip(actions, others, last, strict=True)
         ]
         with self._env() as env:
-            _same_steps(rollout(env, self.steps, SEED, mixed).steps, expected.steps)
+            _check_steps(rollout(env, self.steps, SEED, mixed).steps, expected.steps)
 
     def test_episode_statistics_add_up(self):
         steps = self._record().steps
@@ -106,15 +106,15 @@ class EnvContract:
             length = np.where(first, 0, length + 1)
             statistics = steps.info["episode_return"][t]
             np.testing.assert_allclose(statistics, return_, rtol=1e-4, atol=1e-4)
-            _same(steps.info["episode_length"][t], length, "episode_length")
+            _check_same(steps.info["episode_length"][t], length, "episode_length")
 
     def test_the_same_seed_gives_the_same_transitions(self):
-        _same_steps(self._record().steps, self._record().steps)
+        _check_steps(self._record().steps, self._record().steps)
 
-    def test_init_starts_over(self):
+    def test_init_again_repeats_the_transitions(self):
         with self._env() as env:
             steps = rollout(env, self.steps, SEED).steps
-            _same_steps(rollout(env, self.steps, SEED).steps, steps)
+            _check_steps(rollout(env, self.steps, SEED).steps, steps)
 
     def test_another_seed_gives_other_transitions(self):
         if not self.random:
@@ -124,21 +124,21 @@ class EnvContract:
             steps = rollout(env, self.steps, SEED, actions).steps
             other = rollout(env, self.steps, OTHER_SEED, actions).steps
         leaves = zip(nest.flatten(steps), nest.flatten(other), strict=True)
-        _holds(
+        _check(
             any(not np.array_equal(x, y) for x, y in leaves),
             "two seeds gave equal transitions; set `random = False` if that is right",
         )
 
-    def test_a_graph_gives_what_eager_code_gives(self):
+    def test_graphs_and_eager_code_agree(self):
         self._compare_with_eager(jit_compile=False, tolerance=0.0)
 
-    def test_a_compiled_program_gives_what_eager_code_gives(self):
+    def test_compiled_and_eager_code_agree(self):
         if not self.compilable:
-            raise unittest.SkipTest("the environment does not claim to compile")
+            raise unittest.SkipTest("the environment is not marked as compilable")
         self._compare_with_eager(jit_compile=True, tolerance=self.tolerance)
 
     def test_a_healthy_environment_stays_ok(self):
-        _holds(self._record().ok, "ok turned false")
+        _check(self._record().ok, "ok became false without a failure")
 
     @contextlib.contextmanager
     def _env(self) -> Iterator[Env]:
@@ -160,8 +160,8 @@ class EnvContract:
             program = tf.function(_program, jit_compile=jit_compile)
             first, rest, ok = program(env, tf.constant(SEED), actions)
             steps = nest.map(lambda x, xs: np.concatenate([[x], xs]), first, rest)
-        _same_steps(steps, expected.steps, tolerance)
-        _holds(ok.numpy(), "ok is false")
+        _check_steps(steps, expected.steps, tolerance)
+        _check(ok.numpy(), "ok is false")
 
 
 def rollout(
@@ -201,7 +201,7 @@ def random_actions(spec: EnvSpec, steps: int, seed: int) -> list[Nest]:
 
 
 def _program(env: Env, seed: tf.Tensor, actions: Nest):
-    """Return the first step, the other steps ``[T, B, ...]`` and ok; one graph loop."""
+    """Run a graph loop; return the first step, other steps ``[T, B, ...]`` and ok."""
     steps = nest.flatten(actions)[0].shape[0]
     state, first = env.init(seed)
     flat = nest.flatten(first)
@@ -221,7 +221,7 @@ def _program(env: Env, seed: tf.Tensor, actions: Nest):
 
 def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
     for name, dtype in (("episode_return", "float32"), ("episode_length", "int32")):
-        _holds(spec.info.get(name) == dtype, f"spec.info[{name!r}] is wrong")
+        _check(spec.info.get(name) == dtype, f"spec.info[{name!r}] is not {dtype!r}")
 
     def column(dtype):
         return tf.TensorSpec([spec.num_envs], tf.as_dtype(dtype))
@@ -236,7 +236,7 @@ def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
     pairs = zip(nest.flatten(timestep), nest.flatten(expected), strict=True)
     for tensor, want in pairs:
         agree = tensor.dtype == want.dtype and tensor.shape == want.shape
-        _holds(agree, f"{where}: {tensor.dtype} {tensor.shape}; expected {want}")
+        _check(agree, f"{where}: {tensor.dtype} {tensor.shape}; expected {want}")
 
 
 def _numpy(timestep: TimeStep) -> TimeStep:
@@ -248,17 +248,17 @@ def _where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(condition.reshape(shape), x, y)
 
 
-def _holds(condition: object, message: str) -> None:
+def _check(condition: object, message: str) -> None:
     """Assert, also when Python runs with ``-O``, which removes ``assert``."""
     if not np.all(condition):
         raise AssertionError(message)
 
 
-def _same(x: np.ndarray, y: np.ndarray, message: str) -> None:
+def _check_same(x: np.ndarray, y: np.ndarray, message: str) -> None:
     np.testing.assert_array_equal(x, y, err_msg=message)
 
 
-def _same_steps(x: TimeStep, y: TimeStep, tolerance: float = 0.0) -> None:
+def _check_steps(x: TimeStep, y: TimeStep, tolerance: float = 0.0) -> None:
     for left, right in zip(nest.flatten(x), nest.flatten(y), strict=True):
         if tolerance and left.dtype.kind == "f":
             np.testing.assert_allclose(left, right, tolerance, tolerance)

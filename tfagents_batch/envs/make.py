@@ -23,7 +23,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env
 
 _BATCH_OPTIONS = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
-_WHOLE = "which is stepped as a whole in this process"
+_LOCAL = "which is stepped as a whole in this process"
 
 
 def make_env(
@@ -58,8 +58,8 @@ def make_env(
         are part of the graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``,
         its class or the class's name.
       num_envs: B; by default the length of the list or the size of the batch, else 1.
-      num_workers: number of processes; 0 steps in this process, None takes one per
-        core, at most one per environment. For EnvPool: number of threads, at least one.
+      num_workers: number of processes; 0 steps in this process, None uses one per
+        core, but at most one per environment. For EnvPool: number of threads, from 1.
       env_kwargs: arguments of every environment.
       wrappers: wrappers of every environment, applied in its worker, innermost first:
         names, or ``{"name": ..., argument: value}``, see ``envs.wrappers.named``.
@@ -70,28 +70,28 @@ def make_env(
       EnvError: if an environment cannot be created.
     """
     if isinstance(env, (list, tuple)):
-        several = _several(env, num_envs, env_kwargs, wrappers)
-        return ProcessEnv(several, num_workers, **options)
+        makes = _constructors(env, num_envs, env_kwargs, wrappers)
+        return ProcessEnv(makes, num_workers, **options)
     if isinstance(env, gymnasium.vector.VectorEnv):
         kind, instead = type(env).__name__, "wrap its environments before you create it"
-        named.refuse(wrappers, f"a {kind} that exists already", instead)
+        named.refuse(wrappers, f"an existing {kind}", instead)
         _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
         given = options | {"num_workers": num_workers, "env_kwargs": env_kwargs}
-        _refuse_given(f"env is a {kind}, {_WHOLE}", given, *_BATCH_OPTIONS)
+        _refuse_extra(f"env is a {kind}, {_LOCAL}", given, *_BATCH_OPTIONS)
         return VectorEnv(env, **options)
     num_envs = 1 if num_envs is None else arguments.batch_size(num_envs)
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
         named.refuse(wrappers, f"{env}, which EnvPool steps", "leave them out")
-        _refuse_given(f"{env} is an EnvPool, {_WHOLE}", options, *_BATCH_OPTIONS)
+        _refuse_extra(f"{env} is an EnvPool, {_LOCAL}", options, *_BATCH_OPTIONS)
         pool = envpool.EnvPoolBatch(env, num_envs, num_workers, env_kwargs)
         return VectorEnv(pool, **{"info_keys": pool.info_keys, **options})
     tensor = tensor_env(env, env_kwargs)
     if tensor is not None:
         name = registry.describe(env)
         named.refuse(wrappers, f"{name}, written in TensorFlow", "leave them out")
-        # Every value of on_fault is fine, because no fault can happen here.
+        # Any on_fault is accepted, because these environments cannot fail.
         given = options | {"num_workers": num_workers}
-        _refuse_given(f"{name} is stepped inside the graph", given, "on_fault")
+        _refuse_extra(f"{name} is stepped inside the graph", given, "on_fault")
         own = isinstance(env, str) and env.startswith(names.PREFIX)
         return TensorBatch(tensor, num_envs, check=not own)
     make = registry.constructor(env, env_kwargs)
@@ -150,11 +150,11 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
     if isinstance(kind, type):
         return names.construct(meant, env_kwargs, name)
     if env_kwargs:
-        raise UserError(f"env_kwargs cannot be given to {name}, which exists already")
+        raise UserError(f"env_kwargs cannot be given to {name}, which already exists")
     return meant
 
 
-def _refuse_given(what: str, options: dict[str, Any], *known: str) -> None:
+def _refuse_extra(what: str, options: dict[str, Any], *known: str) -> None:
     """Refuse options that only environments in worker processes have."""
     given = sorted(name for name in set(options) - set(known) if options[name])
     if given:
@@ -172,7 +172,7 @@ def _check_size(what: str, size: int, num_envs: int | None) -> None:
         )
 
 
-def _several(
+def _constructors(
     envs: Sequence[Any],
     num_envs: int | None,
     env_kwargs: dict[str, Any] | None,

@@ -71,11 +71,11 @@ def constructor(
         "seed_argument" names the argument that takes the seed (see ``reseeded``).
 
     Returns:
-      A function without arguments that cloudpickle writes in few bytes. Ids keep their
+      A function without arguments that pickles to few bytes. Ids keep their
       time limit but not Gymnasium's checker: workers check every step themselves.
 
     Raises:
-      UserError: if the name cannot be used; the error lists what can.
+      UserError: if the name cannot be used; the error lists the valid forms.
     """
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
@@ -92,24 +92,24 @@ def constructor(
         return _with_arguments(env, env, kwargs)
     hint = ""
     if isinstance(env, gymnasium.vector.VectorEnv):
-        hint = ", which is a batch; pass what creates one environment"
+        hint = ", which is a batch; pass a function that creates one"
     raise UserError(f"env is of type {_name(type(env))}{hint}; expected {SUPPORTED}")
 
 
 def attribute(env: Any) -> Any:
-    """Import what a name like ``package.module:Class`` means; None for other names.
+    """Import the object that ``package.module:Class`` names; None for other names.
 
     Raises:
       UserError: if it cannot be imported.
     """
     if not isinstance(env, str) or env.startswith((GYM, *RESERVED)) or ":" not in env:
         return None
-    module, target = _parts(env)
-    return None if not module or not target else _found(env, module, target)
+    module, target = _split_name(env)
+    return None if not module or not target else _import_attribute(env, module, target)
 
 
 def describe(env: Any) -> str:
-    """Return text for config.json; only a name can become an environment again."""
+    """Return ``env`` as text for config.json; only a name can be created from it."""
     if isinstance(env, str):
         return env
     if isinstance(env, (list, tuple)):
@@ -122,7 +122,7 @@ def describe(env: Any) -> str:
 
 
 def is_same(name: str, before: str) -> bool:
-    """Return whether two names mean one environment, also if its file has moved.
+    """Return whether two names mean the same environment, even if its file was moved.
 
     Args:
       name: current name.
@@ -153,8 +153,8 @@ def needs_user_code(env: Any) -> bool:
 
 
 def has_safe_arguments(name: str) -> bool:
-    """Return whether no argument of an environment can run a program: true for this
-    package's, Gymnasium's own and Atari games. Others may run any text they receive."""
+    """Return whether arguments of an environment cannot run code: true for this
+    package's, Gymnasium's own and Atari games. Others may execute text they receive."""
     if name.startswith("tf/"):
         return True
     if ":" in name:
@@ -211,11 +211,11 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         return _from_spec(name, _find_spec(name, name), kwargs)
     if not module or not target:
         raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
-    where, target = _parts(name)
+    where, target = _split_name(name)
     if where is None:
         _import(module, name)
         return _from_spec(name, _find_spec(target, name), kwargs, module)
-    function, module = _found(name, where, target), where
+    function, module = _import_attribute(name, where, target), where
     if not callable(function):
         raise UserError(
             f"environment {name!r}: {target} is of type {type(function).__name__}; "
@@ -225,7 +225,7 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
     return _with_arguments(make, function, kwargs)
 
 
-def _parts(name: str) -> tuple[str | None, str]:
+def _split_name(name: str) -> tuple[str | None, str]:
     """Return module or absolute file path, and attribute; module None for an id."""
     module, _, target = name.rpartition(":")
     if module.endswith(".py"):
@@ -236,7 +236,7 @@ def _parts(name: str) -> tuple[str | None, str]:
     return (None if re.search(r"-v\d+$", target) else module), target
 
 
-def _found(name: str, module: str, target: str) -> Any:
+def _import_attribute(name: str, module: str, target: str) -> Any:
     loaded = _import(module, name)
     try:
         return _attribute(loaded, target)
@@ -304,7 +304,7 @@ def _find_spec(id: str, name: str) -> EnvSpec:
 
 
 def _register_atari(id: str) -> None:
-    """Let ale_py, if installed, register its ids when ``id`` is unknown so far."""
+    """Register the ids of ale_py if ``id`` is unknown and ale_py is installed."""
     if id not in gymnasium.registry and _installed("ale_py"):
         gymnasium.register_envs(importlib.import_module("ale_py"))
 

@@ -1,4 +1,4 @@
-"""An environment for tests that observes its own clock; no TensorFlow here."""
+"""Environment for tests that observes its own step count; it needs no TensorFlow."""
 
 from __future__ import annotations
 

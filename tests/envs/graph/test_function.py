@@ -8,7 +8,7 @@ from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import EnvError
 
 
-def test_it_decorates_with_and_without_options():
+def test_function_works_as_a_decorator_with_and_without_options():
     @function
     def plain(x):
         """Adds one."""
@@ -24,7 +24,7 @@ def test_it_decorates_with_and_without_options():
     assert compiled.function_spec is not None
 
 
-def test_it_is_a_method_where_it_decorates_one():
+def test_function_can_decorate_a_method():
     class Counter:
         def __init__(self):
             self.count = tf.Variable(1)
@@ -36,7 +36,7 @@ def test_it_is_a_method_where_it_decorates_one():
     assert int(Counter().add(tf.constant(2))) == 3
 
 
-def test_graph_errors_stay_what_they_are_without_a_fault():
+def test_graph_errors_are_unchanged_without_a_failure():
     @function
     def fail(x):
         tf.debugging.assert_positive(x)
@@ -46,7 +46,7 @@ def test_graph_errors_stay_what_they_are_without_a_fault():
         fail(tf.constant(-1))
 
 
-def test_graph_errors_give_way_to_the_fault_that_came_before(make_process_env):
+def test_an_earlier_failure_replaces_a_graph_error(make_process_env):
     env = make_process_env(fault_envs("exc", step=0), 1)
 
     @function
@@ -61,7 +61,7 @@ def test_graph_errors_give_way_to_the_fault_that_came_before(make_process_env):
     assert isinstance(caught.value.__context__, tf.errors.InvalidArgumentError)
 
 
-def test_inside_another_function_only_the_outer_one_checks(make_process_env):
+def test_a_nested_function_does_not_check_environments(make_process_env):
     env = make_process_env(fault_envs("exc", step=0), 1)
 
     @function
@@ -88,10 +88,10 @@ def test_every_live_environment_is_checked(make_process_env):
     with pytest.raises(EnvError) as caught:
         run()
     assert caught.value.phase == "reset"
-    function(lambda: tf.constant(1))()  # raised once, and not by others
+    function(lambda: tf.constant(1))()  # raised only once
 
 
-def test_the_fault_of_an_environment_that_is_closed_is_not_raised_elsewhere():
+def test_the_failure_of_a_closed_environment_is_not_raised_elsewhere():
     from tests.support.fault_env import FaultEnv
     from tfagents_batch.envs.graph.process_env import ProcessEnv
 

@@ -21,12 +21,12 @@ from tfagents_batch.types import TimeStep
 STEPS = 40
 
 
-# By name: a function of this module would make workers import it, and TensorFlow.
+# A function of this module would make workers import it, and so TensorFlow.
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")
 
 
 def graph_rollout(env, seed=3):
-    """Every TimeStep of a rollout in a while loop of a graph, and the final ``ok``."""
+    """Return every TimeStep of a rollout in a graph loop, and the final ``ok``."""
     actions = np.random.default_rng(0).integers(0, 2, (STEPS, env.spec.num_envs))
 
     @tfb.function
@@ -46,7 +46,7 @@ def graph_rollout(env, seed=3):
 
 @pytest.fixture(scope="module")
 def expected():
-    """The same by plain Gymnasium, restarts written out."""
+    """Return the same rollout of plain Gymnasium, with explicit restarts."""
     actions = np.random.default_rng(0).integers(0, 2, (STEPS, 4))
     rows = [_row(cartpole(), env_seed(3, i), actions[:, i]) for i in range(4)]
     return tf.nest.map_structure(lambda *xs: np.stack(xs, axis=1), *rows)
@@ -71,7 +71,7 @@ def _row(env, seed, actions):
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_transitions_are_gymnasiums_for_every_number_of_workers(
+def test_transitions_equal_gymnasium_for_any_number_of_workers(
     make_process_env, expected, num_workers
 ):
     env = make_process_env([cartpole] * 4, num_workers)
@@ -81,7 +81,7 @@ def test_transitions_are_gymnasiums_for_every_number_of_workers(
     assert found.first.numpy().any()  # some episode ended, so restarts were compared
 
 
-def test_tensors_have_the_spaces_structure_and_static_shapes(make_process_env):
+def test_observations_have_the_structure_and_shapes_of_their_space(make_process_env):
     parts = gs.Box(0, 1, (3,), np.float64), gs.Dict({"x": gs.MultiBinary(2)})
     space = gs.Dict({"z": gs.Discrete(2), "a": gs.Tuple(parts)})
     env = make_process_env([functools.partial(SpaceEnv, space)] * 2, 1)
@@ -113,7 +113,7 @@ def test_tensors_have_the_spaces_structure_and_static_shapes(make_process_env):
         (tf.zeros([2]), "float32; Discrete"),
     ],
 )
-def test_actions_that_are_wrong_by_type_are_refused_when_traced(
+def test_actions_of_wrong_shape_or_dtype_are_refused_during_tracing(
     make_process_env, action, text
 ):
     env = make_process_env([CountingEnv] * 2, 0)
@@ -122,7 +122,7 @@ def test_actions_that_are_wrong_by_type_are_refused_when_traced(
         env.step(state, action)
     with pytest.raises(UserError, match=text):
         tf.function(lambda: env.step(state, action))()
-    env.step(state, tf.zeros([2], tf.int32))  # nothing happened to it
+    env.step(state, tf.zeros([2], tf.int32))  # it still works
 
 
 def test_a_state_used_twice_in_a_graph_gives_invalid_rows(make_process_env):
@@ -138,11 +138,11 @@ def test_a_state_used_twice_in_a_graph_gives_invalid_rows(make_process_env):
 
     valid, _ = run()
     assert not valid.numpy().any()
-    with pytest.raises(UserError, match=r"used twice \(call 1; the last was 2\)"):
+    with pytest.raises(UserError, match=r"state of call 1 was used after call 2"):
         env.check()
 
 
-def test_eager_faults_are_raised_by_the_call_itself(make_process_env):
+def test_eager_failures_are_raised_by_the_call_itself(make_process_env):
     env = make_process_env(fault_envs("exc", step=1), 1)
     state, _ = env.init(1)
     state, _ = env.step(state, [0, 0])
@@ -160,7 +160,7 @@ def faulty_run(env):
     return step, env.ok(state)
 
 
-def test_graph_faults_mask_rows_and_are_raised_by_check(make_process_env):
+def test_graph_failures_mask_rows_and_are_raised_by_check(make_process_env):
     env = make_process_env(fault_envs("exc", step=1), 2)
     step, ok = tf.function(faulty_run)(env)
     assert not bool(ok)
@@ -172,7 +172,7 @@ def test_graph_faults_mask_rows_and_are_raised_by_check(make_process_env):
 
 
 @pytest.mark.any_backend
-def test_graph_faults_are_raised_when_the_block_is_left():
+def test_graph_failures_are_raised_at_the_end_of_the_with_block():
     with (
         pytest.raises(EnvError, match="something broke"),
         ProcessEnv(fault_envs("exc", step=1), 1) as env,
@@ -181,7 +181,7 @@ def test_graph_faults_are_raised_when_the_block_is_left():
 
 
 @pytest.mark.any_backend
-def test_an_exception_of_the_body_is_not_replaced():
+def test_an_exception_in_the_with_block_is_not_replaced():
     with (
         pytest.raises(KeyError),
         ProcessEnv(fault_envs("exc", step=1), 1) as env,
@@ -191,7 +191,7 @@ def test_an_exception_of_the_body_is_not_replaced():
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_stopping_is_raised_as_stopped(make_process_env, num_workers):
+def test_a_step_after_stop_raises_stopped(make_process_env, num_workers):
     env = make_process_env([CountingEnv] * 2, num_workers)
     state, _ = env.init(1)
     env.stop()

@@ -32,7 +32,7 @@ cartpole = functools.partial(gymnasium.make, "CartPole-v1")
 
 @pytest.fixture
 def make():
-    """Makes environments and closes them."""
+    """Create environments and close them after the test."""
     with contextlib.ExitStack() as stack:
 
         def make(env, **options):
@@ -49,7 +49,7 @@ def counting(mode, lengths=(1, 2, 4), truncate=False, **options):
 
 
 def error_of_step(env, number, match, actions=(0, 0), seed=3):
-    """The error that step ``number`` raises."""
+    """Return the error that step ``number`` raises."""
     state, _ = env.init(seed)
     for _ in range(number - 1):
         state, _ = env.step(state, [0, 0])
@@ -59,8 +59,8 @@ def error_of_step(env, number, match, actions=(0, 0), seed=3):
 
 
 class Scripted(gymnasium.vector.VectorEnv):
-    """Two rows that count their steps; ``results`` says what is different, by step,
-    of which 0 is the reset."""
+    """Two rows that count their steps. ``results`` overrides results by step; step 0
+    is the reset."""
 
     def __init__(self, mode=NEXT, results=None):
         self.metadata = {"autoreset_mode": AutoresetMode(mode)}
@@ -134,7 +134,7 @@ def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
 
 
 def table(mode, row, steps=9, **options):
-    """Episode, step, reward, first, last and length of one row."""
+    """Return episode, step, reward, first and last of one row, and unused steps."""
     with VectorEnv(counting(mode, **options)) as env:
         steps = rollout(env, steps, seed=1).steps
         metrics = env.metrics()
@@ -158,7 +158,7 @@ def test_next_step_loses_nothing():
 
 
 @pytest.mark.parametrize("copy", [True, False])
-def test_same_step_shows_final_observations_and_episodes_from_their_second_state(copy):
+def test_same_step_shows_final_observations_but_not_first_ones(copy):
     found, unused = table(SAME, row=2, lengths=(4, 4, 4), copy=copy)
     assert found == [
         [0, 0, 0, 0, 0, 1, 1, 1, 1, 2],
@@ -171,7 +171,7 @@ def test_same_step_shows_final_observations_and_episodes_from_their_second_state
 
 
 @pytest.mark.parametrize("copy", [True, False])
-def test_disabled_shows_whole_episodes_and_skips_those_that_were_never_shown(copy):
+def test_disabled_shows_whole_episodes_and_skips_every_second_one(copy):
     found = table(OFF, row=2, lengths=(4, 4, 4), copy=copy)
     assert found == ([[0, 0, 0, 0, 0, 2, 2, 2, 2, 2], *WHOLE.values()], 3)
 
@@ -187,7 +187,7 @@ def test_episodes_of_one_step_restart_too(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_action_and_reward_of_a_restart_row_are_ignored(make, mode):
+def test_action_and_reward_of_a_restarting_row_are_ignored(make, mode):
     ended = {"terminated": np.array([False, True])}
     if mode == SAME:
         final = np.array([None, np.full(2, 7, np.float32)], object)
@@ -205,7 +205,7 @@ def test_action_and_reward_of_a_restart_row_are_ignored(make, mode):
     assert rewards == [[1, 2], [1, 0], [1, 2]]
 
 
-def test_final_observations_of_nested_spaces_are_shown(make):
+def test_final_observations_of_nested_spaces_are_returned(make):
     def nested(length):
         space = gs.Dict(a=gs.Tuple([gs.Discrete(3)]), b=gs.Box(-1, 1, (2,)))
         return SpaceEnv(space, length=length)
@@ -228,7 +228,7 @@ def test_final_observations_may_be_batched_arrays(make):
     np.testing.assert_array_equal(step.observation, [[2, 2], [2, 2]])
 
 
-def test_a_lost_final_observation_is_an_error(make):
+def test_a_missing_final_observation_is_an_error(make):
     env = make(Scripted(SAME, {1: {"truncated": np.array([False, True])}}))
     assert error_of_step(env, 1, r"env 1 .*without info\['final").env == 1
 
@@ -248,14 +248,14 @@ def test_an_unknown_autoreset_mode_must_be_passed(make):
 
 
 @pytest.mark.parametrize("mode, lines", [(NEXT, 0), (SAME, 1), (OFF, 1)])
-def test_what_a_mode_costs_is_said_once(make, caplog, mode, lines):
+def test_the_cost_of_an_autoreset_mode_is_logged_once(make, caplog, mode, lines):
     caplog.set_level("WARNING", "tfagents_batch")
     rollout(make(counting(mode)), 5, seed=1)
     assert caplog.text.count("NEXT_STEP loses nothing") == lines
 
 
-class Telling(CountingEnv):
-    """Says its step in the info, but at every third reset only."""
+class Informed(CountingEnv):
+    """Environment with its step in the infos; only the first reset has a number."""
 
     def reset(self, **kwargs):
         observation, _ = super().reset(**kwargs)
@@ -268,7 +268,7 @@ class Telling(CountingEnv):
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_numbers_are_copied_from_infos(make, mode):
-    vector = SyncVectorEnv([Telling, lambda: Telling(2)], autoreset_mode=mode)
+    vector = SyncVectorEnv([Informed, lambda: Informed(2)], autoreset_mode=mode)
     env = make(vector, info_keys={"number": "int32", "late": "float32"})
     steps = rollout(env, 3, seed=1).steps
     assert steps.info["number"][:3].tolist() == [[70, 70], [1, 1], [2, 2]]
@@ -279,7 +279,7 @@ def test_numbers_are_copied_from_infos(make, mode):
         np.testing.assert_array_equal(steps.info["late"][3], [1.5, np.nan])
 
 
-def test_infos_that_do_not_fit_are_an_error(make):
+def test_infos_of_wrong_dtype_are_an_error(make):
     wrong = {1: {"info": {"x": np.array(["a", "b"])}}}
     env = make(Scripted(results=wrong), info_keys={"x": "int32"})
     error_of_step(env, 1, r"info\['x'\] is an array, <U1 \[2\]")
@@ -314,14 +314,14 @@ def test_wrong_results_are_errors_of_the_batch(make, wrong, text):
         ({"reward": np.array([0, np.inf])}, "reward is inf; expected a finite"),
     ],
 )
-def test_wrong_numbers_are_errors_of_their_row(make, wrong, text):
+def test_non_finite_numbers_are_errors_of_their_row(make, wrong, text):
     env, text = make(Scripted(results={2: wrong})), rf"env 1 .*at step 1 .*: {text}"
     error = error_of_step(env, 2, text, [1, 2])
     assert (error.env, error.step, error.episode) == (1, 1, 0)
     assert (error.seed, error.action, error.phase) == (env_seed(3, 1), "2", "step")
 
 
-def test_checks_of_numbers_can_be_left_out(make):
+def test_the_finite_check_of_a_vector_environment_can_be_turned_off(make):
     wrong = {1: NAN | {"reward": np.array([np.nan, 0])}}
     steps = rollout(make(Scripted(results=wrong), finite_check="off"), 1, 1).steps
     assert np.isnan(steps.observation[1]).any() and np.isnan(steps.reward[1, 0])
@@ -333,7 +333,7 @@ def test_a_wrong_reset_is_an_error(make):
         env.init(1)
 
 
-def test_observations_outside_their_bounds_are_counted_and_said_once(make, caplog):
+def test_observations_outside_their_bounds_are_counted_and_logged_once(make, caplog):
     caplog.set_level("WARNING", "tfagents_batch")
     wrong = {"observation": np.full((2, 2), -5, np.float32)}
     env = make(Scripted(results={1: wrong, 2: wrong}))
@@ -342,7 +342,7 @@ def test_observations_outside_their_bounds_are_counted_and_said_once(make, caplo
     assert caplog.text.count("outside the bounds") == 1
 
 
-def test_an_exception_says_what_is_known_of_it(make):
+def test_an_exception_names_seed_actions_and_phase(make):
     env = make(SyncVectorEnv(fault_envs("exc", step=1)))
     error = error_of_step(env, 2, "something broke", [1, 0], seed=4)
     assert isinstance(error.__cause__, ValueError)
@@ -362,7 +362,7 @@ def test_an_exception_says_what_is_known_of_it(make):
         ("reset", "reset", np.zeros((2, 3)), "something broke"),
     ],
 )
-def test_after_a_fault_in_a_graph_no_row_is_valid(make, broken, phase, last, text):
+def test_after_a_failure_in_a_graph_no_row_is_valid(make, broken, phase, last, text):
     if isinstance(broken, str):
         broken = SyncVectorEnv(fault_envs("exc", step=1, phase=broken))
     env = make(broken)
@@ -386,13 +386,13 @@ def test_after_a_fault_in_a_graph_no_row_is_valid(make, broken, phase, last, tex
 @pytest.mark.filterwarnings("ignore:.*Received the following error")
 @pytest.mark.filterwarnings("ignore:.*Traceback")
 @pytest.mark.filterwarnings("ignore:.*Raising the last exception")
-def test_an_exception_in_another_process_is_raised_and_nothing_is_left(make):
+def test_an_exception_in_another_process_is_raised(make):
     env = make(AsyncVectorEnv(fault_envs("exc", step=1)))
     error_of_step(env, 2, "something broke")
 
 
 @pytest.mark.parametrize("step", [True, False])
-def test_a_killed_process_is_an_error_and_nothing_is_left(make, step):
+def test_a_killed_process_is_an_error_and_the_others_end(make, step):
     vector = AsyncVectorEnv([functools.partial(FaultEnv, None, env=i) for i in (0, 1)])
     env = make(vector)
     state, _ = env.init(4)
@@ -406,7 +406,7 @@ def test_a_killed_process_is_an_error_and_nothing_is_left(make, step):
 
 
 def test_closing_closes_the_vector_environment_once():
-    for close in (True, False):  # or it is dropped
+    for close in (True, False):  # otherwise it is garbage-collected
         env = VectorEnv(vector := Scripted())
         env.init(1)
         if close:
@@ -438,28 +438,28 @@ def test_an_exception_of_a_constructor_is_an_error():
         (CountingEnv, "the constructor returned CountingEnv; expected a gymnasium.ve"),
     ],
 )
-def test_what_is_no_vector_environment_is_refused(env, text):
+def test_only_vector_environments_are_accepted(env, text):
     with pytest.raises(UserError, match=text):
         VectorEnv(env)
 
 
-def test_one_vector_environment_is_driven_once(make):
+def test_a_vector_environment_cannot_be_used_twice(make):
     vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
     env = make(vector)
-    with pytest.raises(UserError, match="is stepped by another environment"):
+    with pytest.raises(UserError, match="is already stepped by another environment"):
         VectorEnv(gymnasium.wrappers.vector.ClipReward(vector, -1, 1))
     env.close()
 
 
-def test_a_vector_environment_is_closed_where_an_option_is_refused(make):
+def test_a_vector_environment_is_closed_if_an_option_is_refused(make):
     vector = Scripted()
     with pytest.raises(UserError, match="finite_check is 'maybe'"):
         VectorEnv(vector, finite_check="maybe")
     assert vector.closes == 1
-    make(vector)  # nobody steps it
+    make(vector)  # it is free again
 
 
-def test_wrapped_vector_environments_are_driven(make):
+def test_wrapped_vector_environments_are_supported(make):
     vector = gymnasium.wrappers.vector.TransformReward(
         counting(NEXT, lengths=(2, 3)), lambda reward: 10 * reward + 1
     )
@@ -467,7 +467,7 @@ def test_wrapped_vector_environments_are_driven(make):
     assert steps.reward.tolist() == [[0, 0], [11, 11], [21, 21], [0, 31], [11, 0]]
 
 
-def test_make_env_takes_vector_environments_and_their_constructors():
+def test_vector_environments_are_accepted_as_objects_and_functions():
     with tfb.make_env(Scripted(), 2, 0, info_keys={"x": "bool"}) as env:
         assert env.spec.info["x"] == "bool"
     with VectorEnv(lambda: gymnasium.make_vec("CartPole-v1", 2)) as env:

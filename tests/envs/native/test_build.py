@@ -31,10 +31,10 @@ with ProcessEnv(fault_envs(None), 1) as env:
 
 
 @pytest.fixture
-def anew(tmp_path, monkeypatch):
-    """Has the library looked for anew, in a cache folder of the test's own."""
+def fresh_cache(tmp_path, monkeypatch):
+    """Make ``build`` look for the library again, in a cache folder of this test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("CXX", sys.executable)  # found, and must never run
+    monkeypatch.setenv("CXX", sys.executable)  # is found, but must not run
     monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     monkeypatch.setattr(build, "_run", lambda command: pytest.fail(f"ran {command}"))
     build._load.cache_clear()
@@ -43,15 +43,15 @@ def anew(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def cached(library, anew):
-    """Where the library belongs."""
+def cached(library, fresh_cache):
+    """Return the path of the library; its folder exists."""
     path = build._path()
     path.parent.mkdir(parents=True)
     return path
 
 
-def test_without_a_compiler_the_portable_backend_is_taken_and_said(
-    anew, tmp_path, monkeypatch, caplog
+def test_without_a_compiler_the_portable_backend_is_used_with_a_warning(
+    fresh_cache, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     why = "there is no C\\+\\+ compiler: CXX is '/nonexistent/g\\+\\+', not found"
@@ -69,8 +69,8 @@ def test_without_a_compiler_the_portable_backend_is_taken_and_said(
 
 
 @pytest.mark.xla
-def test_it_is_built_once_into_the_cache_folder(tmp_path, library):
-    """By a compiler that copies what the real one made for the other tests."""
+def test_the_library_is_built_once_into_the_cache_folder(tmp_path, library):
+    """Use a fake compiler that copies the library of the other tests."""
     compiler = tmp_path / "compiler"
     loop = 'while [ "$1" != -o ]; do shift; done'
     compiler.write_text(f'#!/bin/sh\n{loop}\ncp {library._name} "$2"\n')
@@ -94,12 +94,12 @@ def test_it_is_built_once_into_the_cache_folder(tmp_path, library):
 
 @pytest.mark.xla
 @pytest.mark.parametrize("part", range(4), ids=["file", "version", "ours", "cache"])
-@pytest.mark.parametrize("there", [True, False], ids=["loaded", "built"])
+@pytest.mark.parametrize("exists", [True, False], ids=["loaded", "built"])
 def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
-    cached, caplog, part, there
+    cached, caplog, part, exists
 ):
-    shared = [cached, *cached.parents][part if there else max(part, 1)]
-    if there:
+    shared = [cached, *cached.parents][part if exists else max(part, 1)]
+    if exists:
         cached.write_bytes(b"planted")
     shared.chmod(0o777)
     with pytest.raises(build.Unavailable, match=f"{shared} can be written by"):
@@ -129,14 +129,14 @@ def test_a_library_of_another_user_is_not_loaded(cached, monkeypatch):
 
 
 @pytest.mark.xla
-def test_a_library_below_a_folder_where_nobody_can_replace_it_is_loaded(cached):
-    cached.parents[2].chmod(0o1777)  # as /tmp is
+def test_a_library_below_a_sticky_folder_is_loaded(cached):
+    cached.parents[2].chmod(0o1777)  # like /tmp
     cached.write_bytes(b"\x7fELF and no more")
     with pytest.raises(build.Unavailable, match=f"{cached} cannot be loaded"):
         build.library()
 
 
-def test_a_compiler_that_fails_is_told_with_its_message(tmp_path, monkeypatch):
+def test_the_message_of_a_failed_compiler_is_reported(tmp_path, monkeypatch):
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho hub.cc:1: error: no such thing >&2\nexit 1\n")
     compiler.chmod(0o755)
@@ -162,7 +162,7 @@ def a_file(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("cache", [a_file, no_home])
-def test_a_cache_folder_that_cannot_be_made_is_told(anew, tmp_path, monkeypatch, cache):
+def test_an_unusable_cache_is_reported(fresh_cache, tmp_path, monkeypatch, cache):
     cache(monkeypatch, tmp_path)
     with pytest.raises(build.Unavailable, match="set XDG_CACHE_HOME"):
         build.library()
@@ -178,7 +178,7 @@ def test_the_variable_forces_the_portable_backend(monkeypatch, former):
         ProcessEnv(fault_envs(None), 1, backend="native")
 
 
-def test_an_unknown_machine_is_told(monkeypatch):
+def test_an_unsupported_machine_is_named_as_the_reason(monkeypatch):
     monkeypatch.setattr(futex.platform, "machine", lambda: "riscv64")
     monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     library, reason = backends.choose("auto", 1)

@@ -56,7 +56,7 @@ ACTION = gs.Dict(
 
 
 def transitions(env, seed, actions, jit_compile):
-    """All TimeSteps of a while loop over tables of actions, and ``ok``."""
+    """Return all TimeSteps of a graph loop over tables of actions, and ``ok``."""
 
     @tfb.function(jit_compile=jit_compile, autograph=False)
     def run(seed, actions):
@@ -96,7 +96,7 @@ def test_both_backends_give_equal_transitions(native):
     with ProcessEnv(constructors, 2, backend="portable") as portable:
         table = random_actions(portable.spec, STEPS, 7)
         table = nest.map(lambda *xs: tf.constant(np.stack(xs)), *table)
-        # Outside the bounds: both clip, and both count.
+        # Some actions are out of bounds: both backends clip and count them.
         table = nest.map(lambda x: x * 1.5 if x.dtype.is_floating else x, table)
         expected, ok = transitions(portable, 3, table, jit_compile=False)
         assert bool(ok)
@@ -111,7 +111,7 @@ def test_both_backends_give_equal_transitions(native):
 
 
 def long_rollout(env, steps):
-    """Rows that were valid, and ``ok``, after ``steps`` compiled steps."""
+    """Return the number of valid rows in ``steps`` compiled steps, and ``ok``."""
 
     @tf.function(jit_compile=True, autograph=False)
     def run(steps):
@@ -125,11 +125,11 @@ def long_rollout(env, steps):
         _, state, valid = tf.while_loop(lambda t, *_: t < steps, body, start)
         return valid, env.ok(state)
 
-    run(tf.constant(0))  # compiled before anything is timed
+    run(tf.constant(0))  # compiles before the timing starts
     return run(tf.constant(steps))
 
 
-def test_a_worker_killed_inside_a_program_ends_it_and_is_told(native):
+def test_a_worker_killed_inside_a_program_ends_it_with_an_error(native):
     env = native(fault_envs("kill", 4, step=5), 2)
     started = time.monotonic()
     valid, ok = long_rollout(env, 100_000)
@@ -142,7 +142,7 @@ def test_a_worker_killed_inside_a_program_ends_it_and_is_told(native):
     assert (error.env, error.worker, error.step, error.action) == (3, 1, 5, "0")
 
 
-def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path):
+def test_a_worker_killed_inside_a_program_is_replaced_while_it_runs(native, tmp_path):
     options = {"step": 5, "length": 10**9, "mark": str(tmp_path / "mark")}
     env = native(fault_envs("kill", 4, **options), 2, on_fault="restart")
 
@@ -153,7 +153,7 @@ def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path
 
     @tf.function(jit_compile=True)
     def run():
-        """Until the lost rows are back, and 20 steps more."""
+        """Step until the lost rows are back, then 20 steps more."""
         t, state, step, lost, _ = tf.while_loop(
             lambda t, _state, _step, lost, since: (t < 10**8) & (~lost | (since < 20)),
             body,
@@ -167,7 +167,7 @@ def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path
     assert bool(lost)
     assert step.valid.numpy().all()
     steps = step.observation[:, 2].numpy()
-    assert steps[0] == steps[1] == int(t)  # who was well never noticed
+    assert steps[0] == steps[1] == int(t)  # the other worker is not affected
     assert (steps[2:] < int(t)).all()
     failed, restarted = env.events()
     assert failed["envs"] == restarted["envs"] == [2, 3]
@@ -183,7 +183,7 @@ def test_a_worker_killed_inside_a_program_is_replaced_inside_it(native, tmp_path
         (gs.Box(-1, 1, (1,)), [[0.0], [np.nan]], r"action is \[nan\]; expected fin"),
     ],
 )
-def test_an_invalid_action_in_a_program_is_refused_and_told(
+def test_an_invalid_action_in_a_program_raises_an_error_that_names_it(
     native, space, action, text
 ):
     env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
@@ -200,7 +200,7 @@ def test_an_invalid_action_in_a_program_is_refused_and_told(
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint64"])
-def test_integers_of_any_width_are_taken_and_checked(native, dtype):
+def test_integers_of_any_width_are_accepted_and_checked(native, dtype):
     space = gs.Discrete(3)
     env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
     state, _ = env.init(1)
@@ -223,7 +223,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(native):
     step, ok = run()
     assert not bool(ok)
     assert not step.valid.numpy().any()
-    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         env.check()
 
 
@@ -249,7 +249,7 @@ def test_an_unknown_handle_is_an_error_with_its_number(native):
         calls.init(tf.constant(1, tf.int64))
 
 
-def test_other_shapes_than_the_hubs_are_an_error(native):
+def test_shapes_that_differ_from_the_hub_are_an_error(native):
     env = native(fault_envs(None), 1)
     handle = env._pool.handle
     calls = op.Calls(handle, env._outputs[:-1], 1)
@@ -323,4 +323,4 @@ def test_a_thousand_failed_steps_return_at_once(native):
     valid, ok = long_rollout(env, 200_000)
     assert time.monotonic() - started < 10
     assert not bool(ok)
-    assert int(valid) == 1  # the row beside the one that failed first
+    assert int(valid) == 1  # the other row of the first failed step

@@ -19,14 +19,14 @@ PATIENCE_SECONDS = 20
 
 
 def memory():
-    """Action space, layout of one environment, descriptor and mapping."""
+    """Return action space, layout of one environment, descriptor and mapping."""
     space = gymnasium.spaces.Discrete(2)
     leaves = spaces.leaves(space)
     plan = layout.make_layout(leaves, leaves, layout.STATISTICS, 1, 1)
     return space, plan, *layout.allocate(plan)
 
 
-def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
+def test_a_late_reply_does_not_lose_the_next_wake_up(library):
     from tfagents_batch.envs.graph import host_calls
     from tfagents_batch.envs.native.hub import Hub
     from tfagents_batch.envs.native.op import Calls
@@ -50,22 +50,22 @@ def test_an_answer_that_comes_late_costs_no_later_wake_up(library):
     _, sequence = bell.wait()
     bell.answer(sequence, protocol.OK)
     _, sequence = bell.wait()
-    naps = _naps(thread)
-    bell._wake()  # of an answer that the hub has seen, and gone on, before this
+    sleeps = _count_sleeps(thread)
+    bell._wake()  # as after a reply that the hub has already seen
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while _naps(thread) == naps and time.monotonic() < deadline:
-        pass  # it wakes up too early, and sleeps again
+    while _count_sleeps(thread) == sleeps and time.monotonic() < deadline:
+        pass  # the hub wakes up too early and sleeps again
     bell.answer(sequence, protocol.OK)
     thread.join(PATIENCE_SECONDS / 2)
     late = thread.is_alive()
-    hub.tell("stop")
+    hub.notify("stop")
     thread.join(PATIENCE_SECONDS)
     hub.close()
     assert not late
 
 
-def _naps(thread):
-    """How often a thread went to sleep, once it sleeps."""
+def _count_sleeps(thread):
+    """Wait until a thread sleeps; return how many times it went to sleep."""
     while True:
         with open(f"/proc/self/task/{thread.native_id}/status") as file:
             status = file.read()

@@ -24,7 +24,7 @@ def cartpole():
     return gymnasium.make("CartPole-v1")
 
 
-def test_the_first_environments_do_not_notice_further_ones(make_pool):
+def test_more_environments_do_not_change_the_first_ones(make_pool):
     few, many = make_pool([cartpole] * 2, 1), make_pool([cartpole] * 4, 1)
     np.testing.assert_array_equal(
         few.reset(1).observation[0], many.reset(1).observation[0][:2]
@@ -35,19 +35,19 @@ def test_rows_are_split_contiguously_and_evenly():
     assert worker_group.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 
 
-def test_every_batch_has_memory_of_its_own(make_pool):
+def test_every_batch_owns_its_memory(make_pool):
     pool = make_pool([CountingEnv] * 2, 1)
     first = pool.reset(1)
-    kept = first.observation[0].copy()
+    copy = first.observation[0].copy()
     second = pool.steps()
-    np.testing.assert_array_equal(first.observation[0], kept)
-    second.observation[0][:] = 99  # as TensorFlow may, which takes the memory over
+    np.testing.assert_array_equal(first.observation[0], copy)
+    second.observation[0][:] = 99  # TensorFlow owns it and may write to it
     pool.stop()
     failed = pool.steps()
     assert failed.observation[0].tolist() == [[0, 1], [0, 1]]
 
 
-def test_a_worker_that_imports_tensorflow_is_told_of(make_pool, caplog):
+def test_a_worker_that_imports_tensorflow_gives_a_warning(make_pool, caplog):
     def constructor():
         sys.modules["tensorflow"] = sys  # importing it would take seconds
         return CountingEnv()
@@ -147,7 +147,7 @@ def test_worker_processes_need_linux(monkeypatch):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_closing_twice_is_fine_and_later_use_says_so(make_pool, num_workers):
+def test_a_pool_can_be_closed_twice_and_refuses_later_use(make_pool, num_workers):
     pool = make_pool([CountingEnv] * 2, num_workers)
     pool.reset(1)
     pool.close()
@@ -156,11 +156,11 @@ def test_closing_twice_is_fine_and_later_use_says_so(make_pool, num_workers):
     pool.check()
     failed = pool.steps()
     assert (failed.first & failed.truncated).all()
-    with pytest.raises(EnvError, match="pool is closed; make a new environment"):
+    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         pool.check()
 
 
-def test_a_forgotten_pool_closes_itself():
+def test_a_garbage_collected_pool_closes_itself():
     pool = Pool([CountingEnv] * 2, 2)
     processes = [psutil.Process(pid) for pid in pool.pids]
     del pool
@@ -186,7 +186,7 @@ def test_in_process_environments_are_closed():
     assert len(closed) == 2
 
 
-def test_ctrl_c_in_process_is_the_users(make_pool):
+def test_ctrl_c_in_process_is_raised_and_ends_the_pool(make_pool):
     pool = make_pool(fault_envs("keyboard"), 0)
     pool.reset(1)
     with pytest.raises(KeyboardInterrupt):
@@ -196,7 +196,7 @@ def test_ctrl_c_in_process_is_the_users(make_pool):
         pool.check()
 
 
-def test_leaving_the_interpreter_in_process_is_a_failure(make_pool):
+def test_system_exit_of_an_environment_in_process_is_a_failure(make_pool):
     pool = make_pool(fault_envs("sysexit"), 0)
     pool.reset(1)
     pool.steps(5)
@@ -218,7 +218,7 @@ def test_after_stop_every_step_returns_at_once(make_pool, num_workers):
         pool.check()
 
 
-def test_a_pool_that_is_closed_tells_what_it_has_counted(make_pool):
+def test_a_closed_pool_still_reports_its_metrics(make_pool):
     pool = make_pool([CountingEnv] * 2, 1)
     pool.reset(1)
     pool.steps(3)

@@ -24,7 +24,7 @@ def clock():
 
 
 def refusal(budget, fault, rows):
-    """The error that the budget gives up with; None if it grants a restart."""
+    """Return the error of a refused restart; None if it is granted."""
     refusals = []
     budget.give_up = refusals.append
     assert budget.grant(fault, rows) == (not refusals)
@@ -62,21 +62,21 @@ def test_only_the_environment_at_fault_is_charged(clock):
     assert refusal(budget, fault(env=3), [2, 3]) is None
 
 
-def test_all_rows_are_charged_where_the_culprit_is_unknown(clock):
+def test_all_rows_are_charged_if_the_failed_environment_is_unknown(clock):
     budget = RestartBudget(4, clock=clock)
     assert refusal(budget, fault(env=None), [2, 3]) is None
     assert refusal(budget, fault(env=3), [3]) is not None
 
 
-def test_the_last_restart_is_the_limit(clock):
+def test_the_number_of_restarts_is_limited(clock):
     budget = RestartBudget(1, limit=3, period=0, clock=clock)
     for _ in range(3):
         assert refusal(budget, fault(env=0), [0]) is None
     error = refusal(budget, fault(env=0), [0])
-    assert "after 3 restarts, the most that are granted" in str(error)
+    assert "after 3 restarts, the limit" in str(error)
 
 
-def test_the_last_five_causes_are_told(clock):
+def test_a_refusal_lists_the_last_five_causes(clock):
     budget = RestartBudget(1, limit=7, period=0, clock=clock)
     for i in range(7):
         refusal(budget, fault(env=0, text=f"cause-{i}"), [0])
@@ -84,11 +84,11 @@ def test_the_last_five_causes_are_told(clock):
     assert [f"cause-{i}" in text for i in range(8)] == [False] * 3 + [True] * 5
 
 
-def test_failures_in_place_are_recorded_or_given_up(clock):
+def test_restarts_by_a_worker_are_recorded_or_refused(clock):
     budget = RestartBudget(1, period=60, clock=clock)
     given_up = []
     budget.give_up = given_up.append
-    budget.failed(fault(env=0))
+    budget.grant_in_worker(fault(env=0))
     failed, restarted = budget.events()
     for event in (failed, restarted):
         assert (event["env"], event["envs"], event["worker"]) == (0, [0], 1)
@@ -97,6 +97,6 @@ def test_failures_in_place_are_recorded_or_given_up(clock):
     assert "broke" in failed["cause"]
     assert restarted["event"] == "env_restarted"
     assert budget.events() == []
-    budget.failed(fault(env=0))
+    budget.grant_in_worker(fault(env=0))
     assert len(given_up) == 1
     assert budget.events() == []

@@ -16,44 +16,44 @@ class Clock:
 
 
 def timing(*workers):
-    """Rows of 8 steps, of which the first worker has noted half."""
+    """Return one row of 8 entries per worker; the first 4 have a duration."""
     rows = np.zeros((len(workers), 8), np.uint32)
     for row, microseconds in zip(rows, workers, strict=True):
         row[:4] = microseconds + 1
     return rows
 
 
-def test_percentiles_are_of_the_median_and_the_slowest_worker():
-    times, warning = Stragglers().look(timing(100, 100, 5000))
+def test_times_are_of_the_median_and_the_slowest_worker():
+    times, warning = Stragglers().measure(timing(100, 100, 5000))
     assert times == {"time/worker_step_ms_p50": 0.1, "time/worker_step_ms_p99": 5.0}
     assert warning == ""
 
 
-def test_nothing_is_said_before_the_first_step():
-    assert Stragglers().look(np.zeros((2, 8), np.uint32)) == ({}, "")
+def test_there_are_no_times_before_the_first_step():
+    assert Stragglers().measure(np.zeros((2, 8), np.uint32)) == ({}, "")
 
 
-def test_a_worker_slow_for_a_minute_is_warned_of_once():
+def test_a_worker_that_is_slow_for_a_minute_gives_one_warning():
     clock = Clock()
     stragglers = Stragglers(clock)
     slow = timing(100, 5000, 100)
-    assert stragglers.look(slow)[1] == ""
+    assert stragglers.measure(slow)[1] == ""
     clock.now = 59
-    assert stragglers.look(slow)[1] == ""
+    assert stragglers.measure(slow)[1] == ""
     clock.now = 61
-    assert "worker 1 holds up the others" in stragglers.look(slow)[1]
+    assert "worker 1 slows down the others" in stragglers.measure(slow)[1]
     clock.now = 200
-    assert stragglers.look(slow)[1] == ""
+    assert stragglers.measure(slow)[1] == ""
 
 
-def test_a_worker_that_recovers_is_not_warned_of():
+def test_a_worker_that_recovers_gives_no_warning():
     clock = Clock()
     stragglers = Stragglers(clock)
-    stragglers.look(timing(100, 5000, 100))
+    stragglers.measure(timing(100, 5000, 100))
     clock.now = 30
-    stragglers.look(timing(100, 100, 100))
+    stragglers.measure(timing(100, 100, 100))
     clock.now = 70
-    assert stragglers.look(timing(100, 5000, 100))[1] == ""
+    assert stragglers.measure(timing(100, 5000, 100))[1] == ""
 
 
 def test_a_slow_environment_shows_in_the_times_of_a_pool(make_pool):

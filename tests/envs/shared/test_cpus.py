@@ -6,25 +6,25 @@ from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.testing import CountingEnv
 
 
-def test_all_poll_where_everybody_has_a_core():
+def test_all_sides_poll_if_each_has_its_own_core():
     chosen = cpus.choose(2, [0, 1, 2, 3])
     assert chosen.hub > 0
     assert chosen.worker > 0
     assert chosen.cores is None
 
 
-def test_the_learner_sleeps_where_workers_have_all_the_cores():
+def test_the_learner_sleeps_if_workers_use_all_cores():
     chosen = cpus.choose(2, [4, 7])
     assert chosen.hub == 0
     assert chosen.worker > 0
     assert chosen.cores == (4, 7)
 
 
-def test_nobody_polls_where_workers_share_cores():
+def test_no_side_polls_if_workers_share_cores():
     assert cpus.choose(8, [0, 1]) == cpus.Waiting(0, 0, None)
 
 
-def test_pinning_is_the_users_to_decide():
+def test_the_user_can_choose_pinning():
     assert cpus.choose(2, [4, 7], pin=False).cores is None
     assert cpus.choose(3, [4, 7], pin=True).cores == (4, 7, 4)
 
@@ -39,7 +39,7 @@ def test_workers_stay_on_their_cores(make_pool):
     assert os.sched_getaffinity(0) == set(cores)
 
 
-def test_more_workers_than_cores_are_warned_of_with_numbers(make_pool, caplog):
+def test_more_workers_than_cores_give_a_warning_with_both_numbers(make_pool, caplog):
     count = len(cpus.available()) + 1
     make_pool([CountingEnv] * count, count)
     assert f"{count} worker processes share {count - 1} cores" in caplog.text

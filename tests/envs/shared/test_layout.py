@@ -28,16 +28,17 @@ def plan(num_envs=3, num_workers=2):
     )
 
 
-def spans(made):
-    for field in made.fields:
+def spans(found):
+    for field in found.fields:
         size = int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize
         yield field.offset, field.offset + size
 
 
-def test_arrays_start_at_cache_lines_behind_the_lines_of_control_words():
-    made = plan(num_workers=4)
-    assert all(field.offset % 64 == 0 for field in made.fields)
-    assert min(field.offset for field in made.fields) == (4 + 1) * 64  # one is ours
+def test_arrays_start_at_cache_lines_after_the_control_words():
+    found = plan(num_workers=4)
+    assert all(field.offset % 64 == 0 for field in found.fields)
+    first = min(field.offset for field in found.fields)
+    assert first == (4 + 1) * 64  # four workers and the learner
 
 
 def test_arrays_do_not_overlap_and_fit():
@@ -47,7 +48,7 @@ def test_arrays_do_not_overlap_and_fit():
     assert ordered[-1][1] <= plan().size
 
 
-def test_layout_survives_json():
+def test_layout_is_unchanged_by_a_json_round_trip():
     assert layout.Layout.from_json(json.loads(json.dumps(plan().to_json()))) == plan()
 
 
@@ -92,12 +93,12 @@ def test_memory_is_shared_by_its_descriptor_and_has_no_name():
         os.close(descriptor)
 
 
-def test_all_pages_are_present_after_allocation():
+def test_allocation_reserves_all_pages():
     leaf = spaces.leaves(gs.Box(0, 1, (1 << 20,), np.float32))
-    made = layout.make_layout(leaf, [], {}, 2, 1)
-    descriptor, memory = layout.allocate(made)
+    found = layout.make_layout(leaf, [], {}, 2, 1)
+    descriptor, memory = layout.allocate(found)
     try:
-        assert os.fstat(descriptor).st_blocks * 512 >= made.size
+        assert os.fstat(descriptor).st_blocks * 512 >= found.size
     finally:
         memory.close()
         os.close(descriptor)
@@ -105,6 +106,6 @@ def test_all_pages_are_present_after_allocation():
 
 def test_memory_that_does_not_fit_is_refused_with_its_size():
     leaf = [spaces.Leaf((), (1 << 30, 1 << 10), "float32", gs.Discrete(2))]
-    made = layout.make_layout(leaf, [], {}, 4, 1)
+    found = layout.make_layout(leaf, [], {}, 4, 1)
     with pytest.raises(UserError, match=r"4 environments needs 16,777,216\.0 MiB"):
-        layout.allocate(made)
+        layout.allocate(found)

@@ -26,7 +26,7 @@ def channel():
     payload=st.none() | st.dictionaries(st.text(), st.integers() | st.text()),
     cuts=st.lists(st.integers(1, 40), max_size=20),
 )
-def test_frames_survive_any_cutting(sequence, status, payload, cuts):
+def test_frames_can_arrive_in_any_pieces(sequence, status, payload, cuts):
     frame = protocol.pack(protocol.RESET, sequence, payload, status=status)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -43,13 +43,13 @@ def test_frames_survive_any_cutting(sequence, status, payload, cuts):
         assert got == payload
 
 
-def test_nothing_waiting_is_no_frame(channel):
+def test_an_empty_socket_gives_no_frame(channel):
     inbox = protocol.Inbox(channel[0])
     assert inbox.read() == []
     assert not inbox.closed
 
 
-def test_end_of_stream_is_seen(channel):
+def test_the_end_of_the_stream_is_detected(channel):
     inbox = protocol.Inbox(channel[0])
     channel[1].close()
     assert inbox.read() == []
@@ -65,7 +65,7 @@ def test_end_of_stream_is_seen(channel):
     ],
     ids=["magic", "length", "json"],
 )
-def test_what_is_no_frame_is_refused_on_both_sides(channel, data):
+def test_invalid_frames_are_refused_on_both_sides(channel, data):
     channel[1].sendall(data)
     with pytest.raises(protocol.Malformed):
         protocol.Inbox(channel[0]).read()
@@ -79,7 +79,7 @@ def test_payloads_are_bounded():
         protocol.pack(protocol.RESET, 1, "x" * (protocol.MAX_PAYLOAD + 1))
 
 
-def test_a_descriptor_comes_along(channel):
+def test_a_request_can_carry_a_file_descriptor(channel):
     reading, writing = os.pipe()
     socket.send_fds(
         channel[0], [protocol.pack(protocol.ATTACH, 3, {"a": 1})], [reading]

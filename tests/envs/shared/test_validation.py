@@ -1,4 +1,4 @@
-"""One list of rules, which `check_env`, workers and batches apply."""
+"""Rules that `check_env`, workers and batches apply to the values of environments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BINARY = gs.MultiBinary(4)
 DICT = gs.Dict({"b": gs.Discrete(4), "a": BOX})
 TUPLE = gs.Tuple([BOX, gs.Discrete(4)])
 
-# Space, what becomes of a right value, and what is wrong with it: kind, field, text.
+# Space, function that makes a valid value invalid, and the defect's kind and text.
 LEAVES = {
     "shape": (BOX, lambda x: x[:-1], "shape", r"shape \[2\]; its space says \[3\]"),
     "one axis more": (BOX, lambda x: x[None], "shape", r"shape \[1, 3\]"),
@@ -99,7 +99,7 @@ def defects(space, value):
 
 
 def broken(name):
-    """Space, right value, wrong value, and what is wrong with it."""
+    """Return space, valid value, invalid value, and kind, field, text of the defect."""
     space, change, *expected = RULES[name]
     space.seed(1)
     value = space.sample()
@@ -109,7 +109,7 @@ def broken(name):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_broken_rule_is_the_one_defect_and_says_what_to_do(name):
+def test_a_broken_rule_gives_one_defect_that_says_what_to_do(name):
     space, value, wrong, kind, field, text = broken(name)
     assert defects(space, value) == []
     (defect,) = defects(space, wrong)
@@ -120,10 +120,10 @@ def test_a_broken_rule_is_the_one_defect_and_says_what_to_do(name):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_worker_refuses_what_the_rules_refuse(name):
+def test_a_worker_applies_the_same_rules(name):
     space, _, wrong, kind, field, text = broken(name)
     write, _ = writer(space)
-    if kind == "finite":  # looked for in all rows at once
+    if kind == "finite":  # checked for all rows at once
         with np.errstate(over="ignore"):
             write.write(1, wrong)
         assert write.not_finite() == {1: field}
@@ -138,12 +138,12 @@ def test_a_worker_refuses_what_the_rules_refuse(name):
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if LEAVES[name][2] != "type"])
-def test_a_batch_refuses_what_the_rules_refuse(name):
+def test_a_batch_applies_the_same_rules(name):
     space, value, wrong, kind, field, _ = broken(name)
     arrays = [np.zeros((2, *x.shape), x.dtype) for x in spaces.leaves(space)]
     reader = ObservationReader(space, arrays)
-    of_form = kind in ("shape", "dtype")
-    batch = np.stack([wrong if of_form else value, wrong])
+    whole_batch = kind in ("shape", "dtype")
+    batch = np.stack([wrong if whole_batch else value, wrong])
     if kind == "finite":
         with np.errstate(over="ignore"):
             reader.read([batch])
@@ -157,7 +157,7 @@ def test_a_batch_refuses_what_the_rules_refuse(name):
                 reader.read([batch], rows)
             assert (caught.value.kind, caught.value.field) == (kind, field)
             row = 1 if rows is None else 0
-            assert caught.value.row == (None if of_form else row)
+            assert caught.value.row == (None if whole_batch else row)
 
 
 @pytest.mark.parametrize("space", GOOD, ids=str)
@@ -177,7 +177,7 @@ def test_samples_of_a_space_arrive_unchanged(space, seed):
 
 @settings(max_examples=100)
 @given(space=any_space(), data=st.data())
-def test_none_in_the_place_of_any_leaf_is_found_and_named(space, data):
+def test_none_instead_of_any_leaf_is_found_and_named(space, data):
     leaves = spaces.leaves(space)
     flat = spaces.flatten(space, space.sample())
     index = data.draw(st.integers(0, len(leaves) - 1))
@@ -187,7 +187,7 @@ def test_none_in_the_place_of_any_leaf_is_found_and_named(space, data):
     assert (defect.kind, defect.field) == ("type", name)
 
 
-def test_all_that_is_wrong_with_an_observation_is_found():
+def test_all_defects_of_an_observation_are_found():
     wrong = {"a": np.full(2, 1e9), "c": 3}
     assert [(each.kind, each.field) for each in defects(DICT, wrong)] == [
         ("missing keys", "observation"),
@@ -197,12 +197,12 @@ def test_all_that_is_wrong_with_an_observation_is_found():
     ]
 
 
-def test_only_the_declared_narrowing_is_done():
+def test_only_the_documented_dtype_conversions_are_applied():
     write, (array,) = writer(WIDE)
     write.write(0, np.full((2, 2), 0.1))
     assert array.dtype == np.float32
     assert array[0, 0, 0] == np.float32(0.1)
-    write.write(0, np.full((2, 2), 0.2, np.float32))  # no loss, so no harm
+    write.write(0, np.full((2, 2), 0.2, np.float32))  # float32 needs no conversion
     assert array[0, 0, 0] == np.float32(0.2)
 
 

@@ -18,7 +18,7 @@ def make(id):
     return tfb.make_env(f"tf/{id}", 3, env_kwargs={"max_episode_steps": 20})
 
 
-@functools.cache  # that a second one is equal is the rule test_init_starts_over
+@functools.cache  # test_init_again_repeats_the_transitions covers a second one
 def record(id):
     return rollout(make(id), EnvContract.steps, SEED)
 
@@ -28,7 +28,7 @@ def contract(id):
         compilable = True
 
         # Held by the compiled program, which is compared with eager code too.
-        test_a_graph_gives_what_eager_code_gives = None
+        test_graphs_and_eager_code_agree = None
 
         def make_env(self):
             return make(id)

@@ -47,7 +47,7 @@ def test_finished_rows_restart_and_ignore_their_action():
     ]
 
 
-def test_statistics_are_of_raw_rewards_and_start_anew():
+def test_statistics_use_raw_rewards_and_restart_with_the_episode():
     batch, arrays = make([CountingEnv(length=3)])
     batch.reset(seed=1)
     seen = []
@@ -71,7 +71,7 @@ def test_returns_are_summed_in_double_precision():
     assert arrays.info["episode_return"][0] == np.float32(2000.0)
 
 
-def test_seeds_depend_on_the_index_in_the_batch_only():
+def test_seeds_depend_only_on_the_index_in_the_batch():
     class Seeded(CountingEnv):
         def reset(self, *, seed=None, options=None):
             self.seeds = [*getattr(self, "seeds", []), seed]
@@ -100,7 +100,7 @@ def test_action_space_is_seeded_too():
     assert samples[0] == samples[1]
 
 
-def test_stop_word_leaves_the_remaining_rows_alone():
+def test_the_stop_word_skips_the_remaining_rows():
     calls = []
 
     class Stopping(CountingEnv):
@@ -144,7 +144,7 @@ def test_info_that_the_column_cannot_hold_is_a_failure(value):
 
 
 @pytest.mark.parametrize(
-    ("made", "limit"),
+    ("create", "limit"),
     [
         (lambda: gymnasium.make("CartPole-v1"), 500),
         (lambda: gymnasium.wrappers.TimeLimit(CountingEnv(), 7), 7),
@@ -152,13 +152,13 @@ def test_info_that_the_column_cannot_hold_is_a_failure(value):
     ],
     ids=["registered", "wrapped", "none"],
 )
-def test_time_limit_is_found(made, limit):
-    assert stepper.inspect(made())["max_episode_steps"] == limit
+def test_time_limit_is_found(create, limit):
+    assert stepper.inspect(create())["max_episode_steps"] == limit
 
 
-@pytest.mark.parametrize("made", [dict, lambda: gymnasium.make_vec("CartPole-v1")])
-def test_what_is_no_single_environment_is_refused(made):
-    _, _, failure = stepper.construct([CountingEnv, made], first_row=4)
+@pytest.mark.parametrize("create", [dict, lambda: gymnasium.make_vec("CartPole-v1")])
+def test_only_single_environments_are_accepted(create):
+    _, _, failure = stepper.construct([CountingEnv, create], first_row=4)
     assert failure.env == 5
     assert failure.phase == "construct"
     assert "expected a" in failure.text

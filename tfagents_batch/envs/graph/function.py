@@ -1,4 +1,4 @@
-"""``tf.function`` that raises the faults of environments when it returns."""
+"""``tf.function`` that raises failures of environments when it returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfagents_batch.envs.processes import interrupts
 def function(
     fn: Callable | None = None, *, envs: Sequence[Any] | None = None, **options: Any
 ) -> Any:
-    """A ``tf.function`` that checks environments when it returns.
+    """Create a ``tf.function`` that checks environments when it returns.
 
     A program that is aborted half-way leaves its variables half-written, so
     environments only set a flag there, and this wrapper raises their ``EnvError`` (or
@@ -47,7 +47,7 @@ class _Checked:
             with interrupts.guard():
                 result = self._compiled(*args, **kwargs)
         except Exception:
-            # A fault may have caused this graph error, and its own error says more.
+            # A failed environment may be the cause, and its own error says more.
             _check(self._envs)
             raise
         _check(self._envs)

@@ -23,7 +23,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class HostCalls:
-    """Calls of an engine as ``tf.numpy_function``s, which XLA cannot compile.
+    """Calls of the portable backend as ``tf.numpy_function``, not compilable by XLA.
 
     Args:
       engine: ``Portable``.
@@ -38,15 +38,15 @@ class HostCalls:
         self._token = 0
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
-        """Start every environment, from an integer seed."""
+        """Start every environment with an integer seed; return the outputs."""
         return self._call(self._host_init, [seed])
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Step every environment, from token and action leaves."""
+        """Step with token and action leaves; return the outputs."""
         return self._call(self._host_step, inputs)
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
-        """Return bool ``[]``, false after a stop or a fault."""
+        """Return bool ``[]``, false after a stop or a failure."""
         ok = tf.numpy_function(lambda _: np.bool_(self._engine.ok), [token], tf.bool)
         return tf.ensure_shape(ok, [])
 
@@ -63,11 +63,9 @@ class HostCalls:
         return self._flat(self._engine.reset(int(seed) & SEED_MASK))
 
     def _host_step(self, token: np.ndarray, *action: np.ndarray) -> list[np.ndarray]:
-        if int(token) != self._token:
+        if int(token) != self._token:  # then step returns failed rows
             self._engine.give_up(stale(int(token), self._token))
-        return self._flat(
-            self._engine.step(action)
-        )  # after give_up all rows are failed
+        return self._flat(self._engine.step(action))
 
     def _flat(self, batch: StepBatch) -> list[np.ndarray]:
         self._token = (self._token + 1) % 2**31
@@ -89,7 +87,7 @@ def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
 def checked(
     pool: Any, specs: Sequence[tf.TensorSpec], call: Callable, *inputs: Any
 ) -> list[tf.Tensor]:
-    """Call, set static shapes, and raise a fault at once if the call is eager."""
+    """Run ``call``, set static shapes, and raise failures of an eager call at once."""
     if tf.executing_eagerly():
         with interrupts.guard():
             flat = call(*inputs)
@@ -102,7 +100,7 @@ def checked(
 
 
 def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
-    """Nest an environment's outputs, without the token."""
+    """Pack an environment's outputs, without the token, into a TimeStep."""
     count = len(flat) - 4 - len(spec.info)
     observation = spaces.pack(spec.observation_space, flat[:count])
     info = dict(zip(spec.info, flat[count + 4 :], strict=True))
@@ -136,7 +134,7 @@ def scalar(x: tf.Tensor) -> tf.Tensor:
 
 
 def in_xla() -> bool:
-    """Return whether XLA compiles the function that is traced now."""
+    """Return whether XLA will compile the function that is being traced."""
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(GraphOrParentsInXlaContext(graph))
 
@@ -167,8 +165,8 @@ def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
     tensor = tf.convert_to_tensor(value)
     name = field(leaf.path, "action")
     if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
-        wanted = leaf.dtype if continuous else "integers"
-        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {wanted}")
+        expected = leaf.dtype if continuous else "integers"
+        raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {expected}")
     shape = [num_envs, *leaf.shape]
     if not tensor.shape.is_compatible_with(shape):
         raise UserError(

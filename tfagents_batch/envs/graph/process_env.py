@@ -24,11 +24,11 @@ class ProcessEnv:
     """A batch of Gymnasium environments in worker processes, usable inside graphs.
 
     The state is an int32 token that orders the calls; use each token once. ``init`` and
-    ``step`` never abort a program. After a fault all rows are marked invalid and ``ok``
-    is false. The exception is raised by the first of these: the end of an eager call,
-    ``tfb.function``, ``check``, or leaving the ``with`` block. Call ``check`` after a
-    plain ``tf.function``. With ``on_fault="restart"`` only the rows of the failed
-    environment are invalid, and a new environment replaces it.
+    ``step`` never abort a program. After a failure all rows are marked invalid, and
+    ``ok`` is false. The exception is raised by the first of these: the end of an eager
+    call, ``tfb.function``, ``check``, or leaving the ``with`` block. After a plain
+    ``tf.function``, call ``check``. With ``on_fault="restart"`` only the rows of the
+    failed environment are invalid, and a new environment replaces it.
 
     With the native backend the ops are custom calls. They run in eager code, in graphs
     and under ``jit_compile=True``, where a whole rollout is one program. With the
@@ -44,10 +44,10 @@ class ProcessEnv:
 
     Args:
       constructors: functions without arguments that create one ``gymnasium.Env`` each;
-        lambdas and classes of ``__main__`` or a notebook are fine. Or an existing
-        batch, which is stepped in this process; see ``graph.vector_env``.
-      num_workers: number of processes; 0 steps in this process; None takes one per
-        core, at most one per environment.
+        lambdas and classes of ``__main__`` or a notebook work. Or an existing batch,
+        which is stepped in this process; see ``graph.vector_env``.
+      num_workers: number of processes; 0 steps in this process; None uses one per
+        core, but at most one per environment.
       backend: "native" (needs a C++ compiler at first use), "portable", or
         "auto", native if available. Environments in this process are portable.
         The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
@@ -62,7 +62,7 @@ class ProcessEnv:
       num_groups: number of groups of environments for ``send`` and ``receive``.
       backend: backend in use, "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
-      hub: number by which native programs call it; None with the portable backend.
+      hub: number of the native hub in programs; None with the portable backend.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -168,8 +168,8 @@ class ProcessEnv:
 
         Args:
           state: token of the previous call.
-          groups: as for ``send``; None takes the groups that are ready first. These
-            depend on timing, so runs then differ from each other.
+          groups: as for ``send``; None takes the groups that are ready first, so runs
+            differ, because the order depends on timing.
           count: number of groups to wait for if ``groups`` is None.
 
         Returns:
@@ -194,14 +194,14 @@ class ProcessEnv:
         return found[0], found[1], host_calls.timestep(spec, found[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
-        """Return bool ``[]``; false after a stop or a fault: discard the iteration."""
+        """Return bool ``[]``; false after a stop or failure: discard the iteration."""
         return self._calls.ok(host_calls.token(state))
 
     def check(self) -> None:
-        """Raise the fault since the last check, if any; its workers are closed then.
+        """Raise the failure since the last check, if any, and close the workers.
 
         Raises:
-          EnvError, UserError: for a fault, or for the use of a closed environment.
+          EnvError, UserError: for a failure, or for the use of a closed environment.
           Stopped: after ``stop``.
         """
         self._pool.check()
@@ -235,7 +235,7 @@ class ProcessEnv:
         """Give the leaves of an action the static shapes that native calls need."""
         known = all(x.shape.is_fully_defined() for x in flat)
         if not known and not host_calls.in_xla():  # XLA knows all shapes
-            check = functools.partial(self._pool.engine.fitting, rows)
+            check = functools.partial(self._pool.engine.check_shapes, rows)
             flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
         leaves = zip(flat, self._actions, strict=True)
         return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]

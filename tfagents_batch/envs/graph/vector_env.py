@@ -29,16 +29,16 @@ _COSTS = {
     "first episode of each row",
 }
 _CLOSE_SECONDS = 2.0
-_driven: weakref.WeakSet[Any] = weakref.WeakSet()
+_in_use: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class GymnasiumBatch:
     """Adapter of a vector environment to ``Steppable``.
 
     Environment i is seeded by ``stepper.env_seed(seed, i)`` if the vector environment
-    takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes one number only,
-    it is seeded by ``env_seed(seed, 0)``; then a row also depends on the size of the
-    batch.
+    takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes only
+    one number, it is seeded by ``env_seed(seed, 0)``; then the rows also depend on the
+    size of the batch.
 
     Raises:
       UserError: if the vector environment cannot be used.
@@ -60,7 +60,7 @@ class GymnasiumBatch:
         self._step = autoreset.STEPS[mode]
         own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
         self._one_seed: bool | None = False if own else None  # None: unknown yet
-        _driven.add(env.unwrapped)
+        _in_use.add(env.unwrapped)
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; return the batched observation and infos."""
@@ -81,11 +81,11 @@ class GymnasiumBatch:
         return self._step(self._env, action, over)
 
     def close(self, failed: bool = False) -> None:
-        """Close it; after a failure (``failed``) it may not respond. Idempotent."""
+        """Close it; with ``failed`` it may no longer respond. Idempotent."""
         env, self._env = self._env, None  # frees what its close() leaves open
         if env is None:
             return
-        _driven.discard(env.unwrapped)
+        _in_use.discard(env.unwrapped)
         options: dict[str, Any] = {}
         if isinstance(env.unwrapped, AsyncVectorEnv):
             alive = all(process.is_alive() for process in env.unwrapped.processes)
@@ -109,8 +109,8 @@ def VectorEnv(
     ``jit_compile=True`` and has no deadlines, and its crash ends this process.
     Otherwise it behaves like environments that ``make_env`` creates one by one.
 
-    Every autoreset mode is converted to NEXT_STEP. ``autoreset`` describes what
-    SAME_STEP and DISABLED lose by that; ``env/unused_steps`` counts it.
+    Every autoreset mode is converted to NEXT_STEP. ``autoreset`` describes the
+    steps that SAME_STEP and DISABLED lose; ``env/unused_steps`` counts them.
 
     >>> import gymnasium
     >>> import tensorflow as tf
@@ -125,9 +125,9 @@ def VectorEnv(
         another batch with the methods of ``batch_stepper.Steppable``. It is closed
         together with the returned environment.
       autoreset_mode: autoreset mode of a vector environment without that metadata.
-      on_fault: "raise", which fails the whole batch after a fault.
+      on_fault: "raise", which fails the whole batch after a failure.
       finite_check: "raise" makes NaN and infinity in observations and rewards a
-        fault; "off" passes them on.
+        failure; "off" accepts them.
       info_keys: ``{key: dtype}`` of info values to copy; float32, int32 or bool. A
         missing value is NaN, 0 or false.
 
@@ -142,7 +142,7 @@ def VectorEnv(
     try:
         if on_fault == RESTART:
             raise UserError(
-                "on_fault is 'restart', but a batch that exists already cannot be "
+                "on_fault is 'restart', but an existing batch cannot be "
                 "replaced; use on_fault='raise', or environments in worker processes"
             )
         arguments.one_of("on_fault", on_fault, (RAISE,))
@@ -157,12 +157,12 @@ def _construct(constructor: Callable[[], GymnasiumVectorEnv]) -> GymnasiumVector
     if not callable(constructor):
         raise UserError(
             f"env is of type {type(constructor).__name__}; expected a "
-            "gymnasium.vector.VectorEnv or a function without arguments that makes one"
+            "gymnasium.vector.VectorEnv or a function without arguments that builds one"
         )
     try:
         env = constructor()
     except Exception as error:
-        failure = failures.of(error, phase="construct")
+        failure = failures.from_error(error, phase="construct")
         raise failures.to_exception(failure) from error
     if isinstance(env, GymnasiumVectorEnv):
         return env
@@ -179,10 +179,10 @@ def _check(env: GymnasiumVectorEnv) -> None:
             "an EnvPool object cannot be seeded again; pass its name, such as "
             "make_env('envpool:CartPole-v1', num_envs=8)"
         )
-    if env.unwrapped in _driven:
+    if env.unwrapped in _in_use:
         raise UserError(
-            f"this {type(env.unwrapped).__name__} is stepped by another environment "
-            "already; create one for each, for example one for training and one for "
+            f"this {type(env.unwrapped).__name__} is already stepped by another "
+            "environment; create one for each, such as one for training and one for "
             "evaluation"
         )
 

@@ -1,9 +1,9 @@
-"""Build of the native hub for the installed TensorFlow, once, and its loading.
+"""Build and loading of the native hub for the installed TensorFlow.
 
-The library lies in the user's cache folder under TensorFlow's version and a hash of
-source and flags, so another version gets another library. A library is code: where
-another user could have put it there, it is neither loaded nor built, and environments
-use the portable backend, with a warning that names the folder.
+The library is built once, into the user's cache folder. Its path contains TensorFlow's
+version and a hash of source and flags. A library is code, so it is neither built nor
+loaded in a folder that other users can write to. Environments then use the portable
+backend, and a warning names the folder.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FORMER_VARIABLE = "TFAGENTS_BATCH_ROUTE"  # accepted until the next release
 _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
-_INTERFACE = 3  # of the library's C functions
-_SECONDS = 300.0  # limit for compiling, or waiting for another process that does
+_INTERFACE = 3  # version of the library's C functions
+_SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
 
 
 class Unavailable(Exception):
@@ -44,7 +44,7 @@ def library() -> ctypes.CDLL:
     """Return the loaded library with registered custom calls; build it if necessary.
 
     Raises:
-      Unavailable: if it cannot be had here.
+      Unavailable: if it cannot be used here, with the reason.
     """
     if os.environ.get(BACKEND_VARIABLE) == "portable":
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
@@ -61,7 +61,7 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def _load() -> ctypes.CDLL | str:
-    """Return the library, or why there is none; cached per process."""
+    """Return the library, or why it is unavailable; cached per process."""
     try:
         path = _path()
         if not path.exists():
@@ -125,17 +125,17 @@ def _build(path: pathlib.Path) -> None:
         if path.exists():  # another process has built it
             return
         started = time.monotonic()
-        handle, made = tempfile.mkstemp(suffix=".so", dir=path.parent)
-        os.close(handle)
+        descriptor, built = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        os.close(descriptor)
         try:
-            _run([*compiler, str(_SOURCE), "-o", made, *_flags()])
-            os.chmod(made, 0o700)  # the linker follows the umask
-            os.replace(made, path)
+            _run([*compiler, str(_SOURCE), "-o", built, *_flags()])
+            os.chmod(built, 0o700)  # the umask may allow more
+            os.replace(built, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(made)
+                os.unlink(built)
     seconds = time.monotonic() - started
-    _LOG.info("built the native environment engine in %.1f s: %s", seconds, path)
+    _LOG.info("built the native backend in %.1f s: %s", seconds, path)
 
 
 def _compiler() -> list[str]:
@@ -175,6 +175,6 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"another process holds {path}") from None
+                    raise Unavailable(f"another process has locked {path}") from None
                 time.sleep(0.05)
         yield

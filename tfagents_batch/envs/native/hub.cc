@@ -1,15 +1,14 @@
 // The native hub: worker processes driven from inside XLA programs.
 //
 // A hub maps a pool's shared memory, checks actions, wakes the workers, waits for
-// them and copies their rows out. It is reached as typed XLA FFI custom calls (from
-// compiled programs, graphs and eager code). Python opens, watches and closes it through
-// a C interface.
+// them and copies their rows. Compiled programs, graphs and eager code call it by typed
+// XLA FFI custom calls. Python opens, watches and closes it through a C interface.
 // A call always returns: after a failure, a stop or the end of the pool every row is
-// failed, that is first and truncated at once, and `ok` is false. The hub stores a
-// record of the reason, and Python reads it and raises the error. A hub that heals fails
-// only the rows of a lost worker, and goes on without it until it is replaced.
+// failed, that is both first and truncated, and `ok` is false. The hub records the
+// reason; Python reads the record and raises the error. With `replaces_`, only the rows
+// of a lost worker are failed, and the hub continues without it until it is replaced.
 //
-// Workers form groups of equal numbers of rows. `step` is for all groups; `send` and
+// Workers form groups of equal numbers of rows. `step` steps all groups; `send` and
 // `receive` are for some of them.
 //
 // Nothing here takes Python's lock, throws, or allocates once a hub is open.
@@ -52,16 +51,16 @@ static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 constexpr int kInterface = 3;     // of the C functions below
 constexpr int kMaxBuffers = 128;  // inputs or outputs of a call
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kGrace = 1'000'000'000;  // ns for the other workers after one has failed
-constexpr int64_t kSlice = 100'000;        // ns of a sleep without a wake-up
-// Flag in kPending: check again. It is not the sign bit, because a late answer makes the
-// count of the next command too small, perhaps negative, and wakes the hub more often.
+constexpr int64_t kGrace = 1'000'000'000;  // ns for other workers after a failure
+constexpr int64_t kSlice = 100'000;        // ns, longest sleep without a wake-up
+// Flag in kPending: check again. It is not the sign bit, because a late reply can make
+// the next command's count negative, which only wakes the hub more often.
 constexpr uint32_t kEvent = 1u << 30;
 constexpr int64_t kLine = 64;              // bytes
 
 // Words of a worker's line and of the hub's, as in layout.py.
 enum WorkerWord { kCommandSequence, kCommand, kReplySequence, kStatus, kStop };
-enum HubWord { kPending, kNobody, kSeedLow, kSeedHigh };
+enum HubWord { kPending, kUnused, kSeedLow, kSeedHigh };
 // Commands and status as in protocol.py.
 enum Command : uint32_t { kReset = 3, kStep = 4, kClose = 5 };
 enum Status : uint32_t { kOk = 0, kFailedStatus = 1 };
@@ -108,7 +107,7 @@ void FutexWaitAny(const std::vector<Sleep>& sleeps, int64_t deadline) {
   timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
   const long result = syscall(kWaitV, waiters, count, 0,
                               deadline == kNever ? nullptr : &until, CLOCK_MONOTONIC);
-  // Before Linux 5.16, or if a container forbids it: sleep for a moment, check again.
+  // Before Linux 5.16, or if a container forbids the call: sleep briefly, check again.
   const bool known = errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
   if (result < 0 && !known)
     FutexWait(sleeps[0].word, sleeps[0].value, std::min(deadline, Now() + kSlice));
@@ -190,7 +189,7 @@ class Hub {
     num_envs_ = reader.Next();
     num_workers_ = reader.Next();
     num_groups_ = reader.Next();
-    heals_ = reader.Next();
+    replaces_ = reader.Next();
     attention_ = static_cast<int>(reader.Next());
     sequence_ = static_cast<uint32_t>(reader.Next());
     limits_[0] = reader.Next();
@@ -289,7 +288,7 @@ class Hub {
       failed_.store(true);
       return NextToken();
     }
-    if (Someone())
+    if (AdmitWorkers())
       for (int64_t group : some_) Begin(kStep, group);
     return NextToken();
   }
@@ -308,7 +307,7 @@ class Hub {
     }
     ++steps_;
     const int64_t started = Now();
-    Await(some_, count);
+    WaitFor(some_, count);
     waited_ += Now() - started;
     if (groups == nullptr)  // groups that are done first, the earliest sent first
       std::stable_sort(some_.begin(), some_.end(), [&](int64_t a, int64_t b) {
@@ -321,10 +320,10 @@ class Hub {
     return NextToken();
   }
 
-  bool Ok() const { return !failed_ && !stop_ && !over_pool_; }
+  bool Ok() const { return !failed_ && !stop_ && !ended_; }
 
-  // Bits: a record exists; Python recorded its own; a call came after the end. Never
-  // waits for a running call.
+  // Bit 0: a failure was recorded, here or by Python. Bit 1: a call came after the end.
+  // Never waits for a running call.
   int Flags() const { return failed_ | used_ << 1; }
 
   // May be called from any thread.
@@ -343,7 +342,7 @@ class Hub {
   // A new process has replaced a lost worker.
   void Revive(int64_t worker) {
     if (worker < 0 || worker >= num_workers_) return;
-    ready_[worker].store(true);  // later failures are those of the new worker
+    ready_[worker].store(true);  // later failures belong to the new worker
     dead_[worker].store(false);
     Wake();
   }
@@ -354,7 +353,7 @@ class Hub {
       out[worker] = late_[worker].exchange(false);
   }
 
-  // Fails all rows from now on; Python has its own record of the reason.
+  // Fails all rows from now on; Python has recorded the reason.
   void Refuse() {
     failed_.store(true);
     Wake();
@@ -362,7 +361,7 @@ class Hub {
 
   // Ends the pool; later calls are recorded.
   void End() {
-    over_pool_.store(true);
+    ended_.store(true);
     Wake();
   }
 
@@ -372,7 +371,8 @@ class Hub {
     std::lock_guard<std::mutex> lock(mutex_);
     if (memory_ == nullptr) return;
     ++sequence_;
-    for (int64_t worker = 0; worker < num_workers_; ++worker) Tell(worker, kClose);
+    for (int64_t worker = 0; worker < num_workers_; ++worker)
+      SendCommand(worker, kClose);
   }
 
   void Close() {
@@ -382,7 +382,7 @@ class Hub {
     Unmap();
   }
 
-  // Writes the words of `hub.HubReport`, then states and sequence numbers of the workers.
+  // Writes the words of `hub.HubReport`, then the workers' states and sequence numbers.
   // Never waits for a running call.
   void Report(int64_t* out) {
     std::lock_guard<std::mutex> lock(data_mutex_);
@@ -452,7 +452,7 @@ class Hub {
   }
 
   bool Usable() {
-    if (over_pool_ || memory_ == nullptr) used_.store(true);
+    if (ended_ || memory_ == nullptr) used_.store(true);
     return Ok() && memory_ != nullptr;
   }
 
@@ -462,16 +462,16 @@ class Hub {
     return token;
   }
 
-  void Note(Record record) {
+  void Store(Record record) {
     std::lock_guard<std::mutex> lock(data_mutex_);
     record_ = record;
   }
 
   bool InOrder(int32_t token) {
     if (token != token_) {
-      Note({kStale, token, token_});
+      Store({kStale, token, token_});
     } else if (!started_) {
-      Note({kNoReset});
+      Store({kNoReset});
     } else {
       return true;
     }
@@ -485,7 +485,7 @@ class Hub {
       const int64_t group = groups[i];
       const bool known = group >= 0 && group < num_groups_;
       if (!known || std::find(some_.begin(), some_.end(), group) != some_.end()) {
-        Note({kGroup, group});
+        Store({kGroup, group});
         return false;
       }
       some_.push_back(group);
@@ -502,14 +502,14 @@ class Hub {
         if (busy_[group]) some_.push_back(group);
     }
     for (int64_t group : some_)
-      if (!busy_[group]) return Note({kIdle, group}), false;
-    if (static_cast<int64_t>(some_.size()) < count) return Note({kIdle, -1}), false;
+      if (!busy_[group]) return Store({kIdle, group}), false;
+    if (static_cast<int64_t>(some_.size()) < count) return Store({kIdle, -1}), false;
     return true;
   }
 
   bool AreIdle(const std::vector<int64_t>& groups) {
     for (int64_t group : groups)
-      if (busy_[group]) return Note({kBusy, group}), false;
+      if (busy_[group]) return Store({kBusy, group}), false;
     return true;
   }
 
@@ -535,8 +535,8 @@ class Hub {
     memory_ = nullptr;
   }
 
-  // Writes `rows` failed rows. Rows of all groups have their last observations; rows of
-  // some groups have zeros.
+  // Writes `rows` failed rows: with their last observations if these are all rows, else
+  // with zeros.
   int32_t Fail(void* const* out, int64_t rows) {
     const int64_t count = observation_.size();
     for (int64_t i = 0; i < Outputs(); ++i)
@@ -570,7 +570,7 @@ class Hub {
         });
       }
       if (row >= 0) {
-        Note({kAction, row, static_cast<int64_t>(i)});
+        Store({kAction, row, static_cast<int64_t>(i)});
         return false;
       }
     }
@@ -638,44 +638,44 @@ class Hub {
   // Runs one command for all groups.
   int32_t Run(Command command, void* const* out) {
     const int64_t started = Now();
-    if (!Someone()) return Fail(out, num_envs_);
+    if (!AdmitWorkers()) return Fail(out, num_envs_);
     for (int64_t group : all_) Begin(command, group);
-    Await(all_, num_groups_);
+    WaitFor(all_, num_groups_);
     waited_ += Now() - started;
     for (int64_t group : all_) Collect(group, out, group * (num_envs_ / num_groups_));
     return NextToken();
   }
 
-  // Discards results that are not received.
+  // Discards results that were not received.
   void Drain() {
     some_.clear();
     for (int64_t group : all_)
       if (busy_[group]) some_.push_back(group);
-    Await(some_, some_.size());
+    WaitFor(some_, some_.size());
     for (int64_t group : some_) Collect(group, nullptr, 0);
   }
 
-  // Admits replaced workers; waits for one if all workers are lost.
-  bool Someone() {
-    if (!heals_) return true;
+  // Admits replacements of workers; waits for one if all workers are lost.
+  bool AdmitWorkers() {
+    if (!replaces_) return true;
     for (;;) {
       Word* pending = Pending(0);
       uint32_t value = pending->load(std::memory_order_acquire);
       if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
       int64_t present = 0;
       for (int64_t worker = 0; worker < num_workers_; ++worker) {
-        // While its group is being stepped, its rows are those of the lost worker.
+        // Until its group is received, its rows belong to the lost worker.
         const int64_t group = worker / (num_workers_ / num_groups_);
-        if (!busy_[group] && ready_[worker].exchange(false)) Welcome(worker);
+        if (!busy_[group] && ready_[worker].exchange(false)) Admit(worker);
         present += !away_[worker];
       }
-      if (!Ok() || over_pool_) return false;
+      if (!Ok() || ended_) return false;
       if (present > 0) return true;
       FutexWait(pending, value, kNever);
     }
   }
 
-  void Welcome(int64_t worker) {
+  void Admit(int64_t worker) {
     away_[worker] = 0;
     std::lock_guard<std::mutex> lock(data_mutex_);
     std::fill(over_.begin() + first_row_[worker],
@@ -688,7 +688,7 @@ class Hub {
     ++sequence_;
     uint32_t count = 0;
     for (int64_t worker = first; worker < end; ++worker) {
-      // No command for a dead worker: its replacement must not find one.
+      // A dead worker gets no command, because its replacement would read it.
       state_[worker] = away_[worker] ? kAway : dead_[worker] ? kDead : kWaiting;
       count += state_[worker] == kWaiting;
       const int64_t limit = Limit(command, worker);
@@ -697,13 +697,13 @@ class Hub {
     busy_[group] = 1;
     order_[group] = sequence_;
     command_[group] = command;
-    // An event that comes between here and the wait stays in its flag.
+    // If an event comes before the wait, its flag remains set.
     Pending(group)->store(count);
     for (int64_t worker = first; worker < end; ++worker)
-      if (state_[worker] == kWaiting) Tell(worker, command);
+      if (state_[worker] == kWaiting) SendCommand(worker, command);
   }
 
-  void Tell(int64_t worker, Command command) {
+  void SendCommand(int64_t worker, Command command) {
     Word* line = Line(worker);
     sent_[worker] = sequence_;
     line[kCommand].store(command, std::memory_order_relaxed);
@@ -711,7 +711,7 @@ class Hub {
     FutexWake(&line[kCommandSequence]);
   }
 
-  // Deadline in nanoseconds, negative for never. A restarting row has that of a reset.
+  // Returns the deadline in ns, negative for never. A step may include a reset.
   int64_t Limit(Command command, int64_t worker) const {
     if (command == kReset) return limits_[0];
     const auto begin = over_.begin() + first_row_[worker];
@@ -720,9 +720,9 @@ class Hub {
     return limits_[0] < 0 || limits_[1] < 0 ? -1 : std::max(limits_[0], limits_[1]);
   }
 
-  // Waits for a stop or until `count` of the groups are done: all of their workers have
-  // replied, died or are late. Like requests.py.
-  void Await(const std::vector<int64_t>& groups, int64_t count) {
+  // Waits for a stop or until `count` of the groups are done: their workers have
+  // replied, died or timed out. requests.py does the same.
+  void WaitFor(const std::vector<int64_t>& groups, int64_t count) {
     bool graced = false;
     const int64_t patience = poll_ > 0 ? Now() + poll_ : 0;
     for (;;) {
@@ -733,17 +733,17 @@ class Hub {
         Word* pending = Pending(group);
         uint32_t value = pending->load(std::memory_order_acquire);
         if (value & kEvent) value = pending->fetch_and(~kEvent) & ~kEvent;
-        if (Look(group, &failed)) {
+        if (UpdateStates(group, &failed)) {
           ++done;
         } else {
           sleeps_.push_back({pending, value});
         }
       }
       // After a request to stop, workers skip their rows but still reply.
-      if (stop_ || over_pool_) return Cut(groups);
+      if (stop_ || ended_) return CutShort(groups);
       if (done >= count) return;
-      // Python may have given up, so the wait ends soon for the other workers too.
-      const bool over = failed_ || (failed && !heals_);
+      // After a failure, also one that Python recorded, other workers have little time.
+      const bool over = failed_ || (failed && !replaces_);
       if (over && !graced) {
         const int64_t grace = Now() + kGrace;
         for (int64_t& deadline : deadline_) deadline = std::min(deadline, grace);
@@ -766,12 +766,12 @@ class Hub {
   }
 
   // Returns whether all workers of a group are done, and updates their states.
-  bool Look(int64_t group, bool* failed) {
+  bool UpdateStates(int64_t group, bool* failed) {
     bool done = true;
     for (int64_t worker = FirstWorker(group); worker < FirstWorker(group + 1);
          ++worker) {
       if (state_[worker] == kWaiting) {
-        // Read the flag of death first: a worker may have replied before it died.
+        // Read this flag before the reply: a worker may have replied before it died.
         const bool dead = dead_[worker].load() || ready_[worker].load();
         Word* line = Line(worker);
         if (line[kReplySequence].load(std::memory_order_acquire) == sent_[worker]) {
@@ -795,7 +795,7 @@ class Hub {
     return true;
   }
 
-  void Cut(const std::vector<int64_t>& groups) {
+  void CutShort(const std::vector<int64_t>& groups) {
     for (int64_t group : groups)
       for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i)
         if (state_[i] == kWaiting || state_[i] == kReplied) state_[i] = kCut;
@@ -823,18 +823,18 @@ class Hub {
     for (int64_t i = FirstWorker(group); i < FirstWorker(group + 1); ++i) {
       const int state = state_[i];
       failed |= state == kFailed || state == kDead || state == kLate;
-      if (out != nullptr) Repair(i, out, at - begin);
-      if (heals_ && (state == kDead || state == kLate)) GoOnWithout(i);
+      if (out != nullptr) FailLost(i, out, at - begin);
+      if (replaces_ && (state == kDead || state == kLate)) MarkLost(i);
     }
-    if (out != nullptr) Keep(out, begin, rows, at);
-    if (failed && !heals_) {  // the record needs the earlier rows
+    if (out != nullptr) SaveLast(out, begin, rows, at);
+    if (failed && !replaces_) {  // the error describes the earlier rows
       record_ = {kWorkers, command_[group]};
       failed_.store(true);
     }
   }
 
   // Fails the rows of a worker that have no result; output row = row + `shift`.
-  void Repair(int64_t worker, void* const* out, int64_t shift) {
+  void FailLost(int64_t worker, void* const* out, int64_t shift) {
     const int state = state_[worker];
     if (state == kReplied) return;
     const int64_t count = observation_.size();
@@ -856,30 +856,30 @@ class Hub {
   }
 
   // Marks a worker as lost until Revive announces its replacement.
-  void GoOnWithout(int64_t worker) {
+  void MarkLost(int64_t worker) {
     const bool late = state_[worker] == kLate && !dead_[worker] && !ready_[worker];
     away_[worker] = 1;
     if (!late) return;
     late_[worker].store(true);
     const uint64_t one = 1;
-    if (write(attention_, &one, sizeof one) < 0) return;  // an unread one is enough
+    if (write(attention_, &one, sizeof one) < 0) return;  // full: still readable
   }
 
   // Saves the last observations of a group; rows of lost workers keep their old ones.
-  void Keep(void* const* out, int64_t begin, int64_t rows, int64_t at) {
+  void SaveLast(void* const* out, int64_t begin, int64_t rows, int64_t at) {
     const int64_t count = observation_.size();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t bytes = observation_[i].row_bytes;
       std::memcpy(last_[i].data() + begin * bytes,
                   static_cast<char*>(out[i]) + at * bytes, rows * bytes);
     }
-    if (!heals_ && failed_) return;
+    if (!replaces_ && failed_) return;
     const uint8_t* terminated = static_cast<uint8_t*>(out[count + 2]) + at;
     const uint8_t* truncated = static_cast<uint8_t*>(out[count + 3]) + at;
     const int64_t first = begin / (num_envs_ / num_groups_);
     for (int64_t i = FirstWorker(first); i < FirstWorker(first + 1); ++i) {
       const int state = state_[i];
-      if (state != kReplied && !(heals_ && state == kFailed)) continue;
+      if (state != kReplied && !(replaces_ && state == kFailed)) continue;
       for (int64_t row = first_row_[i]; row < first_row_[i + 1]; ++row)
         over_[row] = terminated[row - begin] | truncated[row - begin];
     }
@@ -887,7 +887,7 @@ class Hub {
 
   // Fixed once open.
   int64_t size_ = 0, num_envs_ = 0, num_workers_ = 0, num_groups_ = 1, poll_ = 0;
-  bool heals_ = false;
+  bool replaces_ = false;
   int attention_ = -1;            // descriptor to write to when a worker is late
   int64_t limits_[2] = {-1, -1};  // ns of a reset and of a step
   std::vector<int64_t> first_row_;
@@ -897,7 +897,7 @@ class Hub {
   std::vector<int64_t> all_;  // groups
 
   std::mutex mutex_;       // held during a call
-  std::mutex data_mutex_;  // guards the report; held for moments only
+  std::mutex data_mutex_;  // guards the report; held only briefly
   std::mutex map_mutex_;   // guards the mapping for threads that wake a call
   char* memory_ = nullptr;
 
@@ -908,7 +908,7 @@ class Hub {
   std::atomic<int64_t> steps_{0}, waited_{0}, clipped_{0}, total_{0};
   std::vector<std::atomic<int>> state_;       // State by worker
   std::vector<std::atomic<uint32_t>> sent_;   // sequence by worker
-  Record record_;                             // these four under data_mutex_
+  Record record_;                             // data_mutex_ guards these four
   std::vector<int64_t> refused_;  // the row of an action that is out of range
   std::vector<uint8_t> over_;
   std::vector<int64_t> lost_;     // failed rows by row, since the start
@@ -925,7 +925,7 @@ class Hub {
   std::vector<std::vector<char>> last_;  // last observations
 
   std::unique_ptr<std::atomic<bool>[]> dead_, late_, ready_;
-  std::atomic<bool> stop_{false}, failed_{false}, over_pool_{false}, used_{false};
+  std::atomic<bool> stop_{false}, failed_{false}, ended_{false}, used_{false};
 };
 
 // ---- the table of hubs ----
@@ -955,8 +955,8 @@ ffi::Error Refusal(const char* code, int64_t handle) {
                     "tfab:" + std::string(code) + ":" + std::to_string(handle));
 }
 
-// Writes failed rows, by the program's description of its outputs: whether some groups,
-// `observations` arrays, reward, first, terminated, truncated, info.
+// Writes failed rows into the outputs of a program: `before` outputs, `observations`
+// arrays, reward, first, terminated, truncated, info.
 ffi::Error FailAll(ffi::RemainingRets rets, int64_t before, int64_t observations,
                    int64_t handle) {
   for (size_t i = 0; i < rets.size(); ++i) {
@@ -987,7 +987,7 @@ const int32_t* Int32(ffi::RemainingArgs args, size_t i, int64_t* count) {
   return static_cast<const int32_t*>(buffer->untyped_data());
 }
 
-// Outputs of a call: token, groups if it receives some, and rows of `groups` groups.
+// Outputs of a call: token, for `receive` group numbers, and rows of `groups` groups.
 struct Outputs {
   int32_t* token = nullptr;
   int32_t* found = nullptr;
@@ -1101,7 +1101,7 @@ ffi::Error SendCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t ha
   });
 }
 
-// The groups of the second input if it is given, else the first ones to finish.
+// Receives the groups of the second input, or without one the first that are done.
 ffi::Error ReceiveCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
                        int64_t observations) {
   return Guarded(handle, [&] {

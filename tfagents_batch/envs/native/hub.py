@@ -43,15 +43,15 @@ class HubReport(NamedTuple):
 
     Attributes:
       kind: of the fault, NOTHING if there was none.
-      first, second: got and wanted token (STALE), row and leaf (ACTION), command
-        (WORKERS), group (GROUP, BUSY, IDLE).
+      first, second: received and expected token (STALE), row and leaf (ACTION),
+        command (WORKERS), group (GROUP, BUSY, IDLE).
       steps, waited, clipped, total: counters since the start; waited in nanoseconds.
       used: whether it was called after its end, since the last report.
-      token: the last one.
+      token: the last token.
       started: whether there was a reset.
-      seed: of the last one.
-      states: of the workers.
-      sequences: numbers of the workers' last commands.
+      seed: seed of the last reset.
+      states: states of the workers.
+      sequences: sequence numbers of the workers' last commands.
     """
 
     kind: int
@@ -70,22 +70,22 @@ class HubReport(NamedTuple):
 
 
 class Hub:
-    """A hub and its handle.
+    """Native hub with its handle.
 
     Args:
       library: see ``build.library``.
-      plan: where the arrays lie.
-      descriptor: of the shared memory.
-      writer: the action leaves and their bounds.
+      plan: layout of the shared memory.
+      descriptor: descriptor of the shared memory.
+      writer: writer of the actions, with their bounds.
       first_rows: first row of each worker, and the number of rows.
-      seconds: deadlines of a reset and of a step; None for never.
-      sequence: number of the last command the workers got.
-      poll: microseconds to look, and give the core away, before it sleeps.
-      heals: go on without a worker that is lost, until it is revived.
+      seconds: deadlines of a reset and of a step; None waits forever.
+      sequence: number of the workers' last command.
+      poll: microseconds to poll before it sleeps; polling yields the core.
+      replaces: whether to continue without a lost worker until it is replaced.
 
     Attributes:
-      handle: its number, in programs.
-      attention: descriptor that is readable when a worker was late, if it heals.
+      handle: number of the hub in programs.
+      attention: with ``replaces``, descriptor that is readable after a timeout.
 
     Raises:
       ValueError: if the memory cannot be used.
@@ -101,7 +101,7 @@ class Hub:
         seconds: Sequence[float | None],
         sequence: int,
         poll: int,
-        heals: bool = False,
+        replaces: bool = False,
     ):
         self._library = library
         for name, arguments in _ARGUMENTS.items():
@@ -112,10 +112,10 @@ class Hub:
         self._width = max([1, *(leaf.width for leaf in bounds)])
         limits = [-1 if limit is None else int(limit * 1e9) for limit in seconds]
         self.attention = -1
-        if heals:
+        if replaces:
             self.attention = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         head = [plan.size, first_rows[-1], plan.num_workers, plan.num_groups]
-        head += [int(heals), self.attention, sequence]
+        head += [int(replaces), self.attention, sequence]
         numbers = [*head, *limits, poll * 1000, *first_rows, *_arrays(plan)]
         places = [field.offset for field in plan.fields if field.name[:7] == "action/"]
         leaves = map(_leaf, bounds, places)
@@ -133,7 +133,7 @@ class Hub:
 
     @property
     def failed(self) -> bool:
-        """Return whether there is a report; never waits."""
+        """Return whether a failure was recorded; never waits."""
         return bool(self._library.tfab_flags(self.handle) & 1)
 
     @property
@@ -141,15 +141,15 @@ class Hub:
         """Return whether it was called after its end; a report clears it."""
         return bool(self._library.tfab_flags(self.handle) & 2)
 
-    def tell(self, what: str, *worker: int) -> None:
+    def notify(self, what: str, *worker: int) -> None:
         """Notify the hub; any thread may call it.
 
         Args:
-          what: "stop" ends the call under way and fails all later ones, "poke" also has
-            every worker look at its socket; "refuse" fails all later calls, "end" also
-            notes that there was one; "died" and "revive" are about a worker: it has
-            ended, or another process is there for it.
-          worker: its index.
+          what: "stop" ends the current call and fails all later ones; "poke" also makes
+            every worker read its socket. "refuse" fails all later calls; "end" also
+            records whether there was one. "died": a worker has ended; "revive": a
+            new process has replaced it.
+          worker: index of that worker.
         """
         getattr(self._library, f"tfab_{what}")(self.handle, *worker)
 
@@ -159,11 +159,11 @@ class Hub:
         return np.flatnonzero(late).tolist()
 
     def lost(self, num_envs: int) -> np.ndarray:
-        """int64 ``[B]``: failed rows since the start."""
+        """Return int64 ``[B]``: number of failed steps of each row since the start."""
         return self._filled(self._library.tfab_lost, num_envs, np.int64)
 
     def close(self) -> None:
-        """Free the memory; the current call ends at once and is waited for."""
+        """End the current call, wait for it, and free the memory."""
         self._library.tfab_close(self.handle)
         self._close_attention()
 
@@ -177,7 +177,7 @@ class Hub:
         return report._replace(seed=report.seed & (2**64 - 1))
 
     def refused(self) -> np.ndarray:
-        """int64, the numbers of the row of an action that is out of range."""
+        """Return int64: the row of an action that is out of range."""
         return self._filled(self._library.tfab_refused, self._width, np.int64)
 
     def _close_attention(self) -> None:
@@ -186,7 +186,7 @@ class Hub:
             os.close(descriptor)
 
     def over(self, num_envs: int) -> np.ndarray:
-        """bool ``[B]``: the rows that were last before the last command."""
+        """Return bool ``[B]``: rows that had ended before the last command."""
         return self._filled(self._library.tfab_over, num_envs, bool)
 
     def _filled(self, function: Any, size: int, dtype: Any) -> np.ndarray:
@@ -196,12 +196,12 @@ class Hub:
 
 
 def _free(free: Callable[[int], None], handle: int, owner: int) -> None:
-    if os.getpid() == owner:  # in a forked copy a lock may be held for ever
+    if os.getpid() == owner:  # in a forked child a lock may never be released
         free(handle)
 
 
 def _arrays(plan: layout.Layout) -> list[int]:
-    """Return offset and bytes of a row for each array, in the order of outputs."""
+    """Return offset and bytes per row of each array, in the order of outputs."""
     groups: dict[str, list[int]] = {"info": [], "observation": []}
     columns = {}
     for name, shape, dtype, offset in plan.fields:

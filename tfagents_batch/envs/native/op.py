@@ -1,7 +1,7 @@
 """Calls of the hub as TensorFlow ops: StableHLO modules with a custom call.
 
-The op runs inside XLA programs, in graphs and eagerly; on the host in any case. As
-it is, it costs less there than wrapped in a compiled function of its own.
+The op runs in XLA programs, in graphs and eagerly, always on the CPU. Outside XLA it is
+cheaper than a compiled function that contains the call.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Calls:
     """Calls of one hub, the counterpart of ``HostCalls``.
 
     Args:
-      handle: of the hub.
+      handle: handle of the hub.
       outputs: specs of the token and of an environment's outputs.
-      num_observations: how many of them, after the token, are observations.
+      num_observations: number of observation leaves, which follow the token.
     """
 
     def __init__(
@@ -30,30 +30,32 @@ class Calls:
     ):
         self._outputs = tuple(outputs)
         self._attributes = f"handle = {handle} : i64"
-        self._more = f"{self._attributes}, observations = {num_observations} : i64"
+        self._output_attributes = (
+            f"{self._attributes}, observations = {num_observations} : i64"
+        )
         self._ok = (tf.TensorSpec([], tf.bool),)
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
-        """From an integer seed."""
+        """Start every environment with an integer seed; return the outputs."""
         inputs = [tf.cast(seed, tf.int64)]
-        return _call("tfab_init", inputs, self._outputs, self._more)
+        return _call("tfab_init", inputs, self._outputs, self._output_attributes)
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """From token and action leaves, of known shapes."""
-        return _call("tfab_step", inputs, self._outputs, self._more)
+        """Step with token and action leaves of known shapes; return the outputs."""
+        return _call("tfab_step", inputs, self._outputs, self._output_attributes)
 
     def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """From token, int32 ``[k]`` groups and action leaves, of known shapes."""
+        """Send token, int32 ``[k]`` groups and action leaves; return the next token."""
         return _call("tfab_send", inputs, self._outputs[:1], self._attributes)
 
     def receive(
         self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
     ) -> list[tf.Tensor]:
-        """From token and perhaps groups; what comes is of the shapes of ``outputs``."""
-        return _call("tfab_receive", inputs, tuple(outputs), self._more)
+        """Receive with token and optional groups; return tensors like ``outputs``."""
+        return _call("tfab_receive", inputs, tuple(outputs), self._output_attributes)
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
-        """bool ``[]``"""
+        """Return bool ``[]``, false after a stop or a failure."""
         return _call("tfab_ok", [token], self._ok, self._attributes)[0]
 
 
@@ -66,8 +68,8 @@ def _call(
     kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
     module = _module(name, kinds, outputs, attributes)
     with tf.device("/CPU:0"):
-        fixed = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
-        return call(module, fixed, outputs)
+        constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
+        return call(module, constants, outputs)
 
 
 def call(

@@ -1,6 +1,6 @@
 """Choice of the backend that commands the workers: the native hub or Python.
 
-"native" needs a C++ compiler at first use, "auto" takes the other one without.
+"native" needs a C++ compiler at first use. Without one, "auto" selects "portable".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def refuse_groups(num_groups: int, reason: str) -> None:
     if reason and num_groups > 1:
         raise UserError(
             f"groups is {num_groups}, but send and receive need the native backend, "
-            f"which cannot be had: {reason}; leave groups out, and use step"
+            f"which is unavailable: {reason}; leave groups out, and use step"
         )
 
 
@@ -60,7 +60,7 @@ def log_choice(num_envs: int, num_workers: int, reason: str, wanted: bool) -> No
     """Log the backend in one line; warn if the native one was requested.
 
     Args:
-      reason: why it is the portable backend; "" for the native one.
+      reason: why the portable backend is used; "" with the native one.
       wanted: whether the native backend was allowed.
     """
     who = f"{num_envs} environments in {num_workers} worker processes"

@@ -1,7 +1,7 @@
 """Environments in the learner's own process, behind the same commands as workers.
 
-For debugging, for environments that are cheap or come as a batch, and for platforms
-without worker processes. There are no deadlines: nothing could end a call that hangs.
+For debugging, cheap environments, vector environments, and platforms without worker
+processes. There are no deadlines, because nothing could end a call that hangs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LocalExecutor:
     """The in-process counterpart of ``ProcessExecutor``: one stepper.
 
     Args:
-      environments: constructors, or a batch that exists already.
-      budget: grants restarts; None if what fails is not replaced.
+      environments: constructors, or an existing batch.
+      budget: grants restarts; None does not replace environments.
     """
 
     workers = ()
@@ -126,6 +126,6 @@ class LocalExecutor:
             if self._budget is None:
                 outcome.faults.append(fault)
             else:
-                self._budget.failed(fault)
+                self._budget.grant_in_worker(fault)
         outcome.replies[0] = {"notes": list(self._stepper.notes)}
         self._stepper.notes.clear()

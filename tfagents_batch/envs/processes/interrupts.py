@@ -19,7 +19,7 @@ from typing import Any
 
 POOLS: weakref.WeakSet[Any] = weakref.WeakSet()  # open pools
 _lock = threading.Lock()
-_pipe: tuple[int, int] | None = None  # while a descriptor is in use
+_pipe: tuple[int, int] | None = None  # None while no descriptor is in use
 _users = 0
 
 
@@ -58,7 +58,7 @@ def stop_pools(descriptor: int) -> bool:
 def guard() -> Iterator[None]:
     """Let Ctrl-C end a call in this context, if it raises KeyboardInterrupt.
 
-    Whoever has a wake-up descriptor or a handler of his own is left alone.
+    A program's own wake-up descriptor or handler of Ctrl-C remains in place.
     """
     if (
         _pipe is None

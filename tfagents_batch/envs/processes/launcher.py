@@ -1,8 +1,9 @@
 """Start and end of worker processes, by fork and exec.
 
-After TensorFlow was used a forked child hangs in its first op; a fresh interpreter
-that never imports TensorFlow is ready in a fraction of a second. ``dead``, ``late`` and
-``deaf`` end a process and say why: its rows have no owner until it is surely gone.
+Workers are fresh interpreters without TensorFlow, ready in a fraction of a second. A
+forked child would hang in its first TensorFlow op. ``crash_failure``,
+``timeout_failure`` and ``protocol_failure`` return after the process has ended, so that
+its rows can be given to another one.
 """
 
 from __future__ import annotations
@@ -72,17 +73,17 @@ class Worker:
         self._drain_lock = threading.Lock()
 
     def start(self, variables: Mapping[str, str]) -> None:
-        """Start the process, with environment variables that override ours.
+        """Start the process with additional environment variables.
 
         Raises:
           OSError: if there are too few processes or descriptors left.
         """
         module = "tfagents_batch.envs.worker.main"
-        with contextlib.ExitStack() as passed_on:
+        with contextlib.ExitStack() as child_ends:
             self.channel, theirs = socket.socketpair()
-            passed_on.callback(theirs.close)
+            child_ends.callback(theirs.close)
             self.output, writing = os.pipe()
-            passed_on.callback(os.close, writing)
+            child_ends.callback(os.close, writing)
             os.set_blocking(self.output, False)
             self._dump = os.memfd_create("tfagents_batch-stacks", os.MFD_CLOEXEC)
             numbers = [theirs.fileno(), self._dump, os.getpid()]
@@ -107,17 +108,17 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Process id, once started."""
+        """Return the process id; only after ``start``."""
         return self._process.pid
 
     def send(self, frame: bytes, descriptor: int | None, seconds: float) -> None:
         """Send a request.
 
         Raises:
-          OSError: if the worker is gone or does not read within ``seconds``.
+          OSError: if the worker has ended or does not read within ``seconds``.
         """
         if descriptor is None and len(frame) == protocol.HEADER_SIZE:
-            self.channel.send(frame)  # at most one is pending, so it always fits
+            self.channel.send(frame)  # at most one is pending, so the buffer has space
             return
         self.channel.settimeout(seconds)
         try:
@@ -189,11 +190,11 @@ class Worker:
         """Wait for a process that has ended or was killed.
 
         Returns:
-          how, for example "was killed by SIGKILL" or "exited with code 3".
+          how it ended, such as "was killed by SIGKILL" or "exited with code 3".
         """
         if self._process.returncode is None:
-            # Its process id, which names its group, cannot have been reused yet. End
-            # the processes that it started, too.
+            # Also end the processes that it started. Its id, which is also the group's,
+            # is not reused before ``wait``.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
@@ -208,7 +209,7 @@ class Worker:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of a reaped process; negative for a signal."""
+        """Return the exit code of a reaped process; negative for a signal."""
         return self._process.returncode if self._process else None
 
     def close(self) -> None:
@@ -224,7 +225,7 @@ class Worker:
 
 
 def end(workers: Sequence[Worker], seconds: float) -> None:
-    """Wait for the end of processes that are not reaped; kill them after a time."""
+    """Wait until the processes end; kill those that run after ``seconds``."""
     deadline = time.monotonic() + seconds
     running = list(workers)
     while running and (left := deadline - time.monotonic()) > 0:
@@ -235,7 +236,7 @@ def end(workers: Sequence[Worker], seconds: float) -> None:
 
 
 def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
-    """Wait until a process has ended; return those that have."""
+    """Wait until a process has ended; return all that have ended."""
     poll = select.poll()
     known = {}
     for worker in workers:
@@ -248,45 +249,47 @@ def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
     return [known[fd] for fd, _ in poll.poll(seconds * 1000)]
 
 
-def dead(
+def crash_failure(
     worker: Worker, row: int | None, phase: str | None, context: Context
 ) -> Failure:
     """Describe the failure of a worker that ended or closed its socket."""
-    # A process closes its socket shortly before it has ended.
+    # A process that ends closes its socket shortly before.
     cut_off = worker.inbox.closed and not ended([worker], _END_SECONDS)
     end([worker], 0.2)
     text = worker.reap()
-    if cut_off:  # it was ended by the lines above
+    if cut_off:  # the exit code only shows the kill above
         text = CUT_OFF
     if row == layout.NO_ROW:
         phase = None
         text += "" if text == CUT_OFF else " while idle"
     tail = worker.tail()
-    said = f"Last lines of its output:\n{tail}" if tail else ""
-    details = "\n\n".join(filter(None, [worker.dump(), said]))
-    return _fault(failures.CRASH, worker, row, phase, context, text, details)
+    output = f"Last lines of its output:\n{tail}" if tail else ""
+    details = "\n\n".join(filter(None, [worker.dump(), output]))
+    return _failure(failures.CRASH, worker, row, phase, context, text, details)
 
 
-def late(worker: Worker, row: int | None, phase: str, context: Context) -> Failure:
+def timeout_failure(
+    worker: Worker, row: int | None, phase: str, context: Context
+) -> Failure:
     """End a worker that did not answer in time and describe where it was."""
     text = "did not answer before its deadline and was killed (stack below)"
     stack = worker.stack()
     worker.kill()
     worker.reap()
-    return _fault(failures.TIMEOUT, worker, row, phase, context, text, stack)
+    return _failure(failures.TIMEOUT, worker, row, phase, context, text, stack)
 
 
-def deaf(
+def protocol_failure(
     worker: Worker, row: int | None, phase: str, context: Context, error: Exception
 ) -> Failure:
     """End a worker that sent an invalid frame."""
     worker.kill()
     worker.reap()
-    text = f"sent what this version does not understand: {error}"
-    return _fault(failures.PROTOCOL, worker, row, phase, context, text, "")
+    text = f"sent bytes that are not a valid frame: {error}"
+    return _failure(failures.PROTOCOL, worker, row, phase, context, text, "")
 
 
-def _fault(
+def _failure(
     kind: str,
     worker: Worker,
     row: int | None,
@@ -326,7 +329,7 @@ def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
             text = f"{type(error).__name__}: {failures.clean(str(error))}"
             raise UserError(
                 f"the constructor of env {row} cannot be sent to a worker process "
-                f"({text}); make everything it needs inside it, or use num_workers=0"
+                f"({text}); create everything it needs inside it, or use num_workers=0"
             ) from error
     descriptor = os.memfd_create("tfagents_batch-constructors", os.MFD_CLOEXEC)
     with open(descriptor, "wb", closefd=False) as file:

@@ -13,12 +13,12 @@ from tfagents_batch.envs.processes.worker_group import ProcessExecutor
 from tfagents_batch.envs.shared import actions, layout, step_batch
 from tfagents_batch.errors import EnvError, UserError
 
-_TOO_MANY = "receive waits for more groups than were sent actions"
+_TOO_MANY = "receive waits for more groups than send has started"
 _GROUP_FAULTS = {
     hubs.GROUP: "group {} does not exist or was given twice; groups are numbered from "
     "0, and make_env(..., groups=n) says how many there are",
-    hubs.BUSY: "group {} was sent actions while it is at work: receive what it was "
-    "sent before",
+    hubs.BUSY: "group {} is still stepping: call receive for it before you send "
+    "it other actions",
     hubs.IDLE: "group {} has nothing to receive: send it actions first",
 }
 
@@ -27,24 +27,24 @@ class Native:
     """Errors and counters of a hub, which programs call by its handle (see ``op``).
 
     Args:
-      executor: attached and driven by the hub.
-      hub: opened on the pool's memory.
-      heals: whether lost workers are replaced.
-      arrays: in the memory that is shared with the workers.
-      action_space: of one environment.
-      writer: the action leaves, for their words.
+      executor: workers that the hub commands.
+      hub: hub that uses the pool's memory.
+      replaces: whether lost workers are replaced.
+      arrays: views of the shared memory.
+      action_space: action space of one environment.
+      writer: describes invalid actions.
 
     Attributes:
-      hub: as given.
-      handle: its number, for programs.
-      history: why the pool is over; None while it is not.
+      hub: the hub.
+      handle: number of the hub in programs.
+      history: why the pool has ended; None while it is open.
     """
 
     def __init__(
         self,
         executor: ProcessExecutor,
         hub: Hub,
-        heals: bool,
+        replaces: bool,
         arrays: layout.Arrays,
         action_space: Any,
         writer: actions.ActionWriter,
@@ -53,21 +53,21 @@ class Native:
         self.handle = hub.handle
         self._fault: BaseException | None = None
         self._executor = executor
-        self._heals = heals
+        self._replaces = replaces
         self.hub = hub
         self._space = action_space
         self._arrays: layout.Arrays | None = arrays
         self._num_envs = len(arrays.reward)
         self._shapes = [array.shape[1:] for array in arrays.action]
         self._writer = writer
-        self._gathering = threading.RLock()
-        self._gathered = False
+        self._record_lock = threading.RLock()
+        self._has_read_record = False
 
-    def fitting(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
+    def check_shapes(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
         """Check the shapes of an action that were unknown during tracing.
 
         Returns:
-          The leaves, each with ``rows`` rows; zeros if a shape is wrong, a fault.
+          The leaves, each with ``rows`` rows; zeros and a failure if a shape is wrong.
         """
         try:
             self._writer.check_kinds(action, rows)
@@ -87,37 +87,37 @@ class Native:
     @property
     def fault(self) -> BaseException | None:
         """Error that has not been raised yet, or None."""
-        self._gather()
+        self._read_record()
         return self._fault
 
     @fault.setter
     def fault(self, error: BaseException | None) -> None:
         self._fault = error
         if error is not None:
-            self.hub.tell("refuse")
+            self.hub.notify("refuse")
 
     def review(self) -> None:
         """Read unrequested messages of workers and check that they run."""
-        if self._heals or self.history is not None or self.fault is not None:
+        if self._replaces or self.history is not None or self.fault is not None:
             return
         for fault in self._executor.listen(self.context)[:1]:
             self.fault = step_batch.exception([fault])
 
     def give_up(self, error: Exception) -> None:
-        """Fail all later calls: failures are no longer replaced."""
+        """Record an error and fail all later calls."""
         if self.history is None and self.fault is None:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Fail all later calls."""
+        """Record why the pool has ended and fail all later calls."""
         if self.history is None:
-            self._gather()  # before the workers end
+            self._read_record()  # before the workers end
             self.history = history
-            self.hub.tell("end")
+            self.hub.notify("end")
 
     def release(self) -> None:
         """Drop the shared memory."""
-        with self._gathering:
+        with self._record_lock:
             self._arrays = None
             self._writer.release()
 
@@ -134,40 +134,40 @@ class Native:
         }
 
     def lost(self) -> np.ndarray:
-        """int64 ``[B]``: failed rows since the start."""
+        """Return int64 ``[B]``: number of failed steps of each row since the start."""
         return self.hub.lost(self._num_envs)
 
     def context(self, row: int) -> dict[str, Any]:
-        """Return the known facts about a row without a worker."""
+        """Return known fields of ``Failure`` for a row of a worker that has ended."""
         report = self.hub.report()
         seed = report.seed if report.started else None
         over = bool(self.hub.over(self._num_envs)[row])
-        return step_batch.known(row, seed, over, self._arrays, self._space)
+        return step_batch.row_context(row, seed, over, self._arrays, self._space)
 
-    def _gather(self) -> None:
-        """Convert the hub's record to an exception, once."""
-        with self._gathering:
+    def _read_record(self) -> None:
+        """Convert the hub's record to an exception once."""
+        with self._record_lock:
             if self._fault is not None:
                 return
             if self.history is not None:
                 if self.hub.used and self.hub.report().used:
-                    text = f"{self.history}; make a new environment"
+                    text = f"{self.history}; create a new environment"
                     self._fault = EnvError(text)
                 return
-            if self._gathered or not self.hub.failed:
+            if self._has_read_record or not self.hub.failed:
                 return
             report = self.hub.report()
             if report.kind != hubs.NOTHING:
-                self._gathered = True
-                self._fault = self._told(report)
+                self._has_read_record = True
+                self._fault = self._to_exception(report)
 
-    def _told(self, report: hubs.HubReport) -> Exception:
+    def _to_exception(self, report: hubs.HubReport) -> Exception:
         if report.kind == hubs.STALE:
             return step_batch.stale(report.first, report.second)
         if report.kind == hubs.NO_RESET:
             return UserError(step_batch.NO_RESET)
         if report.kind in _GROUP_FAULTS:
-            idle = report.kind == hubs.IDLE and report.first < 0  # any group would do
+            idle = report.kind == hubs.IDLE and report.first < 0  # no group was named
             text = _TOO_MANY if idle else _GROUP_FAULTS[report.kind]
             return UserError(text.format(report.first))
         if report.kind == hubs.ACTION:
@@ -181,9 +181,9 @@ class Native:
             for worker, state in enumerate(report.states)
             if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
         }
-        asked = report.first, report.sequences, failed
-        outcome = self._executor.explain(*asked, self.context)
+        command = report.first, report.sequences, failed
+        outcome = self._executor.explain(*command, self.context)
         outcome.log_notes()
         if not outcome.faults:
-            return EnvError("a worker failed, and nothing is known of it")
+            return EnvError("a worker failed for an unknown reason")
         return step_batch.exception(outcome.faults)

@@ -1,9 +1,9 @@
 """Batch of environments as NumPy arrays, in worker processes or this process.
 
-``reset`` and ``step`` always return, faults included, because what calls them may be
-a compiled program: a failed row repeats its last good observation, with reward 0 and
-``first`` and ``truncated`` both true. ``check`` raises what happened, or, where faults
-are healed, nothing: the environment is replaced and ``events`` tells of it.
+``reset`` and ``step`` return even after a failure, because a compiled program may call
+them. A failed row repeats its last valid observation, with reward 0 and both ``first``
+and ``truncated`` true. ``check`` raises the failure. With ``on_fault="restart"`` the
+environment is replaced instead, and ``events`` reports it.
 """
 
 from __future__ import annotations
@@ -45,47 +45,47 @@ _LOG = logging.getLogger("tfagents_batch")
 
 
 class Pool:
-    """Environments in shared memory; one thread steps, any thread may stop.
+    """Environments in shared memory; one thread steps them, any thread may stop them.
 
-    Environment i is seeded by its index, and rows are gathered by index, so the
-    number of workers changes nothing but speed.
+    Environment i is seeded by its index, and rows are ordered by index, so the number
+    of workers affects only the speed.
 
     Args:
-      constructors: functions without arguments that make one ``gymnasium.Env`` each,
-        or a batch that exists already, which is stepped in this process.
-      num_workers: processes; 0 steps in this process; None takes one per core, at
-        most one per environment.
-      construct_seconds, reset_seconds, step_seconds: deadlines of a worker's answer,
-        None for never. In process there are none.
-      on_fault: "raise" fails the whole batch after a fault; "restart" fails the rows
-        concerned, and replaces their environments.
-      max_restarts: of one environment; one more fault is raised.
-      restart_period_seconds: a fault of an environment that was replaced less than
-        that ago is raised.
-      groups: in which ``send`` and ``receive`` step; environments and workers have to
-        be divisible by it.
-      finite_check: what NaN and infinity in observations and rewards are: "raise" a
-        fault; "replace" by the numbers of the observation before, or by 0;
-        "truncate" the episode, without its last step; "off" passes them on.
-      strict_bounds: make observations outside the bounds of a Box a fault; else they
-        are counted in spot checks, and said once.
-      max_worker_mb: resident megabytes (2**20 bytes) above which a worker ends when an
-        episode has ended; under "restart" another one takes its place, at no charge.
+      constructors: functions without arguments that create one ``gymnasium.Env`` each,
+        or an existing batch, which is stepped in this process.
+      num_workers: number of processes; 0 steps in this process; None uses one per core,
+        but at most one per environment.
+      construct_seconds, reset_seconds, step_seconds: deadlines of a worker's reply;
+        None waits forever. In this process there are none.
+      on_fault: "raise" fails the whole batch after a failure; "restart" fails only the
+        affected rows and replaces their environments.
+      max_restarts: restarts of one environment; its next failure is raised.
+      restart_period_seconds: a failure less than this time after a restart of the same
+        environment is raised.
+      groups: number of groups for ``send`` and ``receive``, a divisor of the numbers of
+        environments and of workers.
+      finite_check: reaction to NaN and infinity in observations and rewards: "raise"
+        makes them a failure; "replace" takes the numbers of the previous observation,
+        or 0; "truncate" ends the episode without that step; "off" accepts them.
+      strict_bounds: whether observations outside the bounds of a Box are failures;
+        otherwise they are counted in spot checks and logged once.
+      max_worker_mb: limit of resident memory in megabytes (2**20 bytes). A worker above
+        it ends after an episode; "restart" replaces it without using a restart.
       info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
-        float32, int32 or bool. A missing one is NaN, 0 or false.
+        float32, int32 or bool. A missing number is NaN, 0 or false.
       worker_variables: environment variables of worker processes.
-      pin_workers: whether each worker, and what it starts, is pinned to one core; by
-        default where there are as many workers as cores.
+      pin_workers: whether each worker, with its child processes, is pinned to one core;
+        None pins if there are as many workers as cores.
       backend: "auto", "native" or "portable", see ``backends.choose``.
 
     Attributes:
       num_envs, num_workers, num_groups: sizes.
-      observation_space, action_space: of one environment.
+      observation_space, action_space: spaces of one environment.
       info: ``{column: dtype}``.
       max_episode_steps: the environments' common time limit, None if unknown.
-      engine: ``Native``, or ``Portable`` which steps them.
+      engine: backend that steps the environments, ``Native`` or ``Portable``.
       handle: number of the native hub, None without one.
-      reason: why the backend is the portable one; "" if it is the native one.
+      reason: why the portable backend is used; "" with the native one.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -137,7 +137,7 @@ class Pool:
         if on_fault == RESTART:
             limits = self.num_envs, max_restarts, restart_period_seconds
             self._budget = RestartBudget(*limits)
-        self._told_lost = np.zeros(self.num_envs, np.int64)
+        self._reported_lost = np.zeros(self.num_envs, np.int64)
         self._stragglers = Stragglers()
         self._seconds = (reset_seconds, step_seconds)
         self._counted: dict[str, float] = {}
@@ -146,7 +146,7 @@ class Pool:
         if self.num_workers > len(cores):
             _LOG.warning(
                 "%d worker processes share %d cores: fewer workers are usually faster, "
-                "unless environments wait for something",
+                "unless environments mostly wait",
                 self.num_workers,
                 len(cores),
             )
@@ -159,7 +159,7 @@ class Pool:
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * self.num_envs,
         }
-        if self.num_workers:  # its imports exist on Linux only
+        if self.num_workers:  # the module needs Linux
             from tfagents_batch.envs.processes.worker_group import (
                 ProcessExecutor,
             )
@@ -173,12 +173,12 @@ class Pool:
         self._finalizer = weakref.finalize(self, self._closing.close)
         try:
             self._construct(constructors, construct_seconds, options)
-        except OSError as error:  # an environment's OSError would be a failure
+        except OSError as error:  # not an environment's: that is a failure
             self._finalizer()
             raise UserError(
                 f"{self.num_workers} worker processes cannot be started: "
                 f"{error.strerror}; raise the limit of open files (ulimit -n) or of "
-                "processes (ulimit -u), or take fewer workers"
+                "processes (ulimit -u), or use fewer workers"
             ) from error
         except BaseException:
             self._finalizer()
@@ -189,27 +189,27 @@ class Pool:
 
     @property
     def ok(self) -> bool:
-        """Return false after a failure, a stop or ``close``."""
+        """Return whether there was no failure, stop or ``close``."""
         return self.engine.ok
 
     def check(self) -> None:
-        """Raise the recorded error, once; the workers are then closed.
+        """Raise the recorded error once, and close the workers.
 
         Raises:
-          EnvError, UserError: a fault; also the use of a pool that is closed.
+          EnvError, UserError: for a failure, or for the use of a closed pool.
           Stopped: after ``stop``.
         """
         engine = self.engine
         engine.review()
         if self._executor.stopping and engine.history is None and engine.fault is None:
-            engine.fault = Stopped("stepping was asked to stop")
+            engine.fault = Stopped("stop() ended the stepping")
         error = self.take_fault()
         if error is not None:
             self.close()
             raise error
 
     def take_fault(self) -> BaseException | None:
-        """Return the recorded failure if not yet raised; the pool is then closed."""
+        """Return the failure not raised yet, or None; a failure ends the pool."""
         error = self.engine.fault
         if error is not None:
             self.engine.fault = None
@@ -227,7 +227,6 @@ class Pool:
 
     def close(self) -> None:
         """End workers and free memory within two seconds; idempotent, any thread."""
-        # Its user reads the remaining events.
         interrupts.POOLS.discard(self)
         self.engine.end("pool is closed")
         self._finalizer()
@@ -237,7 +236,7 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers; empty for in-process stepping."""
+        """Return the process ids of the workers; none for in-process stepping."""
         return [worker.pid for worker in self._executor.workers]
 
     def metrics(self) -> dict[str, float]:
@@ -251,7 +250,7 @@ class Pool:
         self._reported = now
         times, warning, timing = {}, "", self._timing
         if timing is not None:  # None while another thread closes the pool
-            times, warning = self._stragglers.look(timing)
+            times, warning = self._stragglers.measure(timing)
         if warning:
             _LOG.warning("%s", warning)
         sizes = [worker.resident_bytes() for worker in self._executor.workers]
@@ -271,8 +270,8 @@ class Pool:
         """Return failures and restarts of environments since the last call.
 
         Returns:
-          dicts as of ``RestartBudget.events``; where an environment was replaced, with
-          ``lost_steps``, the rows that failed.
+          dicts of ``RestartBudget.events``. A restart also has ``lost_steps``, the
+          number of failed steps of its rows.
         """
         if self._budget is None:
             return []
@@ -281,12 +280,12 @@ class Pool:
             if event["event"] != restart_budget.RESTARTED:
                 continue
             rows = event["envs"]
-            event["lost_steps"] = int((lost - self._told_lost)[rows].sum())
-            self._told_lost[rows] = lost[rows]
+            event["lost_steps"] = int((lost - self._reported_lost)[rows].sum())
+            self._reported_lost[rows] = lost[rows]
         return found
 
     def _count(self) -> dict[str, float]:
-        """Return the counters; after closing, the last ones."""
+        """Return the counters; after closing, their last values."""
         words = self._words
         if words:
             self._counted = {
@@ -339,7 +338,7 @@ class Pool:
         self._timing = layout.views(plan, self._memory).timing
 
     def _replace_lost(self, *recipe: Any) -> None:
-        """Start to replace lost workers."""
+        """Replace lost workers from now on."""
         from tfagents_batch.envs.processes.worker_restart import (
             Replacements,
             Restarter,
@@ -364,7 +363,7 @@ class Pool:
 
         writer = actions.ActionWriter(self.action_space, arrays.action)
         rows = [worker.rows.start for worker in self._executor.workers]
-        heals = self._budget is not None
+        replaces = self._budget is not None
         hub = Hub(
             self._library,
             plan,
@@ -374,14 +373,14 @@ class Pool:
             self._seconds,
             self._executor.requests.sequence,
             self._waiting.hub,
-            heals,
+            replaces,
         )
-        self._executor.drive(hub, tell_ends=not heals)
-        return Native(self._executor, hub, heals, arrays, self.action_space, writer)
+        self._executor.drive(hub, report_ends=not replaces)
+        return Native(self._executor, hub, replaces, arrays, self.action_space, writer)
 
 
 def _raise_first(outcome: Outcome) -> None:
     if outcome.faults:
         raise step_batch.exception(outcome.faults)
     if outcome.stopped:
-        raise Stopped("construction was asked to stop")
+        raise Stopped("stop() ended the construction")

@@ -1,6 +1,6 @@
 """Portable backend: Python sends commands over sockets, waits and copies rows.
 
-It steps all environments at once; stepping in groups needs the native engine.
+It steps all environments at once; stepping in groups needs the native backend.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Portable:
 
     Args:
       executor: ``ProcessExecutor`` or ``LocalExecutor``, attached.
-      arrays: in the memory that is shared with it.
-      learner: the control words of this side there.
-      action_space: of one environment.
+      arrays: views of the executor's shared memory.
+      learner: control words of the learner in that memory.
+      action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
 
     Attributes:
-      handle: None, as there is no hub.
-      history: why the pool is over; None while it is not.
-      fault: what went wrong and was not yet taken.
+      handle: None, because there is no hub.
+      history: why the pool has ended; None while it is open.
+      fault: failure that was not raised yet, or None.
     """
 
     handle = None
@@ -70,7 +70,7 @@ class Portable:
             self._seed = seed
             self._learner[layout.SEED_LOW] = seed & 0xFFFFFFFF
             self._learner[layout.SEED_HIGH] = seed >> 32
-            self._over[:] = True  # a crash before the first step is one in reset
+            self._over[:] = True  # so a crash now counts as one in reset
             return self._run(protocol.RESET)
 
     def step(self, action: Sequence[np.ndarray]) -> StepBatch:
@@ -94,18 +94,18 @@ class Portable:
         return self.fault is None and not self._executor.stopping
 
     def review(self) -> None:
-        """Look for workers that ended while idle."""
+        """Record the failure of a worker that ended while idle."""
         if self.fault is None and self.history is None:
             for fault in self._executor.listen(self.context)[:1]:
                 self._record(fault)
 
     def give_up(self, error: Exception) -> None:
-        """Fail all later calls."""
+        """Record an error and fail all later calls."""
         if self.history is None and self.fault is None:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Fail all later calls."""
+        """Record why the pool has ended and fail all later calls."""
         if self.history is None:
             self.history = history
 
@@ -126,19 +126,19 @@ class Portable:
         }
 
     def lost(self) -> np.ndarray:
-        """int64 ``[B]``: failed rows since the start."""
+        """Return int64 ``[B]``: number of failed steps of each row since the start."""
         return self._lost.copy()
 
     def context(self, row: int) -> dict[str, Any]:
-        """Return the known facts about a row without a worker."""
+        """Return known fields of ``Failure`` for a row of a worker that has ended."""
         over = bool(self._over[row])
-        return step_batch.known(row, self._seed, over, self._arrays, self._space)
+        return step_batch.row_context(row, self._seed, over, self._arrays, self._space)
 
     def _usable(self) -> bool:
         """Return whether workers can be used; record the use of a closed pool."""
         if self.history is not None:
             if self.fault is None:
-                self.fault = EnvError(f"{self.history}; make a new environment")
+                self.fault = EnvError(f"{self.history}; create a new environment")
             return False
         return self.ok
 
@@ -149,8 +149,8 @@ class Portable:
         limits = []
         for worker in self._executor.workers:
             restarts = self._over[worker.rows.start : worker.rows.stop].any()
-            within = longest if restarts else step  # a restarting row is reset
-            limits.append(reset if code == protocol.RESET else within)
+            limit = longest if restarts else step  # includes a reset
+            limits.append(reset if code == protocol.RESET else limit)
         try:
             outcome = self._executor.command(code, self._seed, limits, self.context)
         except KeyboardInterrupt as error:
@@ -162,7 +162,7 @@ class Portable:
         return self._collect(outcome)
 
     def _collect(self, outcome: Outcome) -> StepBatch:
-        """Copy the rows out and fill in lost rows."""
+        """Copy the rows and fill in those that were lost."""
         outcome.log_notes()
         if outcome.faults:
             self._record(*outcome.faults)
@@ -208,6 +208,6 @@ class Portable:
             self.fault = step_batch.exception(faults)
 
     def _release(self) -> None:
-        """Save the last observations for ``_failed``."""
+        """Drop the shared memory; ``_failed`` uses copies."""
         self._arrays = self._learner = None
         self._writer.release()

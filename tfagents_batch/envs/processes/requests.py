@@ -1,7 +1,6 @@
 """Requests to worker processes, and the wait for their replies.
 
-Every wait returns the earliest of: all replies, the crash of a worker, the deadline
-of a worker, stop.
+Every wait ends with the first of these: all replies, a crash, a deadline, a stop.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
 
-_GRACE_SECONDS = 1.0  # wait for other workers after a failure
+_GRACE_SECONDS = 1.0  # for the other workers after a failure
 SEND_SECONDS = 30.0  # for requests without a deadline
 
 
@@ -34,18 +33,18 @@ class Request(NamedTuple):
 
 
 class Requests:
-    """Requests to some workers; one thread at a time uses it.
+    """Requests to workers; only one thread at a time may use an instance.
 
     Args:
-      stop: descriptor that is readable when all waits have to end.
+      stop: descriptor that becomes readable when all waits must end.
 
     Attributes:
       stopping: whether a stop was requested.
       sequence: number of the last request.
       stale: replies with another number than expected; they are dropped.
       words: control words of every worker, once there is shared memory.
-      tolerate: function of worker and fault that says whether to go on; otherwise the
-        others get a second to reply.
+      tolerate: function of worker and failure that returns whether waiting continues;
+        if not, the other workers have one second to reply.
     """
 
     def __init__(self, stop: int):
@@ -57,13 +56,12 @@ class Requests:
         self._stop = stop
         self._poll = select.poll()
         self._poll.register(stop, select.POLLIN)
-        self._known: dict[
-            int, tuple[Worker, bool]
-        ] = {}  # fd: worker, whether it is its control socket
+        # By descriptor: the worker, and whether it is its control socket.
+        self._known: dict[int, tuple[Worker, bool]] = {}
         self._pending: dict[int, Request] = {}  # by worker
         self._outcome = Outcome()  # of the current request
         self._context: Context = lambda row: {}
-        self._failed = False  # then waits are short
+        self._failed = False  # if so, waits are short
 
     def add(self, worker: Worker) -> None:
         """Accept replies of a started worker."""
@@ -83,12 +81,12 @@ class Requests:
         """Send a request to workers and wait for the replies.
 
         Args:
-          workers: who.
+          workers: receivers.
           code: command of ``protocol``.
-          limits: seconds by worker; None for never.
-          payload: of a worker's request; None if there is none.
-          descriptors: to be sent along, by worker.
-          context: what is known of a row, for the failures of dead workers.
+          limits: deadline in seconds by worker; None waits forever.
+          payload: function that returns the payload for a worker, or None.
+          descriptors: file descriptors to send, by worker.
+          context: returns known fields of the failure of a row, if its worker ends.
         """
         if self.stopping:
             return self._collect()
@@ -108,7 +106,7 @@ class Requests:
             limit = limits[index]
             deadline = float("inf") if limit is None else now + limit
             self._pending[index] = Request(worker, code, sequence, deadline)
-            # If sending failed, the wait finds out why.
+            # If sending fails, the wait reports the reason.
             with contextlib.suppress(OSError):
                 worker.send(frame, descriptors.get(index), limit or SEND_SECONDS)
         self._wait()
@@ -120,7 +118,7 @@ class Requests:
         constructors: Sequence[Callable[[], Any]],
         seconds: float | None,
     ) -> Outcome:
-        """Let workers create their environments from the batch's ``constructors``.
+        """Make workers create their environments from the batch's ``constructors``.
 
         Returns:
           replies ``{"facts": [...]}`` with one entry per environment.
@@ -153,19 +151,18 @@ class Requests:
         options: dict[str, Any],
         takes_over: bool = False,
     ) -> Outcome:
-        """Let workers map the shared memory.
+        """Make workers map the shared memory.
 
         Args:
-          workers: who.
-          plan: of the memory.
-          memory: its descriptor.
-          options: ``finite_check`` and ``strict`` of ``Stepper``; ``max_bytes``,
-            resident memory above which a worker ends once an episode has; ``native``,
-            whether a hub will give commands; ``poll_microseconds`` before it sleeps,
-            and ``cores``, see ``cpus``; ``restarts`` of every environment, None if
-            those that fail are not to be replaced.
-          takes_over: go on in the place of another worker, instead of waiting for a
-            reset.
+          workers: receivers.
+          plan: layout of the memory.
+          memory: descriptor of the memory.
+          options: ``finite_check`` and ``strict`` of ``Stepper``; ``max_bytes``, limit
+            of resident memory; ``native``, whether a hub sends the commands;
+            ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``, number of
+            restarts of each environment, None if they are not replaced.
+          takes_over: whether to continue the rows of another worker, instead of
+            waiting for a reset.
         """
 
         def payload(worker: Worker) -> dict[str, Any]:
@@ -179,10 +176,10 @@ class Requests:
         return self.ask(workers, protocol.ATTACH, limits, payload, memories)
 
     def explain(self, requests: Sequence[Request], context: Context) -> Outcome:
-        """Find out why requests of the hub have failed."""
+        """Collect the failures of requests that the hub sent."""
         self._context = context
         self._pending = {request.worker.index: request for request in requests}
-        self._wait(heed_stop=False)
+        self._wait(stoppable=False)
         return self._collect()
 
     def listen(self, context: Context) -> list[Failure]:
@@ -199,15 +196,15 @@ class Requests:
         return worker.row
 
     def _collect(self) -> Outcome:
-        self._pending.clear()  # it is empty except after a stop
+        self._pending.clear()  # only a stop leaves some
         outcome, self._outcome = self._outcome, Outcome()
         outcome.stopped = self.stopping
         return outcome
 
-    def _wait(self, heed_stop: bool = True) -> None:
+    def _wait(self, stoppable: bool = True) -> None:
         """Wait until all have replied, failed or timed out, or until a stop."""
         pending = self._pending
-        while pending and not (self.stopping and heed_stop):
+        while pending and not (self.stopping and stoppable):
             milliseconds = None
             earliest = min(request.deadline for request in pending.values())
             if earliest != float("inf"):
@@ -237,20 +234,23 @@ class Requests:
                 try:
                     self._take(worker, worker.inbox.read())
                 except protocol.Malformed as error:
-                    self._end(worker, functools.partial(launcher.deaf, error=error))
+                    self._end(
+                        worker,
+                        functools.partial(launcher.protocol_failure, error=error),
+                    )
                     continue
             if not is_reply or worker.inbox.closed:
                 dead.append(worker)
         for worker in dict.fromkeys(dead):
             if worker.channel.fileno() in self._known:
-                self._end(worker, launcher.dead)  # after its last message
+                self._end(worker, launcher.crash_failure)  # after its last message
 
     def _take(self, worker: Worker, frames: Sequence) -> None:
         """Handle a worker's frames: stale ones, progress or the reply."""
         for header, payload in frames:
             request = self._pending.get(worker.index)
             if request is None or header.sequence != request.sequence:
-                if header.status == protocol.NOTES:  # of a step by the hub
+                if header.status == protocol.NOTES:  # from a step of the hub
                     log_notes(payload)
                 else:
                     self.stale += 1
@@ -264,17 +264,17 @@ class Requests:
                 continue
             self._outcome.replies[worker.index] = payload
             for failure in failures.from_payload(payload, worker.index):
-                self._blame(worker, failure, [failure.env])
+                self._record(worker, failure, [failure.env])
 
     def _expire(self, late: Sequence[Request]) -> None:
-        """Find out why workers timed out, and end them."""
-        cut_short = self._failed
+        """End workers that timed out, and record why."""
+        after_failure = self._failed
         for worker, *_ in late:
-            if cut_short:  # they are not at fault
+            if after_failure:  # another worker has failed, not they
                 del self._pending[worker.index]
                 self._outcome.lost.update(worker.rows)
             else:
-                self._end(worker, launcher.late)
+                self._end(worker, launcher.timeout_failure)
 
     def _end(self, worker: Worker, how: Callable[..., Failure]) -> None:
         """Stop waiting for a worker that has ended or will be ended."""
@@ -284,9 +284,9 @@ class Requests:
             self._poll.unregister(descriptor)
         phase = protocol.NAMES[request.code] if request else None
         fault = how(worker, self.row(worker), phase, self._context)
-        self._blame(worker, fault, worker.rows)
+        self._record(worker, fault, worker.rows)
 
-    def _blame(self, worker: Worker, fault: Failure, rows: Iterable[int]) -> None:
+    def _record(self, worker: Worker, fault: Failure, rows: Iterable[int]) -> None:
         self._outcome.lost.update(rows)
         if not self.tolerate(worker, fault):
             self._outcome.faults.append(fault)

@@ -1,4 +1,4 @@
-"""Budget for restarts of failed environments, and their record."""
+"""Budget for restarts of failed environments, and record of their failures."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.shared.failures import Failure
 
 MAX_RESTARTS = 10  # per environment
-PERIOD_SECONDS = 60.0  # at least, between two restarts of an environment
+PERIOD_SECONDS = 60.0  # minimum between two restarts of an environment
 FAILED, RESTARTED = "env_failed", "env_restarted"  # events
-_CAUSES = 5  # failures listed when no restart is left
+_CAUSES = 5  # number of failures listed when no restart is left
 
 
 class RestartBudget:
     """Thread-safe budget of restarts and record of failures.
 
-    An environment that fails again within ``period`` seconds would only go on failing,
-    so that is the end, as is one restart too many.
+    A restart is refused if the environment was restarted less than ``period`` seconds
+    ago, because it would probably fail again, or if it had ``limit`` restarts.
 
     Args:
       num_envs: B.
-      limit: restarts of one environment.
-      period: seconds that have to lie between two restarts of one environment.
-      clock: gives seconds.
+      limit: maximum number of restarts of one environment.
+      period: minimum seconds between two restarts of one environment.
+      clock: function that returns seconds.
 
     Attributes:
-      give_up: called with the exception to raise, when there is no further restart.
-      count: restarts granted since the start.
+      give_up: function that is called with the exception when a restart is refused.
+      count: number of restarts granted since the start.
     """
 
     def __init__(
@@ -53,13 +53,12 @@ class RestartBudget:
         self.count = 0
 
     def grant(self, fault: Failure, rows: Sequence[int], charge: bool = True) -> bool:
-        """Decide whether failed environments may be replaced; give up if not.
+        """Return whether failed environments may be replaced; give up if not.
 
         Args:
-          fault: what happened. If it does not name its environment, all of ``rows``
-            are charged.
-          rows: environments that are lost with it.
-          charge: whether the budget is to be used.
+          fault: the failure. If it names no environment, all of ``rows`` are charged.
+          rows: environments lost in the failure.
+          charge: whether the restart counts against the limits.
         """
         charged = rows if fault.env is None else [fault.env]
         charged = charged if charge else ()
@@ -86,8 +85,8 @@ class RestartBudget:
         self.give_up(error)
         return False
 
-    def failed(self, fault: Failure) -> bool:
-        """Decide the same for one environment that its worker replaces."""
+    def grant_in_worker(self, fault: Failure) -> bool:
+        """Grant and record the restart of one environment by its own worker."""
         rows = [fault.env]
         granted = self.grant(fault, rows)
         if granted:
@@ -101,7 +100,7 @@ class RestartBudget:
             self._events.append({**event, "seconds": round(seconds, 3)})
 
     def restarts(self) -> list[int]:
-        """Number of restarts of each environment."""
+        """Return the number of restarts of each environment."""
         with self._lock:
             return list(self._replaced)
 
@@ -109,10 +108,10 @@ class RestartBudget:
         """Return the events since the last call.
 
         Returns:
-          dicts of ``event``, ``env`` (None if unknown) and ``worker`` that failed,
-          ``envs`` that are lost with it, and their ``restarts`` so far. An event is
-          "env_failed", which has ``error`` and ``cause`` as text, or, once the
-          replacement is there, "env_restarted", which has ``seconds``.
+          dicts with the keys ``event``, ``env`` that failed (None if unknown), its
+          ``worker``, ``envs`` that were lost, and ``restarts`` so far. The event
+          "env_failed" also has ``error`` and ``cause`` as text. The event
+          "env_restarted", after the replacement, also has ``seconds``.
         """
         with self._lock:
             events, self._events = self._events, []
@@ -130,12 +129,12 @@ class RestartBudget:
     def _refusal(self, row: int, now: float) -> str | None:
         times = self._times[row]
         if len(times) >= self._limit:
-            return f"after {len(times)} restarts, the most that are granted"
+            return f"after {len(times)} restarts, the limit (max_restarts)"
         if times and now - times[-1] < self._period:
             since = now - times[-1]
             return (
-                f"{since:.1f} s after it was replaced; at least {self._period:g} s "
-                "have to lie between"
+                f"{since:.1f} s after it was replaced, earlier than {self._period:g} s "
+                "(restart_period_seconds)"
             )
         return None
 

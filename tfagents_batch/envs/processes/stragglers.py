@@ -12,10 +12,10 @@ PATIENCE_SECONDS = 60.0
 
 
 class Stragglers:
-    """Compares the durations of the last steps of every worker.
+    """Compares the durations of each worker's last steps.
 
     Args:
-      clock: gives seconds.
+      clock: function that returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -23,14 +23,14 @@ class Stragglers:
         self._since: dict[int, float] = {}
         self._warned: set[int] = set()
 
-    def look(self, timing: np.ndarray) -> tuple[dict[str, float], str]:
-        """Summarize uint32 ``[W, n]``: microseconds + 1 of steps, or 0 for none.
+    def measure(self, timing: np.ndarray) -> tuple[dict[str, float], str]:
+        """Summarize uint32 ``[W, n]``: microseconds + 1 of each step, 0 if empty.
 
         Returns:
-          ``time/worker_step_ms_p50``, the median over workers of their medians, and
-          ``time/worker_step_ms_p99``, of the slowest worker; and a warning, or "", if
-          a worker's 99th percentile was above ``FACTOR`` times that median for
-          ``PATIENCE_SECONDS``. A worker is warned of once.
+          metrics and a warning or "". ``time/worker_step_ms_p50`` is the median of the
+          workers' medians, ``time/worker_step_ms_p99`` the 99th percentile of the
+          slowest worker. The warning names a worker with a 99th percentile above
+          ``FACTOR`` times that median for ``PATIENCE_SECONDS``; each is named once.
         """
         rows = {i: row[row > 0] - 1.0 for i, row in enumerate(timing) if row.any()}
         if not rows:
@@ -48,7 +48,7 @@ class Stragglers:
             if now - since >= PATIENCE_SECONDS and i not in self._warned:
                 self._warned.add(i)
                 return times, (
-                    f"worker {i} holds up the others: its slowest steps take "
+                    f"worker {i} slows down the others: its slowest steps take "
                     f"{slow[i] / 1000:.1f} ms, the median over workers is "
                     f"{median / 1000:.1f} ms; give its environments more workers, or "
                     "use send and receive"

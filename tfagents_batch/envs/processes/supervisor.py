@@ -61,24 +61,24 @@ class Supervisor:
           Ended: after ``close``.
         """
         if self._thread is threading.current_thread():
-            return job()  # for example while a pool is collected there
+            return job()  # for example when a pool is garbage-collected
         return self._submit(job).result()
 
     def watch(self, descriptor: int, readable: Callable[[], bool]) -> None:
         """Call ``readable`` whenever there is data, until it returns false.
 
-        Only from a job; the descriptor stays open until it is no longer watched.
+        Only for jobs. The descriptor must stay open until it is no longer watched.
         """
         self._watched[descriptor] = readable
         self._poll.register(descriptor, select.POLLIN)
 
     def unwatch(self, descriptor: int) -> None:
-        """Undo ``watch``; only from a job."""
+        """Undo ``watch``; only for jobs."""
         if self._watched.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def watch_interrupts(self) -> None:
-        """Stop the pools on Ctrl-C, see ``interrupts``; only from a job."""
+        """Stop the pools on Ctrl-C, see ``interrupts``; only for jobs."""
         signals = interrupts.acquire()
         self._interrupts = True
         self.watch(signals, functools.partial(interrupts.stop_pools, signals))
@@ -86,17 +86,17 @@ class Supervisor:
     def close(self) -> None:
         """End the thread; safe from any thread and more than once."""
         self._submit(None)
-        # A collected pool may be closed by any thread, this one included.
+        # Garbage collection may close a pool in any thread, also in this one.
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _readable(self, descriptor: int) -> bool:
-        """Return whether to keep watching; without this thread workers would end."""
+        """Return whether to keep watching; workers would end with this thread."""
         try:
             readable = self._watched.get(descriptor)
             return readable is not None and readable()
         except Exception:
-            _LOG.exception("a message about environments could not be dealt with")
+            _LOG.exception("a message about environments could not be handled")
             return False
 
     def _submit(self, job: Callable[[], Any] | None) -> Future:

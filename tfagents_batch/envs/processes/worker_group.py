@@ -26,20 +26,20 @@ _CLOSE_SECONDS = 0.9  # before SIGKILL
 
 
 class ProcessExecutor:
-    """Workers that own contiguous rows.
+    """Worker processes, each with contiguous rows of the batch.
 
     Args:
       constructors: one per environment.
-      num_workers: processes, at most one per environment.
-      num_groups: of workers and of environments, both divisible by it.
-      variables: environment variables of the workers that override ours.
+      num_workers: number of processes, at most one per environment.
+      num_groups: divisor of the numbers of workers and of environments.
+      variables: additional environment variables of the workers.
 
     Attributes:
       workers: the processes, by index.
-      stopping: whether they were asked to stop.
+      stopping: whether a stop was requested.
       supervisor: the thread that starts them.
-      requests: what they were asked; None before ``construct``.
-      stop_descriptor: readable once they were stopped.
+      requests: requests to them; None before ``construct``.
+      stop_descriptor: readable after a stop.
       memory: descriptor of the shared memory.
     """
 
@@ -78,8 +78,8 @@ class ProcessExecutor:
             self.start(worker)
             self.requests.add(worker)
         with self._in_use():
-            asked = self.workers, self._constructors, seconds
-            return self._stopped(self.requests.construct(*asked))
+            request = self.workers, self._constructors, seconds
+            return self._stopped(self.requests.construct(*request))
 
     def attach(
         self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
@@ -89,26 +89,26 @@ class ProcessExecutor:
         words = [layout.control(memory, worker.index) for worker in self.workers]
         self.requests.words = words
         with self._in_use():
-            asked = self.workers, plan, descriptor, options
-            return self._stopped(self.requests.attach(*asked))
+            request = self.workers, plan, descriptor, options
+            return self._stopped(self.requests.attach(*request))
 
-    def drive(self, hub: Any, tell_ends: bool) -> None:
-        """Attach a native hub, which sends commands and learns of ended workers."""
+    def drive(self, hub: Any, report_ends: bool) -> None:
+        """Let a native hub send the commands; tell it which workers end."""
         self._hub = hub
 
         def died(worker: Worker) -> bool:
-            hub.tell("died", worker.index)
+            hub.notify("died", worker.index)
             return False
 
         def watch() -> None:
             self.supervisor.watch_interrupts()
-            for worker in self.workers if tell_ends else ():
+            for worker in self.workers if report_ends else ():
                 self.supervisor.watch(worker.pidfd, functools.partial(died, worker))
 
         self.supervisor.call(watch)
 
     def replace_lost(self, replacements: Replacements) -> None:
-        """From now on replace lost workers before the next command."""
+        """Replace lost workers from now on, before each command."""
         self._replacements = replacements
         self.requests.tolerate = self._tolerate
 
@@ -123,16 +123,16 @@ class ProcessExecutor:
         limits: Sequence[float | None],
         context: Context,
     ) -> Outcome:
-        """Reset every environment by ``seed``, or step it; see ``Requests.ask``."""
+        """Reset all environments with ``seed``, or step them; see ``Requests.ask``."""
         payload = None if code == protocol.STEP else lambda worker: {"seed": seed}
         limits = dict(enumerate(limits))
         with self._in_use():
             self._replace()
             workers = [x for x in self.workers if x.index not in self._lost]
-            away = [row for i in self._lost for row in self.workers[i].rows]
-            asked = workers, code, limits, payload
-            outcome = self.requests.ask(*asked, context=context)
-            outcome.lost.update(away)
+            missing = [row for i in self._lost for row in self.workers[i].rows]
+            request = workers, code, limits, payload
+            outcome = self.requests.ask(*request, context=context)
+            outcome.lost.update(missing)
             return self._stopped(outcome)
 
     def explain(
@@ -142,20 +142,20 @@ class ProcessExecutor:
         failed: Mapping[int, bool],
         context: Context,
     ) -> Outcome:
-        """Find out why a command of the hub has failed.
+        """Collect the failures of a command of the hub.
 
         Args:
-          code, sequences: the command, and its number by worker.
-          failed: workers that failed, and whether they were late.
-          context: what is known of a row.
+          code, sequences: the command, and its sequence number by worker.
+          failed: workers that failed, and whether they timed out.
+          context: returns known fields of the failure of a row.
         """
-        patience = time.monotonic() + _FRAME_SECONDS
-        asked = [
-            Request(self.workers[i], code, sequences[i], 0.0 if late else patience)
+        deadline = time.monotonic() + _FRAME_SECONDS
+        requests = [
+            Request(self.workers[i], code, sequences[i], 0.0 if late else deadline)
             for i, late in failed.items()
         ]
         with self._in_use():
-            return self._stopped(self.requests.explain(asked, context))
+            return self._stopped(self.requests.explain(requests, context))
 
     def listen(self, context: Context) -> list[Failure]:
         """Read unrequested messages of workers and check that they run."""
@@ -167,10 +167,10 @@ class ProcessExecutor:
             self._busy.release()
 
     def stop(self) -> None:
-        """End the current wait and refuse every later one; from any thread."""
+        """End the current wait and all later ones; from any thread."""
         self.stopping = True
-        if self._hub is not None:  # before the workers may leave rows alone
-            self._hub.tell("stop")
+        if self._hub is not None:  # before workers skip rows
+            self._hub.notify("stop")
         if self.requests is not None:
             self.requests.stopping = True
             for words in self.requests.words:
@@ -180,18 +180,18 @@ class ProcessExecutor:
             os.eventfd_write(stop, 1)
 
     def close(self) -> None:
-        """End every worker within two seconds and free everything; once."""
+        """End every worker within two seconds and free all resources."""
         self._closed = True
         if os.getpid() != self._owner:
-            return  # in a fork of the learner: the workers are the learner's
+            return  # a forked child must not end the learner's workers
         self.stop()
         running = [x for x in self.workers if x.pidfd >= 0 and x.exit_code is None]
         frame = protocol.pack(protocol.CLOSE, 0)
         for worker in running:
-            with contextlib.suppress(OSError):  # gone, or its pipe is full
+            with contextlib.suppress(OSError):  # it has ended or its socket is full
                 worker.send(frame, None, 0)
         if self._hub is not None:
-            self._hub.tell("poke")
+            self._hub.notify("poke")
         launcher.end(running, _CLOSE_SECONDS)
         for worker in running:
             ended = worker.reap()
@@ -223,7 +223,7 @@ class ProcessExecutor:
         worker.close()
 
     def _stopped(self, outcome: Outcome) -> Outcome:
-        """Set the stop flag: workers then reply without stepping rows."""
+        """Mark all rows as lost if stepping was stopped."""
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(row for worker in self.workers for row in worker.rows)
@@ -236,8 +236,8 @@ class ProcessExecutor:
             try:
                 yield
             except BaseException:
-                # For example Ctrl-C: a reply is outstanding, so nothing after this
-                # could be trusted.
+                # For example Ctrl-C: an old reply may still arrive, so later ones
+                # could not be trusted.
                 self.stop()
                 raise
             finally:
@@ -247,7 +247,7 @@ class ProcessExecutor:
     def _tolerate(self, worker: Worker, fault: Failure) -> bool:
         """Return whether failed environments are replaced."""
         if worker.exit_code is None:
-            return self._replacements.budget.failed(fault)
+            return self._replacements.budget.grant_in_worker(fault)
         granted = self._replacements.grant(worker, fault)
         if granted:
             self._lost[worker.index] = fault, time.monotonic()
@@ -276,9 +276,9 @@ class ProcessExecutor:
 
 
 def split(num_envs: int, num_workers: int, num_groups: int = 1) -> list[range]:
-    """Return contiguous blocks of rows, one per worker, with sizes within one.
+    """Return contiguous blocks of rows, one per worker; sizes differ by at most one.
 
-    Groups of workers have equal numbers of rows.
+    All groups of workers have the same number of rows.
     """
     rows, workers = num_envs // num_groups, num_workers // num_groups
     size, extra = divmod(rows, workers)

@@ -1,6 +1,6 @@
 """Replacement of worker processes that ended, within a budget.
 
-Meanwhile the batch continues without their rows, or waits.
+Until they are replaced, the batch continues without their rows, or waits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Replacements:
     options: dict  # of ``Requests.attach``
 
     def grant(self, worker: Worker, fault: Failure) -> bool:
-        """Return whether a worker is replaced; otherwise the budget gives up."""
+        """Return whether a worker may be replaced; if not, the budget gives up."""
         full = worker.exit_code == protocol.EXIT_FULL  # no environment has failed
         full = full and self.options["max_bytes"] is not None
         return self.budget.grant(fault, worker.rows, charge=not full)
@@ -45,22 +45,22 @@ class Replacements:
     def replace(
         self, host: Any, lost: Worker, fault: Failure, since: float
     ) -> Worker | None:
-        """Create a worker.
+        """Create a replacement worker.
 
         Args:
           host: ``ProcessExecutor``, which starts it.
-          lost: it was granted that this one is replaced.
-          fault: why it ended.
-          since: when, on the monotonic clock.
+          lost: worker to replace, as granted.
+          fault: failure that ended it.
+          since: time of the failure on the monotonic clock.
 
         Returns:
-          a worker that is ready for commands; None after a stop, or when the budget
+          worker that is ready for commands; None after a stop, or when the budget
           has given up.
         """
         try:
             while True:
                 worker = Worker(lost.index, lost.rows)
-                outcome = self._make(host, worker)
+                outcome = self._create(host, worker)
                 if not outcome.faults and not outcome.stopped:
                     self.budget.record(fault, lost.rows, time.monotonic() - since)
                     return worker
@@ -70,25 +70,25 @@ class Replacements:
                     return None
         except Ended:  # the pool is closed
             return None
-        except BaseException as error:  # waits for the replacement must end
-            self.budget.give_up(_lost_track(lost, error))
+        except BaseException as error:  # otherwise waits for it would not end
+            self.budget.give_up(_replacement_error(lost, error))
             return None
 
-    def _make(self, host: Any, worker: Worker) -> Outcome:
+    def _create(self, host: Any, worker: Worker) -> Outcome:
         """Start a worker and create its environments; end it if that fails."""
         healthy = False
         try:
             host.start(worker)
-            asked = requests.Requests(host.stop_descriptor)
-            asked.add(worker)
-            outcome = asked.construct([worker], self.constructors, self.seconds)
+            setup = requests.Requests(host.stop_descriptor)
+            setup.add(worker)
+            outcome = setup.construct([worker], self.constructors, self.seconds)
             if not outcome.faults and not outcome.stopped:
                 facts = outcome.replies[worker.index]["facts"]
                 outcome.faults += self._differences(worker, facts)
             if not outcome.faults and not outcome.stopped:
                 options = {**self.options, "restarts": self.budget.restarts()}
                 attach = [worker], self.plan, host.memory, options
-                outcome = asked.attach(*attach, takes_over=True)
+                outcome = setup.attach(*attach, takes_over=True)
             healthy = not outcome.faults and not outcome.stopped
             return outcome
         finally:
@@ -99,21 +99,21 @@ class Replacements:
                 host.drop(worker)
 
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
-        """Return the first environment with other spaces than the one it replaces."""
+        """Return a failure if a replacement has other spaces than its predecessor."""
         for row, new in zip(worker.rows, facts, strict=True):
             found = same_spaces.difference(self.facts[row], new)
             if found:
-                text = f"the replacement of a failed one has other spaces: {found}"
+                text = f"the replacement environment has other spaces: {found}"
                 error = failures.Defect(text)
                 known = {"env": row, "worker": worker.index, "phase": "construct"}
-                return [failures.of(error, **known)]
+                return [failures.from_error(error, **known)]
         return []
 
 
 class Restarter:
-    """Watch on the workers of a ``ProcessExecutor``, in its supervisor's thread.
+    """Watches the workers of a ``ProcessExecutor`` in its supervisor's thread.
 
-    Each that is lost is replaced in a thread of its own.
+    Each lost worker is replaced in its own thread.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class Restarter:
         supervisor = executor.supervisor
 
         def watch():
-            supervisor.watch(hub.attention, self._late)
+            supervisor.watch(hub.attention, self._handle_late)
             for worker in executor.workers:
-                self._attend(worker)
+                self._watch(worker)
 
         supervisor.call(watch)
 
@@ -141,38 +141,41 @@ class Restarter:
         with self._lock:
             lost, threads = list(self._lost), list(self._threads)
         for worker in lost:
-            if worker.pidfd >= 0:  # otherwise its postmortem would wait
+            if worker.pidfd >= 0:  # otherwise its thread would wait for it
                 worker.kill()
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
-            if thread is not threading.current_thread():  # which may collect the pool
+            if thread is not threading.current_thread():  # which may run the GC
                 thread.join(max(deadline - time.monotonic(), 0))
 
-    def _attend(self, worker: Worker) -> None:
+    def _watch(self, worker: Worker) -> None:
         watch, guard = self._executor.supervisor.watch, self._guarded
-        watch(worker.pidfd, functools.partial(guard, self._ended, worker))
-        watch(worker.channel.fileno(), functools.partial(guard, self._heard, worker))
+        watch(worker.pidfd, functools.partial(guard, self._handle_end, worker))
+        watch(
+            worker.channel.fileno(),
+            functools.partial(guard, self._read, worker),
+        )
 
     def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
         try:
             return callback(worker)
-        except Exception as error:  # otherwise a wait for the worker would not end
-            self._replacements.budget.give_up(_lost_track(worker, error))
+        except Exception as error:  # otherwise waits for the worker would not end
+            self._replacements.budget.give_up(_replacement_error(worker, error))
             raise
 
-    def _ended(self, worker: Worker) -> bool:
-        self._heard(worker)
-        self._leave(worker, launcher.dead)
+    def _handle_end(self, worker: Worker) -> bool:
+        self._read(worker)
+        self._lose(worker, launcher.crash_failure)
         return False
 
-    def _late(self) -> bool:
+    def _handle_late(self) -> bool:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._hub.attention)
         for index in self._hub.late():
-            self._leave(self._executor.workers[index], launcher.late)
+            self._lose(self._executor.workers[index], launcher.timeout_failure)
         return True
 
-    def _heard(self, worker: Worker) -> bool:
+    def _read(self, worker: Worker) -> bool:
         """Read a worker's messages about its environments."""
         try:
             for header, payload in worker.inbox.read():
@@ -181,21 +184,23 @@ class Restarter:
                     continue
                 log_notes(payload)
                 for failure in failures.from_payload(payload, worker.index):
-                    self._replacements.budget.failed(failure)  # in the next step
+                    self._replacements.budget.grant_in_worker(failure)
         except protocol.Malformed as error:
-            self._leave(worker, functools.partial(launcher.deaf, error=error))
+            self._lose(
+                worker, functools.partial(launcher.protocol_failure, error=error)
+            )
             return False
         if worker.inbox.closed:
-            self._leave(worker, launcher.dead)
+            self._lose(worker, launcher.crash_failure)
         return not worker.inbox.closed
 
-    def _leave(self, worker: Worker, how: Callable[..., Failure]) -> None:
-        """Let the hub continue without a worker, and create another one."""
+    def _lose(self, worker: Worker, how: Callable[..., Failure]) -> None:
+        """Let the hub continue without a worker; start a thread that replaces it."""
         if worker in self._lost or self._executor.stopping:
             return
         row = self._executor.requests.row(worker)
         known = self._context(row) if row in worker.rows else {}
-        self._hub.tell("died", worker.index)
+        self._hub.notify("died", worker.index)
         self._executor.supervisor.unwatch(worker.pidfd)
         self._executor.supervisor.unwatch(worker.channel.fileno())
         phase = known.get("phase", "step")
@@ -213,10 +218,10 @@ class Restarter:
             self._threads.append(thread)
             thread.start()
 
-    def _replace(self, worker: Worker, find_out: Callable[[], Failure]) -> None:
+    def _replace(self, worker: Worker, get_failure: Callable[[], Failure]) -> None:
         since = time.monotonic()
         try:
-            fault = find_out()
+            fault = get_failure()
             self._executor.drop(worker)
             if self._replacements.grant(worker, fault):
                 arguments = self._executor, worker, fault, since
@@ -225,20 +230,20 @@ class Restarter:
                     self._take_over(new)
         except Ended:
             pass
-        except BaseException as error:  # waits for the replacement must end
-            self._replacements.budget.give_up(_lost_track(worker, error))
+        except BaseException as error:  # otherwise waits for it would not end
+            self._replacements.budget.give_up(_replacement_error(worker, error))
 
     def _take_over(self, worker: Worker) -> None:
         def take():
             self._executor.workers[worker.index] = worker
-            self._attend(worker)
-            self._hub.tell("revive", worker.index)
+            self._watch(worker)
+            self._hub.notify("revive", worker.index)
 
         self._executor.supervisor.call(take)
 
 
-def _lost_track(worker: Worker, error: BaseException) -> EnvError:
-    """Internal error while a worker was being replaced."""
+def _replacement_error(worker: Worker, error: BaseException) -> EnvError:
+    """Return the error for a worker that could not be replaced."""
     failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
     failure.__cause__ = error
     return failure

@@ -120,7 +120,7 @@ class ActionWriter:
 
 
 class _LeafWriter:
-    """Clips a Box to its finite bounds; refuses values outside any other range."""
+    """Writer of one leaf: clips a Box to its bounds, refuses other invalid values."""
 
     def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
         self.bounds = _bounds(leaf, array.dtype)
@@ -229,7 +229,7 @@ def _column(leaf: spaces.Leaf, array: np.ndarray) -> Callable[[], Sequence[Any]]
 
     def arrays() -> list[np.ndarray]:
         fresh = array.astype(dtype)
-        return [fresh[row, ...] for row in range(len(fresh))]  # not scalars
+        return [fresh[row, ...] for row in range(len(fresh))]  # 0-d arrays, not scalars
 
     return arrays
 

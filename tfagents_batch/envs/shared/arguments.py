@@ -15,7 +15,7 @@ from tfagents_batch.envs.shared import cpus, layout
 from tfagents_batch.errors import UserError
 
 MAX_ENVS = 1_000_000  # per batch; more are refused before memory is allocated
-MAX_WORKERS = 1024  # each takes about 40 MB, and five descriptors in this process
+MAX_WORKERS = 1024  # each needs about 40 MB, and five file descriptors here
 INFO_DTYPES = ("float32", "int32", "bool")
 FORMER_NAMES = {"route": "backend"}  # accepted until the next release
 _LOG = logging.getLogger("tfagents_batch")
@@ -31,14 +31,14 @@ def batch_size(num_envs: Any) -> int:
 
 
 def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int:
-    """Return a checked number of workers; None takes one per core."""
+    """Return a checked number of workers; None uses one per core."""
     if num_envs == 0:
         raise UserError("no constructors were given; expected one per environment")
     if num_workers is None:
         most = min(len(cpus.available()), num_envs)
         return max(most // groups, 1) * groups if has_workers() else 0
     if not _is_whole(num_workers):
-        raise UserError(f"num_workers is {num_workers!r}; expected a number or None")
+        raise UserError(f"num_workers is {num_workers!r}; expected an integer or None")
     most = min(num_envs, MAX_WORKERS)
     if not 0 <= num_workers <= most:
         raise UserError(
@@ -55,11 +55,11 @@ def worker_count(num_workers: int | None, num_envs: int, groups: int = 1) -> int
 
 def groups(groups: int, num_envs: int, num_workers: int) -> int:
     if not _is_whole(groups):
-        raise UserError(f"groups is {groups!r}; expected a number")
+        raise UserError(f"groups is {groups!r}; expected an integer")
     if groups < 1 or num_envs % groups or num_workers % groups:
         raise UserError(
-            f"groups is {groups}, of {num_envs} environments in {num_workers} workers; "
-            "expected a divisor of both numbers"
+            f"groups is {groups}; expected a divisor of the numbers of environments "
+            f"({num_envs}) and of workers ({num_workers})"
         )
     return int(groups)
 
@@ -73,7 +73,9 @@ def info_columns(info_keys: Mapping[str, str] | None) -> dict[str, str]:
     for key, dtype in (info_keys or {}).items():
         name = np.dtype(dtype).name
         if key in layout.STATISTICS:
-            raise UserError(f"info_keys has {key!r}, which is counted by the library")
+            raise UserError(
+                f"info_keys has {key!r}, which is always present; leave it out"
+            )
         if name not in INFO_DTYPES:
             allowed = ", ".join(INFO_DTYPES)
             raise UserError(f"info_keys[{key!r}] is {name}; expected one of {allowed}")
@@ -115,15 +117,15 @@ def variables(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise UserError(
             f"worker_variables is a {type(given).__name__}; expected an object of "
-            'texts, such as {"MUJOCO_GL": "egl"}'
+            'strings, such as {"MUJOCO_GL": "egl"}'
         )
     for name, value in given.items():
-        if not _is_passed(name) or not name or "=" in name:
+        if not _is_valid_text(name) or not name or "=" in name:
             raise UserError(
                 f"worker_variables has the name {name!r}; expected the name of an "
                 "environment variable"
             )
-        if not _is_passed(value):
+        if not _is_valid_text(value):
             raise UserError(
                 f"worker_variables[{name!r}] is a {type(value).__name__} that cannot "
                 "be an environment variable; expected text without a zero byte"
@@ -144,7 +146,7 @@ def _is_whole(number: Any) -> bool:
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
-def _is_passed(text: Any) -> bool:
+def _is_valid_text(text: Any) -> bool:
     """Return whether ``text`` can be an environment variable of a process."""
     try:
         return b"\0" not in os.fsencode(text) and isinstance(text, str)

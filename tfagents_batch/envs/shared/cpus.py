@@ -1,4 +1,4 @@
-"""Choice of how learner and workers wait for each other, by the number of cores."""
+"""Choice of how the learner and its workers wait for each other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _POLL_MICROSECONDS = 300  # usually longer than the other side takes
 class Waiting(NamedTuple):
     """Times to poll before sleeping, and the cores of the workers.
 
-    A sleep and a wake-up take tens of microseconds, and more on a virtual machine. That
-    is as long as a step of some environments. So each side polls before it sleeps, and
-    yields the core while it polls.
+    A sleep and a wake-up take tens of microseconds, and more on a virtual machine. Some
+    environments step as fast. So each side polls before it sleeps, and yields the core
+    while it polls.
 
     Attributes:
       hub, worker: microseconds to poll before sleeping.
       cores: core of each worker, so that two never share one while another is free;
-        None leaves that to the system.
+        None lets the system choose.
     """
 
     hub: int
@@ -40,7 +40,7 @@ def choose(num_workers: int, cores: list[int], pin: bool | None = None) -> Waiti
     pinned = tuple(cores[i % len(cores)] for i in range(num_workers)) if pin else None
     if num_workers < len(cores):
         return Waiting(_POLL_MICROSECONDS, _POLL_MICROSECONDS, pinned)
-    if num_workers == len(cores):  # the learner runs on the core of one of them
+    if num_workers == len(cores):  # the learner shares a core with a worker
         return Waiting(0, _POLL_MICROSECONDS, pinned)
     return Waiting(0, 0, pinned)
 

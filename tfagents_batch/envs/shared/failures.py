@@ -32,12 +32,12 @@ _CLASSES = {
     ACTION: errors.EnvError,
 }
 _PLACES = {"construct": "its constructor"}
-# Frames of these files are cut from tracebacks: they only lead to the environment's.
+# Frames of these files are cut from tracebacks: they only call the environment.
 _WORKER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
 
 
 class Defect(Exception):
-    """An invalid value from an environment, by its spaces or Gymnasium's API.
+    """Invalid value from an environment: it breaks its spaces or Gymnasium's API.
 
     Attributes:
       kind: kind of defect: "type", "shape", "dtype", "bounds", "finite", ...
@@ -63,7 +63,7 @@ class Failure(NamedTuple):
       text: message of the exception, or a description of what happened.
       type_name: qualified name of the exception's class; "" if there was none.
       traceback_text: its formatted traceback.
-      cause: the exception itself, in its own process only.
+      cause: the exception itself; None if it was raised in another process.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class Failure(NamedTuple):
         return {**self._asdict(), "cause": None}
 
 
-# Function of a row that returns fields of ``Failure``, for workers that have ended.
+# Function of a row that returns fields of ``Failure`` for a worker that has ended.
 Context = Callable[[int], dict[str, Any]]
 
 
@@ -129,8 +129,8 @@ def from_payload(payload: Any, worker: int) -> list[Failure]:
         raise protocol.Malformed(f"a reply without failures: {error}") from None
 
 
-def of(error: BaseException, **known: Any) -> Failure:
-    """Return the failure of an environment's exception, with further known fields."""
+def from_error(error: BaseException, **known: Any) -> Failure:
+    """Return the failure for an environment's exception and other known fields."""
     return Failure(ERROR, cause=error, **{**known, **describe(error)})
 
 
@@ -150,7 +150,7 @@ def describe(error: BaseException) -> dict[str, str]:
         while frames and frames.tb_frame.f_code.co_filename.startswith(_WORKER):
             frames = frames.tb_next
         traced = "".join(traceback.format_exception(kind, error, frames))
-        if isinstance(error, Defect):  # its frames are all ours
+        if isinstance(error, Defect):  # it has frames of this library only
             traced = ""
     except BaseException as second:
         traced = f"<its traceback is unavailable: {type(second).__name__}>"

@@ -1,4 +1,4 @@
-"""Waiting of a worker for the native hub, and its replies: Linux futexes by ctypes.
+"""Signals between a worker and the native hub: Linux futexes through ctypes.
 
 A futex is an aligned 32-bit word of shared memory on which a process can sleep until
 another one wakes it; the kernel compares the word first, so no wake-up is lost.
@@ -14,16 +14,16 @@ from typing import Any
 
 from tfagents_batch.envs.shared import layout
 
-# Numbers of the futex system call. On machines with weaker memory ordering than x86-64
-# the hub could see a reply before its rows, and Python has no memory barrier.
+# Numbers of the futex system call, for x86-64 only. With weaker memory ordering the hub
+# could see a reply before its rows, and Python has no memory barrier.
 _NUMBERS = {"x86_64": 202}
 _WAIT, _WAKE_OP = 0, 5
-# For WAKE_OP: add -1 to the second word, and wake its sleeper if the word was at most
-# 1. It can be less than 1: the hub may see the reply, and set the word for its next
-# command, before this call.
+# For WAKE_OP: subtract 1 from the second word, and wake its sleeper if the word was at
+# most 1. It can be less than 1, because the hub may see the reply and set the word for
+# its next command before this call.
 # The four fields are operation, comparison and their arguments, see futex(2).
 _ADD, _AT_MOST = 1, 3
-_LAST_ONE = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
+_WAKE_IF_LAST = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
 _PARENT_CHECK_SECONDS = 1
 
 
@@ -43,7 +43,7 @@ class Doorbell:
       memory: the pool's memory mapping, which must outlive this object.
       plan: layout of the memory.
       worker: index of this worker.
-      poll: microseconds of polling, while yielding the core, before sleeping.
+      poll: microseconds to poll before sleeping; polling yields the core.
     """
 
     def __init__(self, memory: Any, plan: layout.Layout, worker: int, poll: int):
@@ -53,40 +53,40 @@ class Doorbell:
         # The last command may have been for a previous worker.
         self._seen = self._words[layout.COMMAND_SEQUENCE]
         self._parent = os.getppid()
-        self._patience = poll * 1000
+        self._poll_nanoseconds = poll * 1000
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         number = ctypes.c_long(_NUMBERS[platform.machine()])
-        command, pending, nobody = (
+        command, pending, unused = (
             ctypes.c_void_p(start + 4 * (layout.WORDS * line + word))
             for line, word in (
                 (worker, layout.COMMAND_SEQUENCE),
                 (num_workers + plan.group(worker), layout.PENDING),
-                (num_workers, layout.NOBODY),
+                (num_workers, layout.UNUSED),
             )
         )
         limit = ctypes.byref(_TimeSpec(_PARENT_CHECK_SECONDS, 0))
-        sleep = ctypes.CDLL(None).syscall  # without the GIL, so other threads run
-        wake = ctypes.PyDLL(None).syscall  # with the GIL, because it never blocks
+        sleep = ctypes.CDLL(None).syscall  # releases the GIL, so other threads run
+        wake = ctypes.PyDLL(None).syscall  # keeps the GIL, because it never blocks
         one, wait = ctypes.c_uint32, ctypes.c_int(_WAIT)
         self._sleep = lambda seen: sleep(number, command, wait, one(seen), limit)
         answer = (
-            *(number, nobody, ctypes.c_int(_WAKE_OP), ctypes.c_int(1)),
-            *(ctypes.c_void_p(1), pending, ctypes.c_uint32(_LAST_ONE)),
+            *(number, unused, ctypes.c_int(_WAKE_OP), ctypes.c_int(1)),
+            *(ctypes.c_void_p(1), pending, ctypes.c_uint32(_WAKE_IF_LAST)),
         )
         self._wake = lambda: wake(*answer)
 
     def wait(self) -> tuple[int, int]:
-        """Sleep until there is a command; return its code and its number.
+        """Wait for a command; return its code and its number.
 
         Raises:
           SystemExit: if the learner has ended.
         """
         words, seen = self._words, self._seen
-        if self._patience:
-            rest, clock = os.sched_yield, time.perf_counter_ns
-            deadline = clock() + self._patience
+        if self._poll_nanoseconds:
+            yield_core, clock = os.sched_yield, time.perf_counter_ns
+            deadline = clock() + self._poll_nanoseconds
             while words[layout.COMMAND_SEQUENCE] == seen and clock() < deadline:
-                rest()
+                yield_core()
         while words[layout.COMMAND_SEQUENCE] == seen:
             self._sleep(seen)
             if os.getppid() != self._parent:

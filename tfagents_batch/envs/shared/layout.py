@@ -29,12 +29,12 @@ STATUS = 3  # status of that reply: OK or FAILED of ``protocol``
 STOP = 4  # nonzero: skip the remaining rows, because the pool is ending
 ROW = 5  # row being stepped, NO_ROW between commands
 OUT_OF_BOUNDS = 6  # observations seen outside their space
-NOT_FINITE = 7  # NaN or infinity that was replaced or cut off
+NOT_FINITE = 7  # NaN and infinite values that were replaced or truncated an episode
 
 # Words of the learner's lines, one line per worker group. Only the first line has the
 # words after PENDING.
-PENDING = 0  # workers that have not finished; the last one to finish wakes the hub
-NOBODY = 1  # a futex without waiters
+PENDING = 0  # workers still running; the last one to finish wakes the hub
+UNUSED = 1  # futex that nothing waits on, for a call that needs two
 SEED_LOW = 2  # halves of the seed of a reset
 SEED_HIGH = 3
 
@@ -49,8 +49,8 @@ _COLUMNS = {
     "first": "bool",
     "terminated": "bool",
     "truncated": "bool",
-    "episode": "int32",  # index of the row's episode; for error messages,
-    "seed": "int32",  # as is the seed of the environment
+    "episode": "int32",  # number of the row's episode, for error messages
+    "seed": "int32",  # seed of the environment, for error messages
 }
 STATISTICS = {"episode_return": "float32", "episode_length": "int32"}
 
@@ -68,7 +68,7 @@ class Layout(NamedTuple):
     """Sizes and places of all arrays in a pool's memory.
 
     ``timing`` is the offset of ``TIMINGS`` uint32 per worker: durations of its last
-    steps in microseconds, plus 1; 0 is an empty entry.
+    steps in microseconds, plus 1. An entry of 0 is empty.
     """
 
     num_workers: int  # control lines from offset 0
@@ -184,13 +184,13 @@ def seed(learner: memoryview) -> int:
 
 
 def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
-    """Create anonymous shared memory with all pages present.
+    """Create anonymous shared memory with all pages allocated.
 
     Returns:
-      its file descriptor, and its mapping.
+      file descriptor and mapping.
 
     Raises:
-      UserError: if it does not fit; names the size.
+      UserError: if it does not fit into memory; the error names the size.
     """
     available = available_memory()
     if available is not None and layout.size > available:
@@ -219,7 +219,7 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 
 def available_memory() -> int | None:
-    """Return the free bytes within the limits of machine and control group."""
+    """Return the free memory of machine and control group in bytes."""
     found = []
     try:
         with open("/proc/meminfo") as file:

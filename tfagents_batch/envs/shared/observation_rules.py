@@ -45,7 +45,7 @@ def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[
 
 
 def no_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
-    """Return no defects, to check the nesting alone."""
+    """Return no defects, so that only the nesting is checked."""
     return ()
 
 
@@ -139,7 +139,7 @@ def form_defects(
     wide = np.dtype(leaf.space.dtype)
     is_array = isinstance(value, (np.ndarray, np.generic))
     whole = is_array and value.dtype.kind in "iu"
-    index = isinstance(leaf.space, gs.Discrete)  # any integer will do
+    index = isinstance(leaf.space, gs.Discrete)  # any integer is accepted
     if index and not batch:
         if not isinstance(value, int) and not (whole and value.shape == ()):
             text = (
@@ -186,7 +186,7 @@ def finite_defects(leaf: spaces.Leaf, value: np.ndarray, name: str) -> Iterator[
 def fit_defects(
     leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Yield the defect of integers that do not fit the narrower dtype in use."""
+    """Yield the defect of integers that do not fit the leaf's narrower dtype."""
     wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
     whole = narrow.kind in "iu" and value.dtype.kind in "iu"
     if wide == narrow or not whole or isinstance(leaf.space, gs.Discrete):
@@ -194,7 +194,7 @@ def fit_defects(
     lost = value.astype(narrow) != value
     if lost.any():
         text = (
-            f"{name} has values that do not fit {narrow}, which holds it: scale them, "
+            f"{name} has values that do not fit {narrow}, its dtype here: scale them, "
             "or observe them as float32"
         )
         yield Defect(text, "fit", name, _row(lost, batch))
@@ -243,7 +243,7 @@ def field(path: tuple[str | int, ...], name: str = "observation") -> str:
 
 
 def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return where numbers are finite in the dtype in use."""
+    """Return where numbers are finite after conversion to ``dtype``."""
     if dtype.kind != "f" or value.dtype == dtype:
         return np.isfinite(value)
     with np.errstate(over="ignore"):

@@ -39,8 +39,8 @@ class ObservationWriter:
             for (leaf, name), array in pairs
             if np.dtype(leaf.dtype).kind == "f" and array.size
         ]
-        # The cheapest check: a product with zeros is NaN exactly if a number is not
-        # finite. Of NumPy's products only vdot gives no warning.
+        # The cheapest check: the product with zeros is NaN if a number is not finite.
+        # vdot is the only NumPy product that gives no warning.
         flats = [array.reshape(-1) for _, array in self._float]
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
 
@@ -48,7 +48,7 @@ class ObservationWriter:
         """Check the keys, ranges and bounds of one observation.
 
         Returns:
-          names of the leaves outside their Box, which is not a defect.
+          names of the leaves outside their Box; these are not defects.
 
         Raises:
           Defect: if it is not a value of the space.
@@ -105,7 +105,7 @@ def _writer(
     wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
     narrows_integers = wide != narrow and wide.kind in "iu"
     ndarray = np.ndarray
-    rows = [array[row, ...] for row in range(len(array))]  # cheaper to write to
+    rows = [array[row, ...] for row in range(len(array))]  # faster than indexing
 
     def write(row, value):
         if type(value) is not ndarray or value.dtype != wide or value.shape != shape:

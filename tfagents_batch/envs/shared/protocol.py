@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<IIQIII")
 HEADER_SIZE = _HEADER.size
 
 # Commands.
-CONSTRUCT = 1  # payload: see worker.py; descriptor: the pickled constructors
+CONSTRUCT = 1  # payload: see ``Requests``; descriptor: the pickled constructors
 ATTACH = 2  # payload: layout and options; descriptor: the shared memory
 RESET = 3  # payload: {"seed": int}
 STEP = 4
@@ -30,7 +30,7 @@ NAMES = {CONSTRUCT: "construct", ATTACH: "attach", RESET: "reset", STEP: "step"}
 OK = 0
 FAILED = 1  # payload: {"failures": [...], "notes": [...]}
 NOTES = 2  # payload: {"notes": [...]}
-PROGRESS = 3  # not the reply yet: the constructor of row ``first_row`` runs next
+PROGRESS = 3  # before the reply: the constructor of row ``first_row`` runs next
 
 # Exit codes of a worker.
 EXIT_FULL = 77  # memory exceeded its limit
@@ -38,11 +38,11 @@ EXIT_CUT_OFF = 78  # its control socket was closed inside the worker
 
 
 class Header(NamedTuple):
-    """Fixed part of a frame; a reply repeats command and number of the request."""
+    """Fixed part of a frame; a reply repeats the request's command and number."""
 
     command: int
     sequence: int  # number of the request, unique in a pool
-    first_row: int  # first of the rows that the frame is about
+    first_row: int  # first row that the frame refers to
     status: int  # status of a reply
     length: int  # bytes of the payload that follows
 
@@ -106,7 +106,7 @@ class Inbox:
             data = self._channel.recv(1 << 18)
         except (BlockingIOError, InterruptedError):
             return []
-        except OSError:  # reset by a peer that died with data unread
+        except OSError:  # the peer died before it read all data
             data = b""
         if not data:
             self.closed = True
@@ -156,12 +156,12 @@ def receive(
     data, descriptors, _, _ = socket.recv_fds(channel, HEADER_SIZE, int(descriptor))
     if not data:
         return None
-    header = unpack(data + _exactly(channel, HEADER_SIZE - len(data)))
-    payload = decode(_exactly(channel, header.length))
+    header = unpack(data + _receive_exactly(channel, HEADER_SIZE - len(data)))
+    payload = decode(_receive_exactly(channel, header.length))
     return header, payload, descriptors[0] if descriptors else None
 
 
-def _exactly(channel: socket.socket, count: int) -> bytes:
+def _receive_exactly(channel: socket.socket, count: int) -> bytes:
     data = bytearray()
     while len(data) < count:
         piece = channel.recv(count - len(data))

@@ -17,7 +17,7 @@ NO_RESET = "step was called before reset"
 
 
 class StepBatch(NamedTuple):
-    """Results of a batch of environments after a command, as arrays of its own.
+    """Results of a batch of environments after a command; it owns its arrays.
 
     Attributes:
       observation: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
@@ -39,7 +39,7 @@ class StepBatch(NamedTuple):
         return [*observation, *columns, *info.values()]
 
 
-def known(
+def row_context(
     row: int,
     seed: int | None,
     over: bool,
@@ -83,15 +83,15 @@ def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Fai
 def stale(token: int, last: int) -> UserError:
     """Return the error for a state that was used before."""
     return UserError(
-        f"a state of this environment was used twice (call {token}; the last was "
-        f"{last}): pass on the state that init or step returned last"
+        f"the state of call {token} was used after call {last}, but each state can be "
+        "used once: pass the state that the latest init or step returned"
     )
 
 
 def exception(faults: Sequence[Failure]) -> Exception:
     """Return the exception of the failure with the lowest environment index.
 
-    So the number of workers does not decide which failure is raised.
+    The choice does not depend on the number of workers.
     """
 
     def order(fault: Failure) -> float:

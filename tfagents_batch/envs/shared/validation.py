@@ -37,7 +37,7 @@ def environment(env: Any) -> None:
     elif is_tensor_env(env):
         fault = (
             ", which is written in TensorFlow; pass its class, an object or its name, "
-            "not a function that makes one"
+            "not a function that creates one"
         )
     elif isinstance(env, gymnasium.vector.VectorEnv):
         fault = ", a batch of environments; expected a single gymnasium.Env"

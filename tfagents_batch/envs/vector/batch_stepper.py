@@ -231,7 +231,7 @@ class BatchStepper:
             shown, place = arrays.action, row
         if phase == "step":
             known["action"] = actions.text(self._batch.action_space, shown, place)
-        failure = failures.of(error, **known)
+        failure = failures.from_error(error, **known)
         return failure._replace(text=failure.text + more)
 
 

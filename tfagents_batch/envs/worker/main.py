@@ -1,8 +1,8 @@
 """Worker process: ``python -m tfagents_batch.envs.worker.main SOCKET DUMP PARENT``.
 
-It ends when the learner says so, when the socket closes, or when the learner dies.
-Signals are the learner's from the first moment, so imports that take time come after
-that. TensorFlow is never imported.
+It ends on the learner's command, when the socket closes, or when the learner dies.
+Signals are handled before the slow imports, because only the learner reacts to them.
+TensorFlow is never imported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
         serving.serve(channel)
     except (BrokenPipeError, ConnectionResetError):
         pass  # the learner has ended, so nothing can be reported
-    except OSError as error:  # an environment's OSError would be a failure
+    except OSError as error:  # not an environment's: that is reported as a failure
         if error.errno not in (errno.EBADF, errno.ENOTSOCK):
             raise
         sys.stderr.flush()
@@ -53,13 +53,13 @@ def _protect(parent: int) -> None:
     """End with the learner, ignore its signals, and write no core files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A signal to all processes is meant for the learner, which saves and ends its
-    # workers. Not ignored, as the programs that an environment starts would inherit it.
+    # workers. A handler, unlike SIG_IGN, is not inherited by an environment's programs.
     for number in _STOPS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _leave_to_learner)
     os.register_at_fork(after_in_child=_forked)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # the learner ended before the call above
         os._exit(1)
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

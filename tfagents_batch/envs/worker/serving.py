@@ -1,7 +1,7 @@
 """Main loop of a worker process: construct environments, step them on command.
 
-The constructors are in the one message that is unpickled. Commands and replies are
-frames on a socket or words of shared memory; numbers are in shared memory.
+Only the constructors are unpickled. Commands and replies are frames on a socket or
+words of shared memory. Observations, actions and rewards are in shared memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfagents_batch.envs.shared import failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
 from tfagents_batch.envs.worker import stepper
 
-_LOOK_EVERY = 64  # commands between checks of the memory in use
+_CHECK_EVERY = 64  # commands between checks of the memory in use
 
 
 def serve(channel: socket.socket) -> None:
@@ -41,7 +41,7 @@ def serve(channel: socket.socket) -> None:
     rows = slice(first_row, first_row + len(envs))
     arrays = layout.views(plan, memory, worker, rows)
     words = layout.control(memory, worker)
-    words[layout.ROW] = layout.NO_ROW  # it may have the row of the previous worker
+    words[layout.ROW] = layout.NO_ROW  # a previous worker may have left its row
     spare = None
     if payload["restarts"] is not None:
         seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
@@ -51,11 +51,11 @@ def serve(channel: socket.socket) -> None:
     limit = payload["max_bytes"]
     full = memory_guard(limit)
     if limit is not None and (size := resident_bytes()) > limit:
-        text = (
-            f"its worker uses {size / 2**20:.0f} MB once its environments are "
-            f"made, but max_worker_mb is {limit / 2**20:.0f}: allow more"
+        error = failures.Defect(
+            f"its worker uses {size / 2**20:.0f} MB with new environments, but "
+            f"max_worker_mb is {limit / 2**20:.0f}: use a higher limit"
         )
-        found = failures.of(failures.Defect(text), env=first_row, phase="construct")
+        found = failures.from_error(error, env=first_row, phase="construct")
         channel.sendall(_frame(*header[:2], [found], batch.notes))
         return _close_all(envs)
     if payload["takes_over"]:
@@ -66,25 +66,25 @@ def serve(channel: socket.socket) -> None:
             "hundreds of megabytes: define its environment in a module without it"
         )
     if payload["cores"] is not None:
-        with contextlib.suppress(OSError):  # it may have been removed
+        with contextlib.suppress(OSError):  # the core may be offline
             os.sched_setaffinity(0, {payload["cores"][worker]})
     gc.collect()
-    gc.freeze()  # existing objects are permanent: the collector skips them
+    gc.freeze()  # the collector now skips existing objects, which are permanent
     bell = None
-    if payload["native"]:  # before the reply, after which a command may come
+    if payload["native"]:  # before the reply, because a command may follow it
         bell = futex.Doorbell(memory, plan, worker, payload["poll_microseconds"])
     channel.sendall(_frame(*header[:2], [], batch.notes))
     if bell is not None:
-        _obey_hub(channel, batch, bell, full)
+        _serve_hub(channel, batch, bell, full)
     else:
-        _obey_frames(channel, batch, full)
+        _serve_frames(channel, batch, full)
 
 
 def memory_guard(limit: int | None) -> Callable[[], bool]:
     """Return a function that checks whether this process exceeds ``limit`` bytes.
 
-    It looks now and then, and remembers what it saw: the process may only leave at the
-    end of an episode, which hardly ever is when it looks.
+    It reads the memory every ``_CHECK_EVERY`` calls and remembers the result, because
+    the process may end only after an episode.
     """
     if limit is None:
         return lambda: False
@@ -92,14 +92,14 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
 
     def is_full() -> bool:
         nonlocal large
-        if not large and next(calls) % _LOOK_EVERY == 0:
+        if not large and next(calls) % _CHECK_EVERY == 0:
             large = resident_bytes() > limit
         return large
 
     return is_full
 
 
-def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
+def _serve_frames(channel: socket.socket, batch: Any, full: Any) -> None:
     """Serve the portable backend: commands and replies are frames."""
     while True:
         request = protocol.receive(channel)
@@ -111,11 +111,11 @@ def _obey_frames(channel: socket.socket, batch: Any, full: Any) -> None:
         else:
             found = batch.reset(payload["seed"])
         channel.sendall(_frame(*header[:2], found, batch.notes))
-        if full() and batch.some_ended:
-            _leave_full(batch)
+        if full() and batch.any_ended:
+            _exit_full(batch)
 
 
-def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
+def _serve_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
     """Serve the native backend: commands and replies are words, texts are frames."""
     wait, answer, step, notes = bell.wait, bell.answer, batch.step, batch.notes
     while True:
@@ -130,19 +130,19 @@ def _obey_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
         answer(sequence, protocol.FAILED if found else protocol.OK)
         if found or notes:
             channel.sendall(_frame(code, sequence, found, notes))
-        if full() and batch.some_ended:
-            _leave_full(batch)
+        if full() and batch.any_ended:
+            _exit_full(batch)
 
 
-def _leave_full(batch: Any) -> None:
-    """End this process so that a smaller one replaces it."""
+def _exit_full(batch: Any) -> None:
+    """End this process, so that a new one with less memory replaces it."""
     batch.close()
     sys.stderr.flush()
     os._exit(protocol.EXIT_FULL)
 
 
 def _end(batch: Any, reported: bool) -> None:
-    """Close the environments and leave."""
+    """Close the environments and exit."""
     found = batch.close()
     for failure in found:
         print(failures.to_exception(failure), file=sys.stderr)
@@ -150,11 +150,11 @@ def _end(batch: Any, reported: bool) -> None:
 
 
 def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
-    """Answer the first request.
+    """Create the environments of the first request.
 
     Returns:
-      environments, what is known of each, their constructors, index of the first; None
-      if there is nothing to go on with.
+      environments, their properties, their constructors and the index of the first;
+      None if the process must end.
     """
     request = protocol.receive(channel, descriptor=True)
     if request is None or request[0].command != protocol.CONSTRUCT:
@@ -177,7 +177,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
             load = pickle.Unpickler(file).load
             constructors = [load() for _ in range(payload["count"])]
     except BaseException as error:
-        failure = failures.of(error, env=first_row, phase="construct")
+        failure = failures.from_error(error, env=first_row, phase="construct")
         text = f"while it was unpickled in the worker: {failure.text}"
         constructors, envs, facts = [], [], []
         failure = failure._replace(text=text)
@@ -194,7 +194,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
 
 
 def _frame(command: int, sequence: int, found: list, notes: list[str]) -> bytes:
-    """Return a reply with ``notes``, and empty them."""
+    """Return a reply that contains ``notes``; empty the list."""
     payload, status = None, protocol.OK
     if found or notes:
         status = protocol.FAILED if found else protocol.NOTES

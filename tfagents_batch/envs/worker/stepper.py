@@ -1,7 +1,7 @@
 """Stepping of a list of Gymnasium environments over rows of shared arrays.
 
 Worker processes and in-process stepping both run this code, so they behave alike.
-An environment that finished restarts on its next step: that row ignores its action.
+After the end of an episode, the next step resets the environment, without an action.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Catch = type[BaseException] | tuple[type[BaseException], ...]
 
 
 def env_seed(seed: int, index: int, restarts: int = 0) -> int:
-    """Return the seed of an environment, in ``[0, 2**31)``, from these numbers only.
+    """Return the seed of an environment, in ``[0, 2**31)``; it depends on nothing else.
 
     Args:
-      seed: of the batch.
-      index: in the batch.
-      restarts: how often the environment was replaced; a replacement must not play
-        the episodes again that its predecessor failed in.
+      seed: seed of the batch.
+      index: index of the environment in the batch.
+      restarts: number of times the environment was replaced. A replacement has another
+        seed, so it does not repeat the episode that failed.
     """
     key = (index, restarts) if restarts else (index,)
     words = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
@@ -51,7 +51,7 @@ class Spare(NamedTuple):
     """Data for replacing failed environments."""
 
     constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # see ``inspect``; a replacement has to match
+    facts: Sequence[dict]  # see ``inspect``; replacements must match
     restarts: Sequence[int]  # number of earlier restarts of each
     seed: Callable[[], int]  # seed of the batch
 
@@ -62,15 +62,16 @@ def construct(
     progress: Callable[[int], None] = lambda row: None,
     catch: Catch = BaseException,
 ) -> tuple[list[Any], list[dict], Failure | None]:
-    """Create environments until one raises an exception that is caught.
+    """Create environments; stop at the first failure.
 
     Args:
       constructors: functions without arguments.
       first_row: index of the first one in the batch.
       progress: called with the row before each constructor runs.
+      catch: exceptions that become failures.
 
     Returns:
-      the environments, what is to know of each (see ``inspect``), and the failure.
+      the environments, the properties of each (see ``inspect``), the failure or None.
     """
     envs, facts = [], []
     for row, constructor in enumerate(constructors, first_row):
@@ -80,12 +81,12 @@ def construct(
             envs.append(env)
             facts.append(inspect(env))
         except catch as error:
-            return envs, facts, failures.of(error, env=row, phase="construct")
+            return envs, facts, failures.from_error(error, env=row, phase="construct")
     return envs, facts, None
 
 
 def inspect(env: Any) -> dict:
-    """Return spaces as JSON and the time limit (or None) of one environment."""
+    """Return the spaces of one environment as JSON, and its time limit or None."""
     return {
         "observation_space": spaces.to_json(env.observation_space),
         "action_space": spaces.to_json(env.action_space),
@@ -94,24 +95,24 @@ def inspect(env: Any) -> dict:
 
 
 class Stepper:
-    """Environments and their rows.
+    """Stepper of environments that writes the results into their rows.
 
-    A row whose environment fails is marked first and truncated at once, with reward
-    0; the others go on. Whoever reads the rows restores the observation. With spares
-    the environment is replaced in the next step.
+    The row of an environment that fails is marked both first and truncated, with
+    reward 0; other rows are not affected. The reader of the row restores its last
+    observation. With ``spare``, the next step replaces the environment.
 
     Args:
       envs: constructed environments with equal spaces.
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check: what NaN and infinity are: "raise", a failure; "replace", numbers
-        to be replaced by those of the observation before, or 0; "truncate", the end
-        of an episode whose last step does not count; "off", passed on.
-      strict: whether observations outside the bounds of a Box are failures; else they
-        are counted in spot checks.
+      finite_check: reaction to NaN and infinity: "raise" makes them a failure;
+        "replace" takes the numbers of the previous observation, or 0; "truncate" ends
+        the episode without that step; "off" accepts them.
+      strict: whether observations outside the bounds of a Box are failures; otherwise
+        they are counted in spot checks.
       catch: exceptions of environments that become failures.
-      spare: to replace environments that fail; None leaves them.
+      spare: data for replacing failed environments; None does not replace them.
     """
 
     def __init__(
@@ -138,13 +139,13 @@ class Stepper:
         self._spare = spare
         self._restarts = list(spare.restarts) if spare else [0] * count
         self._broken = [False] * count
-        self._unseeded = [False] * count  # it is seeded at its next start
+        self._unseeded = [False] * count  # rows to seed at their next reset
         space = envs[0].action_space
         self._actions = actions.ActionReader(space, arrays.action)
         space = envs[0].observation_space
         self._observations = observations.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
-        # Through memoryviews, because single items are cheaper there.
+        # Single items are cheaper to access through memoryviews.
         columns = arrays.reward, arrays.terminated, arrays.truncated
         self._step_columns = [memoryview(column) for column in columns]
         statistics = (arrays.info[name] for name in layout.STATISTICS)
@@ -160,20 +161,18 @@ class Stepper:
         self._returns = [0.0] * count  # float64, of raw rewards
         self._over = [False] * count
         self._noted: set[tuple[int, int]] = set()  # rows and messages already reported
-        self._cut: list[
-            int
-        ] = []  # rows of this step that end because of non-finite values
-        # Observations before this step, where numbers may have to be taken from them.
-        keeps = finite_check in (REPLACE, TRUNCATE)
-        self._good = [(array.copy(), array) for array in arrays.observation if keeps]
+        self._cut: list[int] = []  # rows of this step to truncate for non-finite values
+        # Previous observations, needed to replace numbers that are not finite.
+        used = finite_check in (REPLACE, TRUNCATE)
+        self._last = [(array.copy(), array) for array in arrays.observation if used]
         self._timing = memoryview(arrays.timing)
         self._checks = 0
         self._full = True
         self._phase = "reset"
-        self.notes: list[str] = []  # for the log; whoever reads them empties the list
+        self.notes: list[str] = []  # messages for the log; the reader empties the list
 
     def reset(self, seed: int) -> list[Failure]:
-        """Seed and start every environment; pending restarts are forgotten."""
+        """Seed and reset every environment."""
         self._begin()
         found = []
         for row in range(len(self._envs)):
@@ -185,7 +184,7 @@ class Stepper:
         return self._finish(found)
 
     def take_over(self) -> None:
-        """Continue with new environments for those lost with their process."""
+        """Continue the rows of a worker process that has ended."""
         count = len(self._envs)
         self._over, self._unseeded = [True] * count, [True] * count
         self._episodes = self._arrays.episode.tolist()
@@ -197,7 +196,7 @@ class Stepper:
         arrays, words = self._arrays, self._words
         arrays.first[:] = False
         found: list[Failure] = []
-        # All that the loop touches is local: it is the limit of cheap environments.
+        # Local variables are fast, and this loop limits how fast environments step.
         over, steps, observe = self._over, self._steps, self._observe
         lengths, returns = self._lengths, self._returns
         rewards, terminations, truncations = self._step_columns
@@ -243,13 +242,13 @@ class Stepper:
             except self._catch as error:
                 found.append(self._fail(row, error))
         found = self._finish(found)
-        took = (time.perf_counter_ns() - started) // 1000
-        self._timing[self._checks % layout.TIMINGS] = min(took, layout.LONGEST) + 1
+        duration = (time.perf_counter_ns() - started) // 1000
+        self._timing[self._checks % layout.TIMINGS] = min(duration, layout.LONGEST) + 1
         return found
 
     @property
-    def some_ended(self) -> bool:
-        """Return whether an episode has ended in the last step."""
+    def any_ended(self) -> bool:
+        """Return whether an episode ended in the last step."""
         return any(self._over)
 
     def close(self) -> list[Failure]:
@@ -261,7 +260,7 @@ class Stepper:
                 env.close()
             except self._catch as error:
                 found.append(
-                    failures.of(error, env=self._first_row + row, phase="close")
+                    failures.from_error(error, env=self._first_row + row, phase="close")
                 )
         self._envs, self._steps = [], []
         return found
@@ -272,7 +271,7 @@ class Stepper:
         self._checks = count + 1
 
     def _start(self, row: int, seed: int | None) -> None:
-        """Reset one environment into its row."""
+        """Reset one environment and write its row."""
         arrays = self._arrays
         self._words[layout.ROW] = self._first_row + row
         if self._broken[row]:
@@ -304,7 +303,7 @@ class Stepper:
             self._copy_info(row, result[1])
 
     def _replace(self, row: int) -> None:
-        """Create a new environment for one that failed."""
+        """Replace a failed environment by a new one."""
         self._phase = "construct"
         self._restarts[row] += 1
         with contextlib.suppress(self._catch):
@@ -312,7 +311,7 @@ class Stepper:
         env = create(self._spare.constructors[row])
         found = same_spaces.difference(self._spare.facts[row], inspect(env))
         if found:
-            raise Defect(f"the replacement of a failed one has other spaces: {found}")
+            raise Defect(f"the replacement environment has other spaces: {found}")
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 
@@ -346,11 +345,11 @@ class Stepper:
 
     def _fail(self, row: int, error: BaseException) -> Failure:
         """Mark a row as failed and record why."""
-        self._mark(row)
+        self._mark_failed(row)
         if self._spare is not None:
             self._broken[row] = self._over[row] = True
         stepping = self._phase == "step"
-        return failures.of(
+        return failures.from_error(
             error,
             env=self._first_row + row,
             seed=self._seeds[row],
@@ -378,12 +377,12 @@ class Stepper:
                 if row not in failed:
                     found += self._not_finite(row, name)
         for row in self._cut:
-            self._mark(row)
+            self._mark_failed(row)
             self._over[row] = True
         cut, self._cut = self._cut, []
-        for good, array in self._good:
-            array[cut] = good[cut]
-            good[...] = array
+        for stored, array in self._last:
+            array[cut] = stored[cut]
+            stored[...] = array
         self._words[layout.ROW] = layout.NO_ROW
         return found
 
@@ -392,15 +391,15 @@ class Stepper:
         if self._finite_check == RAISE:
             started = bool(self._arrays.first[row])
             self._phase = "reset" if started else "step"
-            self._lengths[row] -= not started  # the step it happened in
+            self._lengths[row] -= not started  # number of this step itself
             where = self._observations.where_not_finite(row)
             error = Defect(f"{name} has NaN or infinite values{where}")
             return [self._fail(row, error)]
         self._note_not_finite(row, name)
         first = bool(self._arrays.first[row])
-        for good, array in self._good:
+        for stored, array in self._last:
             if array.dtype.kind == "f":
-                last = np.zeros_like(good[row]) if first else good[row]
+                last = np.zeros_like(stored[row]) if first else stored[row]
                 array[row] = np.where(np.isfinite(array[row]), array[row], last)
         if self._finite_check == TRUNCATE:
             self._cut.append(row)
@@ -415,10 +414,10 @@ class Stepper:
         self._words[word] += 1
         if (row, word) not in self._noted:
             self._noted.add((row, word))
-            once = "and not said again for this environment"
+            once = "and logged once per environment"
             self.notes.append(f"env {self._first_row + row}: {text} {once}")
 
-    def _mark(self, row: int) -> None:
+    def _mark_failed(self, row: int) -> None:
         arrays = self._arrays
         arrays.reward[row], arrays.terminated[row] = 0.0, False
         arrays.first[row] = arrays.truncated[row] = True
