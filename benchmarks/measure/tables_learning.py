@@ -1,4 +1,4 @@
-"""The table of times to a threshold."""
+"""Table of times to a threshold."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PHASES = ("import", "construction", "first_iteration", "training")
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Of every task its newest run: a row for each side, then where it was measured.
+    """Return a table with the newest run of every task: a row for each side.
 
     Args:
-      lines: of ``learning.jsonl``.
+      lines: lines of ``learning.jsonl``.
     """
     rows = ["| task | | reached | median s (all) | env steps | sooner (95 %) | goal |"]
     rows.append("|---|---|---|---|---|---|---|")
@@ -72,7 +72,7 @@ def _ratio(ratio: reaching.Sooner | None) -> str:
 
 
 def _origin(name: str, found: Sequence[Line]) -> str:
-    """Where, and what the seconds went into: medians of each side's phases."""
+    """Describe where a task was measured, and the median seconds of each phase."""
     parts = []
     for contender, whose in ((OURS, "ours"), (PEER, "theirs")):
         ran = [x for x in found if x["contender"] == contender and "failed" not in x]
