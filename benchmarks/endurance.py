@@ -54,7 +54,7 @@ class Command:
     steps: int = option(1_000_000, "environment steps", least=1)
     every: int = option(50_000, "environment steps between two points", least=1)
     deadline_seconds: float = option(3600.0, "time limit of the process", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to append results to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -21,9 +21,7 @@ class Command:
     """Flags of this benchmark."""
 
     row: tuple[str, ...] = option((), "rows to measure; all by default")
-    pairs: int = option(
-        5, "number of rounds; every contender runs once in each", least=1
-    )
+    pairs: int = option(5, "rounds; every contender runs once in each", least=1)
     seconds: float = option(10.0, "measured seconds of each run", above=0)
     num_workers: int | None = option(
         None, "number of our workers; by default the row's, or one per core", least=1
@@ -32,7 +30,7 @@ class Command:
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
     start_seconds: float = option(600.0, "time limit of a run, besides its seconds")
     results: str = option(
-        str(results.FOLDER / "environments.jsonl"), "file to append results to"
+        str(results.FOLDER / "environments.jsonl"), "file to append to"
     )
 
 

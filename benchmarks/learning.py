@@ -42,7 +42,7 @@ class Command:
     """Flags of this benchmark."""
 
     row: tuple[str, ...] = option((), "tasks to measure; all by default")
-    rounds: int = option(5, "number of rounds; both run once in each", least=1)
+    rounds: int = option(5, "rounds, with their numbers as seeds; both run", least=1)
     cache: Literal["cold", "warm"] = option(
         "cold", "cache of our compiled programs; both have the native engine"
     )
@@ -52,7 +52,7 @@ class Command:
     steps: int | None = option(None, "environment steps, not the task's own", least=1)
     contender: str = option("", "run only this contender once; record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
-    results: str = option(str(results.FOLDER / FILE), "file to append results to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
     plot: bool = option(False, "measure nothing, draw the newest results")
     out: str = option(str(PICTURE), "picture to draw")
 
@@ -140,9 +140,7 @@ class Runner:
             command.report(f"{settings}: {seconds:.0f} s for its whole budget")
             tried.append((seconds, settings))
         if not tried:
-            raise UserError(
-                f"{PEER} runs with none of its settings; see the failures above"
-            )
+            raise UserError(f"{PEER} runs with none of its settings; see above")
         return min(tried, key=lambda pair: pair[0])[1]
 
     def _cache(self, work: Learning, task: Task) -> str:

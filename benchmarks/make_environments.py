@@ -142,16 +142,14 @@ def _peers(python: str, flags: Command) -> None:
         if _pip(python, *attempt):
             break
     else:
-        raise UserError(f"pip could not install {flags.torch!r}; see its output above")
+        raise UserError(f"pip could not install {flags.torch!r}; see above")
     _install(python, [*PEERS, *pins(versions(*SHARED)), flags.torch])
 
 
 def _install(python: str, arguments: Sequence[str]) -> None:
     if not _pip(python, *arguments):
         names = [each for each in arguments if not each.startswith("-")]
-        raise UserError(
-            f"pip could not install {', '.join(names)}; see its output above"
-        )
+        raise UserError(f"pip could not install {', '.join(names)}; see above")
 
 
 def _pip(python: str, *arguments: str) -> bool:

@@ -31,11 +31,9 @@ class Command:
     num_envs: tuple[int, ...] = option((1, 8, 32, 128, 256), "batch sizes", least=1)
     repeats: int = option(3, "number of new processes for each figure", least=1)
     seconds: float = option(5.0, "measured seconds of each process", above=0)
-    num_workers: int | None = option(
-        None, "number of workers; by default one per core", least=1
-    )
+    num_workers: int | None = option(None, "workers; None: one per core", least=1)
     deadline_seconds: float = option(600.0, "time limit of one process", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to append results to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -54,7 +54,7 @@ class Command:
     repeats: int = option(5, "number of new processes of each way to start", least=1)
     deadline_seconds: float = option(600.0, "time limit of one process", above=0)
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
-    results: str = option(str(results.FOLDER / FILE), "file to append results to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -25,27 +25,21 @@ class Command:
     """Flags of this benchmark."""
 
     row: tuple[str, ...] = option((), "rows to measure; all by default")
-    pairs: int = option(
-        5, "number of rounds; every contender runs once in each", least=1
-    )
-    steps: int | None = option(
-        None, "environment steps of each run; by default the row's", least=1
-    )
+    pairs: int = option(5, "rounds; every contender runs once in each", least=1)
+    steps: int | None = option(None, "env steps of each run; None: the row's", least=1)
     seconds: float = option(
         10.0, "minimum of measured seconds; a run continues up to it", least=0
     )
     probe_seconds: float = option(
         4.0, "seconds to try each setting of a peer, twice; the best runs", above=0
     )
-    num_workers: int | None = option(
-        None, "number of our workers; by default one per core", least=1
-    )
+    num_workers: int | None = option(None, "our workers; None: one per core", least=1)
     contender: str = option("", "run only this contender once; record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
     tf_agents_python: str = option("", "interpreter that has TF-Agents")
     batch_ppo_python: str = option("", "interpreter that has batch-ppo")
     deadline_seconds: float = option(3600.0, "time limit of a run", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to append results to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -39,9 +39,7 @@ class Command:
 
     repeats: int = option(5, "number of new processes, for every figure once", least=1)
     deadline_seconds: float = option(180.0, "time limit of one process", above=0)
-    results: str = option(
-        str(results.FOLDER / "workers.jsonl"), "file to append results to"
-    )
+    results: str = option(str(results.FOLDER / "workers.jsonl"), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -103,14 +103,11 @@ class Train:
         return self._steps - before
 
     def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
-        steps, expected = (
-            metrics["grad/updates"],
-            self._work.gradient_steps(transitions),
-        )
-        if steps != expected or metrics["grad/skipped"]:
+        steps, right = metrics["grad/updates"], self._work.gradient_steps(transitions)
+        if steps != right or metrics["grad/skipped"]:
             raise RuntimeError(
                 f"{steps:g} gradient steps, a fraction {metrics['grad/skipped']} of "
-                f"them skipped, on {transitions} transitions; expected {expected}"
+                f"them skipped, on {transitions} transitions; expected {right}"
             )
 
 

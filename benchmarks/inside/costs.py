@@ -107,8 +107,7 @@ def _close_during(env: Any, play: Any, reached: Any) -> float:
     Args:
       env: environments to close.
       play: the program.
-      reached: function of the workers' CPU seconds before it; returns whether the
-        program is in the state to measure.
+      reached: whether the state to measure is reached, by the CPU seconds before.
     """
     thread = threading.Thread(target=play, daemon=True)
     before = _cpu()

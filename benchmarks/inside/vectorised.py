@@ -23,8 +23,7 @@ def make(
       count: number of environments.
       vectorisation: "dummy" for this process, or the start method of one process per
         environment: "forkserver" or "spawn".
-      monitor: wrap each in a ``Monitor``, which reports returns, as ``make_vec_env``
-        does.
+      monitor: wrap each in a ``Monitor``, which reports returns (see ``make_vec_env``).
     """
     from stable_baselines3.common import vec_env
 

@@ -72,8 +72,7 @@ class Caches:
 
         Args:
           name: name of the program; equal names get the same folder.
-          fill: function that does the earlier run in a cold folder; called once per
-            name.
+          fill: function that runs it in a cold folder, once per name.
         """
         if name not in self._warm:
             folder = self.cold()

@@ -57,8 +57,7 @@ def each(
 
     Args:
       rows: rows by name.
-      play: function that measures and records a row, and returns whether a contender
-        failed.
+      play: function that records a row and returns whether a contender failed.
       report: called with the text of a failed row.
 
     Returns:

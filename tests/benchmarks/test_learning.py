@@ -63,8 +63,7 @@ def test_rounds_alternate_and_each_side_has_its_own_budget(tmp_path):
     assert {x["contender"]: x["config"]["steps"] for x in found} == task.steps
     # A run knows its deadline, so that it ends with a lower bound.
     assert {work.deadline for _, work in ran} == {task.deadline}
-    # Fields of this machine are not published.
-    assert not {"cache_home", "launched"} & {*found[0]["config"]}
+    assert not {"cache_home", "launched"} & {*found[0]["config"]}  # not published
     assert not failed
 
 

@@ -64,8 +64,7 @@ def package(name):
     return importlib.import_module(f"minatar.environments.{name}").Env
 
 
-# Changes of a state before the step with this number. The tests change the package's
-# game in the same way.
+# Changes before the step with this number; tests change the package's game equally.
 CHANGES = {
     "seaquest": lambda state, number: state._replace(
         divers_aboard=tf.where(number % 6 == 0, 6, state.divers_aboard)
@@ -133,9 +132,7 @@ def play(game, actions, ramping=True, each=10**9, changed=False):
 def compare(name, theirs, played, change=lambda theirs, number: None, actions=()):
     """Play the package's game with the same random numbers, and compare each step."""
     theirs.random = script = Script()
-    drawn, picture, (before, draws, redraws, rewards, overs, restarts, pictures) = (
-        played
-    )
+    drawn, picture, (before, draws, again, rewards, overs, restarts, pictures) = played
     script.answers = answers(name, drawn, None)
     theirs.reset()
     np.testing.assert_array_equal(picture, theirs.state())
@@ -147,7 +144,7 @@ def compare(name, theirs, played, change=lambda theirs, number: None, actions=()
         assert (rewards[number], overs[number]) == (reward, over), number
         np.testing.assert_array_equal(pictures[number], theirs.state(), str(number))
         if restarts[number]:
-            script.answers = answers(name, row(redraws), None)
+            script.answers = answers(name, row(again), None)
             theirs.reset()
         theirs.terminal = False
 
@@ -274,6 +271,5 @@ def test_sticky_actions_repeat_the_last_action():
     state, _ = env.init(1)
     for _ in range(3):
         state, _ = env.step(state, tf.constant([1, 3]))
-    # The first action repeated is the no-op of the reset.
-    np.testing.assert_array_equal(state.inner.game.paddle, [4, 4])
+    np.testing.assert_array_equal(state.inner.game.paddle, [4, 4])  # repeated no-ops
     assert env.spec.action_space.n == 6

@@ -101,8 +101,7 @@ def check_env(
             same = _same(report, _SAME_INSTANCE, calls, replay(first))
             second = close_later(_second(make, first, report)) if owned else None
             if same and second is not None:
-                before = calls[: BESIDE_STEPS + 1]
-                both = replay(first), replay(second)
+                before, both = calls[: BESIDE_STEPS + 1], map(replay, (first, second))
                 same = _same(report, _NEW_INSTANCE, before, *both)
             report.facts["reproducible"] = same
     if report.defects and raise_on_defect:

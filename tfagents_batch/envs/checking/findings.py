@@ -185,9 +185,8 @@ class Report:
         try:
             return True, function(*args, **kwargs)
         except CATCH as error:
-            # The traceback without this frame.
-            error = error.with_traceback(error.__traceback__.tb_next)
-            traced = failures.describe(error)["traceback_text"]
+            inner = error.with_traceback(error.__traceback__.tb_next)  # skip this frame
+            traced = failures.describe(inner)["traceback_text"]
             action = f", with action {given[0]}" if given else ""
             kind, call = f"raised {type(error).__name__}", place.call
             text = f"{call} raised {words(error)}{action}; expected no exception: see "

@@ -168,8 +168,7 @@ def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     for key in kwargs:
         if key not in fields and not key.startswith(("render_", "from_pixels")):
             close = closest(key, accepted)
-            hint = f"it has {', '.join(accepted)}"
-            hint = f"did you mean {close!r}?" if close else hint
+            hint = f"did you mean {close!r}?" if close else f"known: {accepted}"
             raise UserError(f"environment {name!r} takes no {key!r}; {hint}")
     try:
         spec = envpool.make_spec(id, **kwargs)
