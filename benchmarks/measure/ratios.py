@@ -33,7 +33,7 @@ class Mean(NamedTuple):
 
 
 def rounds(contenders: Sequence[Name], count: int) -> list[list[Name]]:
-    """Return the order A B, B A, A B, ..., so that a drift in speed favours nobody.
+    """Return the order A B, B A, A B, ..., so that no contender gains from a drift.
 
     Args:
       contenders: contenders that run once in each round.

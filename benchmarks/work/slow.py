@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Slow(gymnasium.Env):
-    """Environment whose steps compute or wait for a given time.
+    """Environment with steps that compute or wait for a given time.
 
     Args:
       milliseconds: time of a step: processor time if ``busy``, else wall time.

@@ -105,7 +105,7 @@ def test_our_preset_can_replace_the_approximation():
 
 
 class Ending(gymnasium.Env):
-    """Environment whose first step has the given flags."""
+    """Environment with the given flags at its first step."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)

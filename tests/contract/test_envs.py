@@ -29,7 +29,7 @@ ACTION = gs.Tuple(
         gs.Dict(steer=gs.Box(-1, 1, (1,)), honk=gs.Discrete(2)),
     ]
 )
-# Three rows whose episodes have different lengths.
+# Three rows with episodes of different lengths.
 NESTED = [functools.partial(SpaceEnv, OBSERVATION, ACTION, n) for n in (1, 3, 4)]
 CARTPOLES = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
 for_each = functools.partial(pytest.mark.parametrize, "kind", scope="class")

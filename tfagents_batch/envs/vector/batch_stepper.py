@@ -317,7 +317,7 @@ class ObservationReader:
             array[slice(None) if rows is None else rows] = value
 
     def outside(self) -> dict[str, int]:
-        """Return ``{leaf: rows outside the bounds of its Box}``, which is no defect."""
+        """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
         found = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
