@@ -1,4 +1,4 @@
-"""What grows with a million steps: ``python -m benchmarks.endurance``."""
+"""Growth of time and memory in a long run: ``python -m benchmarks.endurance``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 
 FILE = "endurance.jsonl"
-LEVEL = 0.02  # change over the whole run, relative, that still counts as level
+LEVEL = 0.02  # largest relative change over a run that counts as level
 _RESAMPLES = 2_000
 FIGURES = {
     "learner_rss_mib": "resident memory of the learner, MiB",
@@ -29,13 +29,13 @@ Line = dict[str, Any]
 
 
 class Trend(NamedTuple):
-    """Of a figure over a run.
+    """Trend of a figure over a run.
 
     Attributes:
-      first, last: values.
-      slope: per million steps, by Theil and Sen: one odd point does not turn it.
-      low, high: its 95 % bootstrap interval, points resampled.
-      verdict: "level", "grows", "falls", or "unclear" where it might grow.
+      first, last: first and last value.
+      slope: Theil-Sen slope per million steps, which outliers hardly change.
+      low, high: 95 % bootstrap interval of the slope, over resampled points.
+      verdict: "level", "grows", "falls", or "unclear" if it might grow.
     """
 
     first: float
@@ -48,13 +48,13 @@ class Trend(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    preset: str = option("cartpole", "that is trained")
-    steps: int = option(1_000_000, "of environments", least=1)
-    every: int = option(50_000, "env steps between two looks", least=1)
-    deadline_seconds: float = option(3600.0, "of the process", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    preset: str = option("cartpole", "preset to train")
+    steps: int = option(1_000_000, "environment steps", least=1)
+    every: int = option(50_000, "environment steps between two points", least=1)
+    deadline_seconds: float = option(3600.0, "time limit of the process", above=0)
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -78,15 +78,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def trend(points: Sequence[Line], name: str) -> Trend:
-    """Whether a figure changes with the steps.
+    """Return the trend of a figure with the steps.
 
-    It is level where even the upper end of the slope's interval amounts, over the whole
-    run, to less than ``LEVEL`` of the figure: so noise cannot hide growth. The first
-    point is left out of the slope where there are others: caches fill.
+    It is level if even the upper end of the slope's interval changes the figure by less
+    than ``LEVEL`` over the whole run, so noise cannot hide growth. If there are enough
+    points, the slope leaves out the first, because caches still fill.
 
     Args:
-      points: of a run.
-      name: of the figure.
+      points: points of a run.
+      name: name of the figure.
     """
     steps = np.array([point["steps"] for point in points], np.float64) / 1e6
     values = np.array([point[name] for point in points], np.float64)
@@ -98,7 +98,7 @@ def trend(points: Sequence[Line], name: str) -> Trend:
     random = np.random.default_rng(0)
     drawn = random.integers(len(steps), size=(_RESAMPLES, len(steps)))
     low, high = np.percentile([_slope(steps[i], values[i]) for i in drawn], [2.5, 97.5])
-    least = LEVEL * abs(float(np.median(values))) / run  # slope that is none
+    least = LEVEL * abs(float(np.median(values))) / run  # slopes below it are level
     if high < 0 and slope <= -least:
         verdict = "falls"
     elif high < least:
@@ -109,24 +109,24 @@ def trend(points: Sequence[Line], name: str) -> Trend:
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Of every run the newest.
+    """Return a table with the newest result of every row.
 
     Args:
-      lines: of ``endurance.jsonl``.
+      lines: lines of ``endurance.jsonl``.
     """
     rows = [
         "| run | | first | last | slope per million steps (95 %) | |",
         "|---|---|---|---|---|---|",
     ]
     origins = []
-    for name, found in results.newest(lines).items():
-        line = found[-1]
+    for name, newest in results.newest(lines).items():
+        line = newest[-1]
         for figure, title in FIGURES.items():
-            seen = Trend(**line[figure])
+            found = Trend(**line[figure])
             rows.append(
-                f"| `{name}` | {title} | {seen.first:.1f} | {seen.last:.1f} "
-                f"| {seen.slope:+.2f} ({seen.low:+.2f} to {seen.high:+.2f}) "
-                f"| {seen.verdict} |"
+                f"| `{name}` | {title} | {found.first:.1f} | {found.last:.1f} "
+                f"| {found.slope:+.2f} ({found.low:+.2f} to {found.high:+.2f}) "
+                f"| {found.verdict} |"
             )
         traces = [point["traces"] for point in line["points"]]
         verdict = "level" if traces[0] == traces[-1] else "grows"
@@ -143,7 +143,7 @@ def markdown(lines: Sequence[Line]) -> str:
 
 
 def _slope(x: np.ndarray, y: np.ndarray) -> float:
-    """Median of the slopes of all pairs; 0 where all x are one."""
+    """Return the median slope of all pairs of points; 0 if all x are equal."""
     i, j = np.triu_indices(len(x), 1)
     i, j = i[x[i] != x[j]], j[x[i] != x[j]]
     return float(np.median((y[j] - y[i]) / (x[j] - x[i]))) if len(i) else 0.0

@@ -1,4 +1,4 @@
-"""Environments alone: ``python -m benchmarks.environments --row=cartpole-32``."""
+"""Speed of environments: ``python -m benchmarks.environments --row=cartpole-32``."""
 
 from __future__ import annotations
 
@@ -18,20 +18,24 @@ from tfagents_batch.scripts import app
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    row: tuple[str, ...] = option((), "which comparisons, all if none is named")
-    pairs: int = option(5, "rounds, in which every contender runs once", least=1)
-    seconds: float = option(10.0, "measured in each run", above=0)
-    num_workers: int | None = option(None, "ours; else a row's or one a core", least=1)
-    contender: str = option("", "run this one once, print its result, record nothing")
+    row: tuple[str, ...] = option((), "rows to measure; all by default")
+    pairs: int = option(5, "rounds; every contender runs once in each", least=1)
+    seconds: float = option(10.0, "measured seconds of each run", above=0)
+    num_workers: int | None = option(
+        None, "number of our workers; by default the row's, or one per core", least=1
+    )
+    contender: str = option("", "run only this contender once; record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
-    start_seconds: float = option(600.0, "deadline of a run, beside its seconds")
-    results: str = option(str(results.FOLDER / "environments.jsonl"), "file to add to")
+    start_seconds: float = option(600.0, "time limit of a run, besides its seconds")
+    results: str = option(
+        str(results.FOLDER / "environments.jsonl"), "file to append to"
+    )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Play the rows, append what came out, and print it as a table."""
+    """Measure the rows, append the results to the file, and print a table."""
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
@@ -47,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         row = row._replace(work=dataclasses.replace(row.work, **changes))
         if flags.contender:
             result = _run(flags.contender, row, flags)
-            return command.look(name, flags.contender, result)
+            return command.show_result(name, flags.contender, result)
         return _play(name, row, flags, path)
 
     selected = rows.select(flags.row, rows.ENVIRONMENTS)
@@ -58,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
-    """Play a row and keep its lines; whether a contender failed."""
+    """Measure and record a row; return whether a contender failed."""
     command.report(f"== {name}: {flags.pairs} pairs of {flags.seconds:g} s")
     run = results.context()
     played = duel.play(

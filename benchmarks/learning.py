@@ -1,4 +1,4 @@
-"""Wall time to a threshold: ``python -m benchmarks.learning --row=cartpole-475``."""
+"""Time to a mean return: ``python -m benchmarks.learning --row=cartpole-475``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tfagents_batch.scripts import app
 CONTENDERS = (OURS, PEER)
 FILE = "learning.jsonl"
 PICTURE = machine.ROOT / "docs/images/time_to_threshold.png"
-_PROBE_STEPS = 2**40  # never the end of a run that has seconds
-# A run that is past its deadline ends with its iteration: then only it is ended.
+_PROBE_STEPS = 2**40  # no limit: seconds end a probe
+# A run ends itself after the iteration at its deadline. Later than this it is killed.
 _GRACE_SECONDS = 300.0
 
 Result = dict[str, Any]
@@ -39,26 +39,26 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    row: tuple[str, ...] = option((), "which tasks, all if none is named")
-    rounds: int = option(5, "in which both run once, with the round as seed", least=1)
+    row: tuple[str, ...] = option((), "tasks to measure; all by default")
+    rounds: int = option(5, "rounds, with their numbers as seeds; both run", least=1)
     cache: Literal["cold", "warm"] = option(
-        "cold", "of our compiled programs; the native engine is there in both"
+        "cold", "cache of our compiled programs; both have the native engine"
     )
     probe_seconds: float = option(
-        10.0, "the peer's settings are tried for, each twice; 0: not tried", least=0
+        10.0, "seconds to try each setting of the peer, twice; 0 tries none", least=0
     )
-    steps: int | None = option(None, "budget instead of a task's own", least=1)
-    contender: str = option("", "run this one once, print its result, record nothing")
+    steps: int | None = option(None, "environment steps, not the task's own", least=1)
+    contender: str = option("", "run only this contender once; record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
-    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
     plot: bool = option(False, "measure nothing, draw the newest results")
     out: str = option(str(PICTURE), "picture to draw")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Play the tasks, record every run, and print them as a table."""
+    """Measure the tasks, record every run, and print a table."""
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         def play(name: str, task: Task) -> bool:
             if flags.contender:
                 result = runner.run(flags.contender, task)
-                return command.look(name, flags.contender, result)
+                return command.show_result(name, flags.contender, result)
             return _play(name, task, runner, path)
 
         failed = duel.each(tasks, play, command.report)
@@ -86,11 +86,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 class Runner:
-    """Runs contenders, each in a fresh process.
+    """Runner of contenders, each in a new process.
 
     Args:
-      flags: of the command.
-      folders: that ours gets for its cache.
+      flags: flags of the command.
+      folders: cache folders for our contender.
     """
 
     def __init__(self, flags: Command, folders: caches.Caches):
@@ -98,12 +98,12 @@ class Runner:
         self._folders = folders
 
     def run(self, name: str, task: Task, **changes: Any) -> Result | process.Failure:
-        """One run of a task.
+        """Run a task once.
 
         Args:
-          name: of the contender.
-          task: its work.
-          **changes: of the work.
+          name: name of the contender.
+          task: task to run.
+          **changes: changed fields of the task's work.
         """
         work = self.work(name, task, **changes)
         if name == OURS:
@@ -111,13 +111,13 @@ class Runner:
         return self._launch(name, work, task)
 
     def work(self, name: str, task: Task, **changes: Any) -> Learning:
-        """What ``run`` makes a contender do; arguments as there."""
+        """Return the work of ``run``, with the same arguments."""
         steps = self.flags.steps or task.steps[name]
         fixed = {"steps": steps, "deadline": task.deadline}
         return dataclasses.replace(task.work, **{**fixed, **changes})
 
     def settings(self, task: Task) -> dict[str, Any]:
-        """The peer's fastest, each tried twice for ``probe_seconds``.
+        """Return the peer's fastest settings; each runs twice for ``probe_seconds``.
 
         Raises:
           UserError: if none of them runs.
@@ -140,7 +140,7 @@ class Runner:
             command.report(f"{settings}: {seconds:.0f} s for its whole budget")
             tried.append((seconds, settings))
         if not tried:
-            raise UserError(f"{PEER} runs with none of its settings; see above why")
+            raise UserError(f"{PEER} runs with none of its settings; see above")
         return min(tried, key=lambda pair: pair[0])[1]
 
     def _cache(self, work: Learning, task: Task) -> str:
@@ -164,20 +164,20 @@ class Runner:
 
 
 def candidates(task: Task) -> Iterator[dict[str, Any]]:
-    """Settings of the peer that might be its fastest."""
+    """Yield the settings of the peer that may be its fastest."""
     for vectorisation in task.vectorisations:
         for threads in sorted({1, machine.cores()}):
             yield {"threads": threads, "vectorisation": vectorisation}
 
 
 def projected(result: Result, steps: int) -> float:
-    """Seconds from the launch until so many steps are trained."""
+    """Return the expected seconds from the launch to the end of ``steps``."""
     phases = result["phases"]
     return sum(phases.values()) - phases["training"] + steps / result["rate"]
 
 
 def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
-    """Play a task and record each run when it is over; whether one failed."""
+    """Run a task and record each run at its end; return whether one failed."""
     flags = runner.flags
     command.report(f"== {name}: {flags.rounds} rounds, {flags.cache} cache")
     run = results.context()
@@ -195,16 +195,16 @@ def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
         for each in names:
             if each in failed:
                 continue
-            own = {"settings": settings} if each == PEER else {}
-            result = runner.run(each, task, seed=number, **own)
+            changes = {"settings": settings} if each == PEER else {}
+            result = runner.run(each, task, seed=number, **changes)
             line = {**head, "contender": each, "round": number}
             if isinstance(result, process.Failure):
                 failed.add(each)
                 command.report(f"failed: {result}")
                 results.append(path, run, [{**line, "failed": result._asdict()}])
                 continue
-            same = _checked(each, result["same"], same)
-            config = runner.work(each, task, seed=number, **own).config()
+            same = _check_same(each, result["same"], same)
+            config = runner.work(each, task, seed=number, **changes).config()
             results.append(path, run, [{**line, "config": config, **result}])
             what = "reached" if result["reached"] else "NOT reached"
             command.report(
@@ -214,8 +214,8 @@ def _play(name: str, task: Task, runner: Runner, path: pathlib.Path) -> bool:
     return bool(failed)
 
 
-def _checked(name: str, got: Result, before: dict[int, Result] | None):
-    """What is the same for all, but for the round's seeds."""
+def _check_same(name: str, got: Result, before: dict[int, Result] | None):
+    """Return what all runs have in common; refuse a run that differs."""
     fixed = {k: v for k, v in got.items() if k != "episode_seeds"}
     if before is not None and fixed != before:
         raise DifferentWork(f"{name} did other work: {fixed}, not {before}")

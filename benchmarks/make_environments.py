@@ -1,9 +1,8 @@
-"""Makes the peers' virtual environment: ``python -m benchmarks.make_environments``.
+"""Create the peers' virtual environment: ``python -m benchmarks.make_environments``.
 
-It has the peers, PyTorch and JAX, and this interpreter's releases of whatever the
-environments are made of, so that both sides step the same code. TF-Agents and
-batch-ppo, whose TensorFlow is another, get environments of their own with
-``--tf_agents`` and ``--batch_ppo``.
+It contains the peers, PyTorch, JAX, and the same releases of Gymnasium and its games as
+this interpreter, so that both sides step the same code. TF-Agents and batch-ppo need
+another TensorFlow. ``--tf_agents`` and ``--batch_ppo`` create their environments.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
 
-# What Gymnasium needs for its MuJoCo tasks is named in its extra only. JAX comes with
-# SBX; Optax, which SBX brings too, is what our own JAX loop needs beside it.
+# The extra of Gymnasium has the requirements of its MuJoCo tasks. SBX brings JAX and
+# Optax; Optax is listed because our own JAX loop needs it too.
 PEERS = (
     *("stable-baselines3", "sbx-rl", "optax", "psutil"),
     *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
 
-TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest that has both old interfaces
-TENSORFLOW_PYTHON = ((3, 9), (3, 11))  # oldest and newest of it
+TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest with both old interfaces
+TENSORFLOW_PYTHON = ((3, 9), (3, 11))  # its oldest and newest Python
 TF_AGENTS = (
-    # It asks for a Gym whose metadata newer tools for building refuse.
+    # It requires a gym that newer build tools refuse because of its metadata.
     ("setuptools<66", "wheel<0.40"),
     (
         "--no-build-isolation",
@@ -42,26 +41,26 @@ TF_AGENTS = (
 )
 BATCH_PPO = (
     ("setuptools<66", "wheel<0.40"),
-    # What it imports, TensorFlow Probability in the place of what TensorFlow 1 had.
+    # Its imports; TensorFlow Probability replaces parts of TensorFlow 1.
     (TENSORFLOW, "tensorflow-probability==0.23.0", "ruamel.yaml", "numpy<2", "psutil"),
-    # By itself: it asks for a Gym, and gets Gymnasium as its gym when it is imported.
+    # Without its requirement of gym, which Gymnasium replaces at import.
     ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this script."""
+    """Flags of this script."""
 
-    tf_agents: bool = option(False, "make TF-Agents' environment instead")
-    batch_ppo: bool = option(False, "make batch-ppo's environment instead")
-    folder: str = option("", "to make it in; beside this script if none")
-    torch: str = option("torch", "what pip is asked for, such as torch==2.13.0")
+    tf_agents: bool = option(False, "create TF-Agents' environment instead")
+    batch_ppo: bool = option(False, "create batch-ppo's environment instead")
+    folder: str = option("", "folder of the environment; by default beside this script")
+    torch: str = option("torch", "requirement of PyTorch, such as torch==2.13.0")
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the environment and print its interpreter."""
+    """Create the environment and print the path of its interpreter."""
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
@@ -83,10 +82,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def wanted(flags: Command) -> str:
-    """The interpreter that is to be made, as a ``Contender`` names it.
+    """Return the name of the interpreter to create, as in ``Contender``.
 
     Raises:
-      UserError: for two at once.
+      UserError: if the flags select two.
     """
     names = [name for name in ("tf_agents", "batch_ppo") if getattr(flags, name)]
     if len(names) > 1:
@@ -97,43 +96,43 @@ def wanted(flags: Command) -> str:
 
 
 def torch_attempts(torch: str, index: str) -> list[list[str]]:
-    """Arguments of pip, the CPU build first.
+    """Return arguments of pip to try in turn, the CPU build first.
 
     Args:
       torch: requirement.
-      index: of CPU builds; "" if there is none.
+      index: address of an index of CPU builds; "" if there is none.
     """
     if index:
         return [[torch, "--index-url", index]]
-    # A wheel in a folder that pip was given; its requirements are installed later.
+    # First a wheel in a folder that pip knows; its requirements are installed later.
     return [[torch, "--no-index", "--no-deps"], [torch]]
 
 
 def pins(found: dict[str, str]) -> list[str]:
-    """Requirements of the releases that are installed here."""
+    """Return requirements of the releases that are installed here."""
     return [f"{name}=={found[name]}" for name in SHARED if name in found]
 
 
 def gymnasium_alone(found: dict[str, str]) -> list[str]:
-    """Arguments of pip for this interpreter's Gymnasium, beside an old TensorFlow.
+    """Return arguments of pip for this interpreter's Gymnasium alone.
 
-    What Gymnasium needs is there, but TF-Agents pins ``typing-extensions`` to a
-    release that is older than the one Gymnasium asks for and works with it.
+    Its requirements are installed. Only ``typing-extensions``, which TF-Agents pins, is
+    older than required; Gymnasium works with it.
     """
     return ["--no-deps", f"gymnasium=={found['gymnasium']}", "Farama-Notifications"]
 
 
 def check_python(version: Sequence[int]) -> None:
-    """Refuse a Python that TensorFlow 2.15 does not exist for.
+    """Refuse a Python for which TensorFlow 2.15 has no build.
 
     Raises:
-      UserError: naming the versions that it exists for.
+      UserError: naming the versions that have one.
     """
     oldest, newest = TENSORFLOW_PYTHON
     if not oldest <= tuple(version) <= newest:
         got, least, most = (".".join(map(str, x)) for x in (version, oldest, newest))
         raise UserError(
-            f"TF-Agents and batch-ppo get TensorFlow 2.15, which has no build for "
+            f"TF-Agents and batch-ppo need TensorFlow 2.15, which has no build for "
             f"Python {got}; run this script with Python {least} to {most}"
         )
 
@@ -143,14 +142,14 @@ def _peers(python: str, flags: Command) -> None:
         if _pip(python, *attempt):
             break
     else:
-        raise UserError(f"pip could not install {flags.torch!r}; it said why above")
+        raise UserError(f"pip could not install {flags.torch!r}; see above")
     _install(python, [*PEERS, *pins(versions(*SHARED)), flags.torch])
 
 
 def _install(python: str, arguments: Sequence[str]) -> None:
     if not _pip(python, *arguments):
         names = [each for each in arguments if not each.startswith("-")]
-        raise UserError(f"pip could not install {', '.join(names)}; it said why above")
+        raise UserError(f"pip could not install {', '.join(names)}; see above")
 
 
 def _pip(python: str, *arguments: str) -> bool:

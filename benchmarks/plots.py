@@ -1,4 +1,4 @@
-"""Bars of the newest training results: ``python -m benchmarks.plots``."""
+"""Bar chart of the newest training results: ``python -m benchmarks.plots``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OURS, _THEIRS = "tab:blue", "tab:gray"
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this script."""
+    """Flags of this script."""
 
     results: str = option(str(results.FOLDER / throughput.FILE), "file to read")
     out: str = option(str(machine.ROOT / "docs/images/benchmarks.png"), "PNG to write")
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     found = bars(results.read(pathlib.Path(flags.results)))
     if not found:
         raise UserError(
-            f"{flags.results} has no results to draw; make some with "
+            f"{flags.results} has no results to draw; measure some with "
             "python -m benchmarks.throughput"
         )
     draw(found, flags.out)
@@ -47,10 +47,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def bars(lines: Sequence[dict[str, Any]]) -> dict[str, dict[str, tuple[float, bool]]]:
-    """``{title: {label: (env steps a second, whether it is ours)}}`` of newest runs.
+    """Return ``{title: {label: (env steps/s, whether it is ours)}}`` of newest runs.
 
     Args:
-      lines: of training results.
+      lines: lines of training results.
     """
     found: dict[str, dict[str, tuple[float, bool]]] = {}
     for name, row in results.newest(lines).items():
@@ -66,7 +66,7 @@ def bars(lines: Sequence[dict[str, Any]]) -> dict[str, dict[str, tuple[float, bo
 
 
 def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> None:
-    """Write the picture: a panel for each row, a bar for each contender.
+    """Write the picture, with a panel for each row and a bar for each contender.
 
     Args:
       found: see ``bars``; at least one row.

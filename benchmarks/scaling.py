@@ -1,4 +1,4 @@
-"""How cost grows with the number of environments: ``python -m benchmarks.scaling``."""
+"""Cost of more environments: ``python -m benchmarks.scaling``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Line = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
     env: str = option("CartPole-v1", "environment name")
     num_envs: tuple[int, ...] = option((1, 8, 32, 128, 256), "batch sizes", least=1)
-    repeats: int = option(3, "fresh processes for each figure", least=1)
-    seconds: float = option(5.0, "measured in each", above=0)
-    num_workers: int | None = option(None, "one per core if none", least=1)
-    deadline_seconds: float = option(600.0, "of one process", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    repeats: int = option(3, "number of new processes for each figure", least=1)
+    seconds: float = option(5.0, "measured seconds of each process", above=0)
+    num_workers: int | None = option(None, "workers; None: one per core", least=1)
+    deadline_seconds: float = option(600.0, "time limit of one process", above=0)
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,39 +58,39 @@ def main(argv: Sequence[str]) -> int:
             rate = result["env_steps_per_second"]
             command.report(f"{size} environments, {kind}: {rate:,.0f} env steps/s")
             found[size, kind].append(result)
-    made = []
+    lines = []
     for size in flags.num_envs:
         works = {kind: _work(size, kind, flags) for kind in WORKS}
-        made.append(line(works, {kind: found[size, kind] for kind in WORKS}))
-    results.append(path, run, made)
+        lines.append(line(works, {kind: found[size, kind] for kind in WORKS}))
+    results.append(path, run, lines)
     print(markdown(results.read(path)))
     return 0
 
 
 def line(works: dict[str, Scaled], found: dict[str, list[Line]]) -> Line:
-    """What to keep of one batch size.
+    """Return the line to record for one batch size.
 
     Args:
-      works: of training and of acting.
+      works: work of training and work of acting.
       found: their results.
     """
     env, size = works["training"].env, works["training"].num_envs
-    made = {"row": f"{env}-{size}", "num_envs": size}
+    line = {"row": f"{env}-{size}", "num_envs": size}
     for kind, ran in found.items():
-        made[kind] = {
+        line[kind] = {
             "config": dataclasses.asdict(works[kind]),
             "own": {key: ran[0][key] for key in ("workers", "route", "versions")},
             "values": {name: [x[name] for x in ran] for name in FIGURES},
             **{name: ratios.median([x[name] for x in ran]).median for name in FIGURES},
         }
-    return made
+    return line
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Of every batch size its newest run.
+    """Return a table with the newest run of every batch size.
 
     Args:
-      lines: of ``scaling.jsonl``.
+      lines: lines of ``scaling.jsonl``.
     """
     rows = [
         "| environment | number | training, env steps/s | µs a step | s an iteration "

@@ -1,4 +1,4 @@
-"""Seconds until the first update is done: ``python -m benchmarks.startup``."""
+"""Seconds to the end of the first update: ``python -m benchmarks.startup``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfagents_batch.scripts import app
 
 FILE = "startup.jsonl"
 PHASES = ("import", "construction", "first_iteration")
-# One iteration and nothing else.
+# The work is a single iteration.
 WORK = dataclasses.replace(TASKS["cartpole-475"].work, steps=1, eval_every=0)
 
 Line = dict[str, Any]
@@ -27,9 +27,9 @@ class Start(NamedTuple):
     """A way to start.
 
     Attributes:
-      title: in tables.
-      contender: that starts.
-      goal: the most seconds it may take.
+      title: title in tables.
+      contender: contender that starts.
+      goal: maximum number of seconds; None for no goal.
     """
 
     title: str
@@ -43,18 +43,18 @@ STARTS = {
     "warm": Start("ours, compiled programs cached", OURS, 6),
     "sb3": Start("Stable-Baselines3", PEER, None),
 }
-ALIASES = {"PF-10": ("cold", "warm")}  # of the goals page
+ALIASES = {"PF-10": ("cold", "warm")}  # number on the goals page
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    row: tuple[str, ...] = option((), "which ways to start, all if none is named")
-    repeats: int = option(5, "fresh processes of each way to start", least=1)
-    deadline_seconds: float = option(600.0, "of one of them", above=0)
+    row: tuple[str, ...] = option((), "ways to start; all by default")
+    repeats: int = option(5, "number of new processes of each way to start", least=1)
+    deadline_seconds: float = option(600.0, "time limit of one process", above=0)
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
-    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
                     continue
                 try:
                     result = _start(STARTS[name].contender, homes[name](), flags)
-                except UserError as error:  # of the cache: others can start
+                except UserError as error:  # no cache; other ways may still start
                     result = process.Failure(name, str(error), "")
                 if isinstance(result, process.Failure):
                     failures[name] = result
@@ -91,20 +91,20 @@ def main(argv: Sequence[str]) -> int:
 def lines(
     found: dict[str, list[Line]], failures: dict[str, process.Failure]
 ) -> list[Line]:
-    """One for each way to start.
+    """Return one line for each measured way to start.
 
     Args:
-      found: results of contenders, by the ways that were measured.
-      failures: of those that failed; their results are dropped.
+      found: results of each way.
+      failures: failures of ways that failed; their results are dropped.
     """
-    made = []
+    lines = []
     for name, start in STARTS.items():
         head = {"row": name, **start._asdict(), "unit": "s", "config": WORK.config()}
         if name in failures:
-            made.append({**head, "failed": failures[name]._asdict()})
+            lines.append({**head, "failed": failures[name]._asdict()})
         elif ran := found.get(name):
             values = [result["seconds"] for result in ran]
-            made.append(
+            lines.append(
                 {
                     **head,
                     "value": ratios.median(values).median,
@@ -118,14 +118,14 @@ def lines(
                     "versions": ran[0]["versions"] | ran[0]["same"]["versions"],
                 }
             )
-    return made
+    return lines
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Of every way to start its newest run.
+    """Return a table with the newest run of every way to start.
 
     Args:
-      lines: of ``startup.jsonl``.
+      lines: lines of ``startup.jsonl``.
     """
     shown = [
         "| start | median s (range) | import | construction | first iteration "
@@ -152,7 +152,7 @@ def markdown(lines: Sequence[Line]) -> str:
 
 
 def _homes(folders: caches.Caches, flags: Command) -> dict[str, Callable[[], str]]:
-    """Makes the cache folder of each start."""
+    """Return functions that create the cache folder of each way to start."""
 
     def fill(folder: str) -> None:
         result = _start(OURS, folder, flags)

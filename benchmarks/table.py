@@ -1,4 +1,4 @@
-"""The newest results as Markdown: ``python -m benchmarks.table``."""
+"""Tables of the newest results in Markdown: ``python -m benchmarks.table``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ Line = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of the table writer."""
+    """Flags of this script."""
 
-    folder: str = option(str(results.FOLDER), "of the results files")
-    all: bool = option(False, "every setting of a peer, not its best alone")
-    page: str = option(
-        "", "write into this page, docs/benchmarks.md, between its marks"
-    )
+    folder: str = option(str(results.FOLDER), "folder of the results files")
+    all: bool = option(False, "show every setting of a peer, not only its best")
+    page: str = option("", "page to write the tables into, such as docs/benchmarks.md")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,11 +55,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def written(page: str, tables: Mapping[str, str]) -> str:
-    """A page with tables between their marks.
+    """Return the text of a page with new tables between their marks.
 
     Args:
-      page: its text, with ``<!-- table: name -->`` and ``<!-- end -->`` for each.
-      tables: by name.
+      page: its text, with ``<!-- table: name -->`` and ``<!-- end -->`` for each table.
+      tables: tables by name.
 
     Raises:
       UserError: if the marks of a table are missing.
@@ -70,20 +68,20 @@ def written(page: str, tables: Mapping[str, str]) -> str:
         mark, end = f"<!-- table: {name} -->", "<!-- end -->"
         pattern = re.compile(f"{re.escape(mark)}.*?{end}", re.DOTALL)
         if not pattern.search(page):
-            raise UserError(f"the page has no {mark} followed by {end}")
+            raise UserError(f"the page has no {mark} followed by {end}; add both")
         new = f"{mark}\n\n{text}\n\n{end}"
         page = pattern.sub(lambda _, new=new: new, page, count=1)
     return page
 
 
 def markdown(lines: Sequence[Line], everything: bool = False) -> str:
-    """Comparisons: of every row its newest run.
+    """Return a table of comparisons, with the newest run of every row.
 
-    A peer's best setting stands for it, and the best of a kind where there is a goal
-    against that kind. Failures are always shown.
+    It shows each peer's best setting, the best setting of each kind that has a goal,
+    and all failures.
 
     Args:
-      lines: of a results file.
+      lines: lines of a results file.
       everything: show all settings.
     """
     rows = ["| work | ours | against | theirs | ratio (95 %) | goal |"]
@@ -97,26 +95,26 @@ def markdown(lines: Sequence[Line], everything: bool = False) -> str:
 
 
 def best(lines: Sequence[Line]) -> list[Line]:
-    """A peer's best setting, the best of each kind with a goal, and failures."""
+    """Return each peer's best setting, the best of a kind with a goal, and failures."""
     ran = [line for line in lines if "failed" not in line]
-    kept = []
+    chosen = []
     for line in ran:
         groups = [[x for x in ran if x["peer"] == line["peer"]]]
         if line["goal"] is not None:
             groups.append([x for x in ran if x["kind"] == line["kind"]])
         if any(line is max(group, key=_theirs) for group in groups):
-            kept.append(line)
-    return [line for line in lines if line in kept or "failed" in line]
+            chosen.append(line)
+    return [line for line in lines if line in chosen or "failed" in line]
 
 
 def training(lines: Sequence[Line]) -> str:
-    """Comparisons of training: of every row its newest run.
+    """Return a table of training speed, with the newest run of every row.
 
-    Beside speed stand the returns of the very runs that were timed: means of the last
-    fifth of their episodes, over the rounds with their seeds.
+    It also shows the mean returns of the timed runs, over the last fifth of their
+    episodes.
 
     Args:
-      lines: of a results file.
+      lines: lines of a results file.
     """
     rows = [
         "| work | ours | against | theirs | ratio (95 %) | goal | return, ours "
@@ -131,7 +129,7 @@ def training(lines: Sequence[Line]) -> str:
 
 
 def costs(lines: Sequence[Line]) -> str:
-    """Single figures with their goals: of every row its newest run."""
+    """Return a table of single figures and goals, with the newest run of every row."""
     rows = ["| | median | range | goal |", "|---|---|---|---|"]
     origins = []
     for found in results.newest(lines).values():
@@ -187,7 +185,7 @@ def _mean(found: dict[str, Any] | None) -> str:
 
 
 def _run_of(name: str, found: Sequence[Line]) -> str:
-    """Where a row of training was measured, and what its peers do differently."""
+    """Describe where a row was measured, and what its peers do differently."""
     ran = [line for line in found if "failed" not in line]
     if not ran:
         return f"{name}: nothing ran."
@@ -220,7 +218,7 @@ def _origin(name: str, found: Sequence[Line]) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three digits."""
+    """Format a number with three digits."""
     if value <= -1000:
         return f"-{_figure(-value)}"
     if value >= 1000:

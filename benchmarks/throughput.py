@@ -1,4 +1,4 @@
-"""Training with PPO: ``python -m benchmarks.throughput --row=ppo-cartpole-p1``."""
+"""Speed of PPO training: ``python -m benchmarks.throughput --row=ppo-cartpole-p1``."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ FILE = "training.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    row: tuple[str, ...] = option((), "which comparisons, all if none is named")
-    pairs: int = option(5, "rounds, each with a seed, in which everyone runs", least=1)
-    steps: int | None = option(None, "of each run; its row's if none", least=1)
+    row: tuple[str, ...] = option((), "rows to measure; all by default")
+    pairs: int = option(5, "rounds; every contender runs once in each", least=1)
+    steps: int | None = option(None, "env steps of each run; None: the row's", least=1)
     seconds: float = option(
-        10.0, "that are timed at least; the run goes on for them", least=0
+        10.0, "minimum of measured seconds; a run continues up to it", least=0
     )
     probe_seconds: float = option(
-        4.0, "given twice to each setting of a peer; the best plays", above=0
+        4.0, "seconds to try each setting of a peer, twice; the best runs", above=0
     )
-    num_workers: int | None = option(None, "ours; one per core if none", least=1)
-    contender: str = option("", "run this one once, print its result, record nothing")
+    num_workers: int | None = option(None, "our workers; None: one per core", least=1)
+    contender: str = option("", "run only this contender once; record nothing")
     peer_python: str = option("", "interpreter that has Stable-Baselines3")
     tf_agents_python: str = option("", "interpreter that has TF-Agents")
     batch_ppo_python: str = option("", "interpreter that has batch-ppo")
-    deadline_seconds: float = option(3600.0, "of a run", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to add to")
+    deadline_seconds: float = option(3600.0, "time limit of a run", above=0)
+    results: str = option(str(results.FOLDER / FILE), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Play the rows, append what came out, and print it as a table."""
+    """Measure the rows, append the results to the file, and print a table."""
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         row = row._replace(work=_work(row.work, flags))
         if flags.contender:
             result = _run(flags.contender, row.work, flags)
-            return command.look(name, flags.contender, result)
+            return command.show_result(name, flags.contender, result)
         return _play(name, row, flags, path)
 
     selected = rows.select(flags.row, rows.TRAINING)
@@ -69,30 +69,30 @@ def main(argv: Sequence[str]) -> int:
 def lines(
     name: str, row: rows.Row, probed: duel.Probed, played: duel.Played, seeds: list[int]
 ) -> list[dict[str, Any]]:
-    """What to keep: ours as it is by default, and beside it as it is fastest.
+    """Return the lines to record, for our default and for our fastest setting.
 
     Args:
-      name: of the row.
-      row: as it was before probing.
-      probed: settings.
-      played: what came out of the best of them.
-      seeds: of the rounds.
+      name: name of the row.
+      row: row before probing.
+      probed: result of probing all settings.
+      played: results of the best settings.
+      seeds: seeds of the rounds.
     """
     ours = CONTENDERS[row.subject].peer
     modes = [x for x in probed.row.rivals if CONTENDERS[x].peer == ours]
     rivals = tuple(x for x in probed.row.rivals if x not in modes)
     if row.subject in played.failures:
-        modes = []  # which then sat out
+        modes = []  # they did not run either
     found = []
     for subject in (row.subject, *modes):
-        more = {
+        fields = {
             "subject_setting": CONTENDERS[subject].setting,
             "seeds": seeds,
             "probes": probed.values,
             "probes_failed": {k: v.reason for k, v in probed.failures.items()},
         }
         chosen = row._replace(subject=subject, rivals=rivals)
-        found += duel.lines(name, chosen, played, CONTENDERS, more)
+        found += duel.lines(name, chosen, played, CONTENDERS, fields)
     return found
 
 
@@ -108,7 +108,7 @@ def _work(work: Training, flags: Command) -> Training:
 
 
 def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
-    """Play a row and keep its lines; whether a contender failed."""
+    """Measure and record a row; return whether a contender failed."""
     command.report(
         f"== {name}: {flags.pairs} pairs of {row.work.steps:,} env steps, and of "
         f"{flags.seconds:g} s at least"

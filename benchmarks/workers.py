@@ -1,4 +1,4 @@
-"""What worker processes cost: ``python -m benchmarks.workers``."""
+"""Cost of worker processes: ``python -m benchmarks.workers``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfagents_batch.scripts import app
 
 
 class Cost(NamedTuple):
-    """A figure of ``inside.costs``: in tables, its unit, and the most it may be."""
+    """A figure of ``inside.costs``: its title in tables, unit, and maximum as goal."""
 
     title: str
     unit: str
@@ -35,15 +35,15 @@ COSTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Of this benchmark."""
+    """Flags of this benchmark."""
 
-    repeats: int = option(5, "fresh processes, each gives every figure once", least=1)
-    deadline_seconds: float = option(180.0, "of one of them", above=0)
-    results: str = option(str(results.FOLDER / "workers.jsonl"), "file to add to")
+    repeats: int = option(5, "number of new processes, for every figure once", least=1)
+    deadline_seconds: float = option(180.0, "time limit of one process", above=0)
+    results: str = option(str(results.FOLDER / "workers.jsonl"), "file to append to")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, append what came out, and print it as a table."""
+    """Measure, append the results to the file, and print a table."""
     flags = app.parse(argv, Command)
     if flags is None:
         return 0
@@ -64,20 +64,20 @@ def main(argv: Sequence[str]) -> int:
 
 
 def lines(found: Sequence[dict[str, float]], work: dict) -> list[dict]:
-    """One for each figure, with its median.
+    """Return one line for each figure, with its median.
 
     Args:
       found: results of ``benchmarks.inside.costs``.
-      work: that gave them.
+      work: work that was measured.
     """
-    made = []
+    lines = []
     for name, cost in COSTS.items():
         values = [result[name] for result in found if name in result]
         if values:
             head = {"row": name, **cost._asdict(), "config": work}
             value = ratios.median(values).median
-            made.append({**head, "value": value, "values": values})
-    return made
+            lines.append({**head, "value": value, "values": values})
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The contenders: what each of them is, where it is, and how it is set.
+"""Contenders: the module, the options and the interpreter of each.
 
-A setting of a peer is a contender of its own; tables show a peer's best one.
+Each setting of a peer is a separate contender; tables show a peer's best one.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from benchmarks.work import machine
 
 
 class Contender(NamedTuple):
-    """What is to know of a contender before it runs.
+    """Description of a contender.
 
     Attributes:
-      peer: whose it is; the best of a peer's contenders stands for it.
-      kind: of the peer's vectorisation, or another name for a group of settings.
-      setting: what tells it from the others of its kind.
-      module: of this package, that is run.
+      peer: library; tables show the best contender of each peer.
+      kind: kind of the peer's vectorisation, or another name of a group of settings.
+      setting: difference from the other contenders of its kind.
+      module: module of this package to run.
       options: keyword arguments of the module's ``start``.
-      interpreter: that it runs in: "ours" is the one of the command, "peers",
-        "tf_agents" and "batch_ppo" may be others (``benchmarks.make_environments``
-        makes them).
+      interpreter: interpreter to run it in: "ours" is the command's own. "peers",
+        "tf_agents" and "batch_ppo" may be others, which
+        ``benchmarks.make_environments`` creates.
     """
 
     peer: str
@@ -34,7 +34,7 @@ class Contender(NamedTuple):
 
 
 OURS, GYMNASIUM, SB3 = "tfagents_batch", "Gymnasium", "Stable-Baselines3"
-LIMIT = "limit"  # what the environments themselves allow
+LIMIT = "limit"  # speed of the environments themselves
 ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
 SBX, TF_AGENTS, BATCH_PPO = "SBX", "TF-Agents", "batch-ppo"
@@ -42,14 +42,14 @@ JAX = "JAX loop"  # written for these benchmarks
 ONE, ALL = "1 thread", "a thread per core"
 
 CORES = machine.cores()
-# Threads of a peer's library: the end of a contender's name, setting, number.
+# Threads of a peer's library: suffix of the contender's name, setting, number.
 _THREADS = (("", ONE, 1), ("_cores", ALL, CORES))
-# Compile modes of ours, in the same way.
+# Our compile modes: suffix of the contender's name, mode.
 _MODES = (("", "auto"), ("_update", "update"), ("_off", "off"))
 
 
 def _stepping() -> dict[str, Contender]:
-    """Who steps environments, and does nothing else."""
+    """Return the contenders that only step environments."""
     native, portable = "native backend", "portable backend"
 
     def gymnasium(kind: str, setting: str = "", **options: Any) -> Contender:
@@ -80,7 +80,7 @@ def _stepping() -> dict[str, Contender]:
 
 
 def _ours() -> dict[str, Contender]:
-    """Ours, training: compile modes, and those with convolutions in bfloat16."""
+    """Return our training contenders: compile modes, and convolutions in bfloat16."""
     found = {}
     for name, precision in (("", "float32"), ("_bfloat16", "mixed_bfloat16")):
         for end, mode in _MODES:
@@ -100,12 +100,12 @@ def _ours() -> dict[str, Contender]:
 
 
 def _training_peers() -> dict[str, Contender]:
-    """Everybody else who trains: vectorisations times numbers of threads."""
+    """Return the peers' training contenders: vectorisations times threads."""
 
     def peer(
-        whose: str, kind: str, setting: str, module: str, **options: Any
+        library: str, kind: str, setting: str, module: str, **options: Any
     ) -> Contender:
-        return Contender(whose, kind, setting, module, options, "peers")
+        return Contender(library, kind, setting, module, options, "peers")
 
     found = {}
     for end, setting, threads in _THREADS:
@@ -124,13 +124,13 @@ def _training_peers() -> dict[str, Contender]:
         )
     return (
         found
-        | _of_tensorflow(TF_AGENTS, "tf_agents")
-        | _of_tensorflow(BATCH_PPO, "batch_ppo")
+        | _tensorflow_peer(TF_AGENTS, "tf_agents")
+        | _tensorflow_peer(BATCH_PPO, "batch_ppo")
     )
 
 
-def _of_tensorflow(whose: str, interpreter: str) -> dict[str, Contender]:
-    """A peer with a TensorFlow of its own: processes times its threads."""
+def _tensorflow_peer(library: str, interpreter: str) -> dict[str, Contender]:
+    """Return contenders of a peer with another TensorFlow: processes times threads."""
     found, module = {}, f"ppo_{interpreter}"
     for middle, kind, processes in (
         ("", "one process", False),
@@ -142,7 +142,7 @@ def _of_tensorflow(whose: str, interpreter: str) -> dict[str, Contender]:
         ):
             options = {"processes": processes, "threads": threads}
             found[module + middle + end] = Contender(
-                whose, kind, setting, module, options, interpreter
+                library, kind, setting, module, options, interpreter
             )
     return found
 
@@ -159,5 +159,5 @@ CONTENDERS = {
 
 
 def settings(module: str) -> tuple[str, ...]:
-    """Names of the contenders that are one module's."""
+    """Return the names of the contenders that run a module."""
     return tuple(name for name, x in CONTENDERS.items() if x.module == module)

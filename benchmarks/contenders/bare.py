@@ -1,7 +1,7 @@
-"""The limit: environments in plain loops, in as many processes as there are cores.
+"""Upper limit of speed: environments in plain loops, in one process per core.
 
-Each process steps its share of the batch row by row, as a worker does, and nothing
-else. The sum of their speeds is what the environments themselves allow.
+Each process only steps its share of the batch row by row, as a worker does. The sum of
+their speeds is the speed of the environments themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Bare:
         bounds = [work.num_envs * i // count for i in range(count + 1)]
         self._processes = [_launch(work, bounds[i : i + 2]) for i in range(count)]
         for process in self._processes:
-            _answer(process)
+            _receive(process)
 
     def compile(self) -> int:
         return 0
@@ -41,7 +41,7 @@ class Bare:
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
         for process in self._processes:
             _send(process, [seconds, blocks])
-        parts = [session.Measured(*_answer(process)) for process in self._processes]
+        parts = [session.Measured(*_receive(process)) for process in self._processes]
         return session.Measured(
             sum(part.count for part in parts),
             max(part.seconds for part in parts),
@@ -56,18 +56,18 @@ class Bare:
 
 
 def serve(work: Stepping, rows: list[int]) -> None:
-    """Step a share of the rows whenever a line on stdin says for how long.
+    """Step a share of the rows for each line on stdin, which says how long.
 
     Args:
-      work: of the whole batch.
-      rows: first one, and the one after the last.
+      work: work of the whole batch.
+      rows: first row, and the row after the last.
     """
     first, end = rows
     envs = [work.constructor()() for _ in range(first, end)]
     for row, env in enumerate(envs, first):
         env.reset(seed=work.seed + row)
     actions = work.actions()[:, first:end]
-    # As the environments take them, so that nothing is converted in the loop.
+    # In the form that environments take, so that the loop converts nothing.
     actions = actions.tolist() if actions.ndim == 2 else [list(x) for x in actions]
     pairs = [(env.step, env.reset) for env in envs]
 
@@ -101,7 +101,7 @@ def _send(process: subprocess.Popen, message: list) -> None:
     process.stdin.flush()
 
 
-def _answer(process: subprocess.Popen):
+def _receive(process: subprocess.Popen):
     line = process.stdout.readline()
     if not line:
         raise RuntimeError(f"a process of bare environments ended: {process.wait()}")

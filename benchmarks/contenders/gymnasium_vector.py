@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments, in one process or in one for each environment."""
+"""Gymnasium's vector environments, in one process or in one per environment."""
 
 from benchmarks.inside import session, vectors
 

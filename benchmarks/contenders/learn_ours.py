@@ -1,4 +1,4 @@
-"""Ours, until a threshold: what the train command does with a preset."""
+"""Our training to a threshold: the train command with a preset."""
 
 from benchmarks.inside import hooked, learner
 from benchmarks.work.stepping import versions
@@ -36,7 +36,7 @@ def train(work, watch):
 
 
 def _greedy(algorithm):
-    """``act`` of an evaluation; compiled when it is first called."""
+    """Return ``act`` for an evaluation, which is compiled at its first call."""
     import tensorflow as tf
 
     from tfagents_batch.types import TimeStep
@@ -52,7 +52,7 @@ def _greedy(algorithm):
         return algorithm.act(step, state, now, explore=False)[0]
 
     def greedy(observation):
-        if observation.dtype == "float64":  # workers send these as float32
+        if observation.dtype == "float64":  # workers also convert to float32
             observation = observation.astype("float32")
         return act(tf.constant(observation)).numpy()
 

@@ -1,7 +1,7 @@
-"""Stable-Baselines3's PPO until a threshold, with the presets of rl-baselines3-zoo.
+"""Stable-Baselines3's PPO to a threshold, with the presets of rl-baselines3-zoo.
 
-The numbers are those of ``hyperparams/ppo.yml`` there; HalfCheetah's were published
-for v4. What the zoo does besides (its evaluations, its files) is left out.
+The numbers are those of its ``hyperparams/ppo.yml``; HalfCheetah's were published for
+v4. The evaluations and files of the zoo are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.work.stepping import make, versions
 
 
 class Linear(NamedTuple):
-    """From ``start`` at the beginning of a preset's steps to 0 at their end."""
+    """Schedule from ``start`` at the first step of a preset to 0 at its last."""
 
     start: float
 
@@ -23,14 +23,14 @@ class Linear(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Of the zoo.
+    """Preset of the zoo.
 
     Attributes:
-      num_envs: environments.
-      steps: a run has; linear schedules end with them.
-      settings: of PPO.
-      normalize: observations and rewards, by running statistics.
-      network: units and activation, where they are not the defaults.
+      num_envs: number of environments.
+      steps: environment steps of a run; linear schedules end with them.
+      settings: settings of PPO.
+      normalize: normalise observations and rewards by running statistics.
+      network: units and activation; None for the defaults.
     """
 
     num_envs: int
@@ -97,7 +97,7 @@ PRESETS = {
 
 
 class Over(Exception):
-    """The watch has seen enough."""
+    """The watch has ended the run."""
 
 
 def load():
@@ -137,7 +137,7 @@ def train(work, watch):
 
         watch.phase("construction")
         try:
-            # Where nothing is scheduled, more steps are the same training.
+            # Without schedules, more steps do not change the training.
             scheduled = any(isinstance(x, Linear) for x in preset.settings.values())
             model.learn(preset.steps if scheduled else max(work.steps, preset.steps))
         except Over:
@@ -159,7 +159,7 @@ def _environments(env: str, preset: Preset, vectorisation: str):
 
     constructor = functools.partial(make, env, {})
     envs = vectorised.make(constructor, preset.num_envs, vectorisation, monitor=True)
-    if preset.normalize:  # with its discount, as the zoo does
+    if preset.normalize:  # with the preset's discount factor, as in the zoo
         envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
     return envs
 

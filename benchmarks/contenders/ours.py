@@ -1,4 +1,4 @@
-"""Ours: the loop over steps is a compiled program, or a graph of TensorFlow's."""
+"""Our environments: the loop over steps is a compiled program or a TensorFlow graph."""
 
 from benchmarks.inside import graph, session
 

@@ -1,8 +1,8 @@
 """batch-ppo 1.4 itself, the package ``agents``, in its own interpreter.
 
-It was written for TensorFlow 1 and gym, of which ``inside.old_tensorflow`` makes what
-it imports. Its training phases are played one after the other, by its own loop, without
-the evaluations that it puts between them, and without logs and checkpoints.
+It was written for TensorFlow 1 and gym; ``inside.old_tensorflow`` provides both. Its
+own loop runs its training phases one after the other, without evaluations in between,
+logs and checkpoints.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def load() -> None:
 
 
 class Agent:
-    """A block is a training phase of its loop: all episodes, then its update.
+    """Agent of batch-ppo; a block is a training phase: all episodes, then the update.
 
     Args:
       work: what to train on.
-      processes: a process for each environment, as it is by default; else one thread
-        steps them in turn (``--env_processes=False``).
-      threads: of TensorFlow's pools; as it chooses if None.
+      processes: use a process for each environment, which is its default; else one
+        thread steps them in turn (``--env_processes=False``).
+      threads: threads of TensorFlow's pools; None for its default.
     """
 
     unit = "env steps"
@@ -63,7 +63,7 @@ class Agent:
         tf.reset_default_graph()
         tf.set_random_seed(work.seed)
         with tf.device("/cpu:0"):
-            # It starts its processes here, before there is a session with threads.
+            # It starts its processes here, before a session has threads.
             self._env = utility.define_batch_env(
                 lambda: train._create_environment(config), work.num_envs, processes
             )
@@ -106,7 +106,7 @@ class Agent:
     @property
     def same(self) -> dict[str, Any]:
         work, tf = self._work, self._tf
-        # It has trainable variables that are none: copies of what it did last.
+        # Some of its trainable variables are not trained: copies of its last results.
         size = sum(
             int(variable.shape.num_elements())
             for variable in tf.trainable_variables()
@@ -140,12 +140,12 @@ class Agent:
         return session.repeat(self._block, seconds, blocks)
 
     def close(self) -> None:
-        self._env.close()  # the session is read by ``same``, and ends with the process
+        self._env.close()  # ``same`` still reads the session, which the process ends
 
     def _block(self) -> int:
         target = self._step + self._work.batch
         for score in self._loop.run(self._session, None, target):
-            # The mean of the episodes of a phase stands for each of them.
+            # It reports the mean of a phase, which counts for each of its episodes.
             self._returns += [float(score)] * self._work.episodes
         before, self._step = self._step, int(self._session.run(self._graph.step))
         self._iterations += 1
@@ -153,11 +153,11 @@ class Agent:
 
 
 def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
-    """Entries of its configuration that say what the work is.
+    """Return the entries of its configuration that the work determines.
 
     Args:
       work: what to train on.
-      env: makes one environment with gym's interface.
+      env: function that creates one environment with gym's interface.
     """
     return {
         "env": env,
@@ -181,7 +181,7 @@ def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _counting(tf: Any, algorithm: type) -> type:
-    """Its algorithm, which notes how many gradient steps it takes, on how many rows."""
+    """Return its algorithm, extended to count gradient steps and their rows."""
 
     class Counting(algorithm):
         def __init__(self, *args: Any, **kwargs: Any):
@@ -200,7 +200,7 @@ def _counting(tf: Any, algorithm: type) -> type:
 
 
 def _layers(env: Any) -> list[str]:
-    """Names of its wrappers around an environment, from the outside in; closes it."""
+    """Return the names of an environment's wrappers from the outside in; close it."""
     found = []
     while not isinstance(env, old_tensorflow.OldEnv):
         found.append(type(env).__name__)

@@ -1,4 +1,4 @@
-"""PPO and CartPole as one JAX program, our reference of that way."""
+"""PPO and CartPole as one JAX program, our reference for this approach."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ def load():
 
 
 class Whole:
-    """A block is one call of the compiled iteration.
+    """Training in JAX; a block is one call of the compiled iteration.
 
     Args:
       work: what to train on.
-      threads: of JAX, as ``jax_threads`` left it.
+      threads: number of JAX's threads, as ``jax_threads`` set it.
     """
 
     unit = "env steps"
@@ -59,7 +59,7 @@ class Whole:
 
     def _block(self) -> int:
         self._learner, (total, count) = self._iterate(self._learner)
-        # Episodes of an iteration come as a sum: each stands for their mean.
+        # Only the sum of an iteration's returns is known, so all count as their mean.
         if count := int(count):
             self._returns += [float(total) / count] * count
         self._iterations += 1

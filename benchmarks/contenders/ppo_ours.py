@@ -1,4 +1,4 @@
-"""Ours: PPO as ``tfagents_batch`` trains it, collecting and updating in one program."""
+"""Our PPO as ``tfagents_batch`` trains it, collecting and updating in one program."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Train:
     Args:
       work: what to train on.
       compile: what XLA compiles, as in ``--compile``.
-      precision: of convolutions, as in ``--precision``.
-      in_graph: take the environment of that name that is written in TensorFlow.
-      config: of the run, for modules that have another; made of the work if None.
+      precision: precision of convolutions, as in ``--precision``.
+      in_graph: use the environment of the same name that is written in TensorFlow.
+      config: config of the run; None creates it from the work.
 
     Raises:
-      RuntimeError: from ``measure``, if other gradient steps were taken than the
-        work asks for.
+      RuntimeError: from ``measure``, if the number of gradient steps differs from that
+        of the work.
     """
 
     unit = "env steps"
@@ -96,18 +96,18 @@ class Train:
         metrics = {name: value.numpy() for name, value in metrics.items()}
         before, self._steps = self._steps, int(self._experiment.algorithm.step.numpy())
         self._check(self._steps - before, metrics)
-        # Episodes of an iteration come as a sum: each stands for their mean.
+        # Only the sum of an iteration's returns is known, so all count as their mean.
         if count := int(metrics["episode/count"]):
             mean = float(metrics["episode/return_sum"]) / count
             self._returns += [mean] * count
         return self._steps - before
 
     def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
-        taken, wanted = metrics["grad/updates"], self._work.gradient_steps(transitions)
-        if taken != wanted or metrics["grad/skipped"]:
+        steps, right = metrics["grad/updates"], self._work.gradient_steps(transitions)
+        if steps != right or metrics["grad/skipped"]:
             raise RuntimeError(
-                f"{taken:g} gradient steps, a share of {metrics['grad/skipped']} of "
-                f"them skipped, on {transitions} transitions; expected {wanted}"
+                f"{steps:g} gradient steps, a fraction {metrics['grad/skipped']} of "
+                f"them skipped, on {transitions} transitions; expected {right}"
             )
 
 
@@ -145,7 +145,7 @@ def _config(work: Training, compile: str = "auto", precision: str = "float32") -
         eval_every=0,
         compile=compile,
         precision=precision,
-        compile_cache=False,  # so that every run's warm-up has compiling in it
+        compile_cache=False,  # every warm-up includes the compilation
         settings=settings,
     )
 

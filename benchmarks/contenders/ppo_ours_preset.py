@@ -1,4 +1,4 @@
-"""Ours on the work of batch-ppo's presets, approximated or by a preset of ours."""
+"""Our PPO on the work of batch-ppo's presets, approximately or by our own preset."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from benchmarks.work.preset import OBJECTIVE, PresetTraining
 
 _OBJECTIVES = {"kl": OBJECTIVE}
 
-# What is not done the same way, but costs the same.
+# Differences from batch-ppo that cost the same time.
 APPROXIMATED = {
     "minibatches": "any steps that were collected, as many as the chunks have",
 }
 
 
 def start(work: PresetTraining, compile: str = "auto", preset: str = "") -> Any:
-    """A session of ``ppo_ours.Train``.
+    """Return a session of ``ppo_ours.Train``.
 
     Args:
       work: what to train on.
       compile: what XLA compiles, as in ``--compile``.
-      preset: of ours that is this work; if none, fixed rollouts of as many steps stand
-        for whole episodes, and shuffled steps for chunks.
+      preset: our preset for this work. "" approximates it: fixed rollouts replace whole
+        episodes, and shuffled steps replace chunks.
     """
     config = _config(work, compile, preset)
     trainer = ppo_ours.Train(work, compile, config=config)
@@ -51,7 +51,7 @@ def _config(work: PresetTraining, compile: str, preset: str) -> Any:
         "num_workers": work.num_workers,
         "eval_every": 0,
         "compile": compile,
-        "compile_cache": False,  # so that every run's warm-up has compiling in it
+        "compile_cache": False,  # every warm-up includes the compilation
     }
     if preset:
         return dataclasses.replace(PRESETS[preset](), **run)

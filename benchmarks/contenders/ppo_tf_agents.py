@@ -1,7 +1,7 @@
-"""TF-Agents' PPOClipAgent, which takes each epoch's gradient over the whole rollout.
+"""TF-Agents' PPOClipAgent, with one gradient step per epoch on the whole rollout.
 
-It has its own interpreter, with the releases of TensorFlow and NumPy it needs, and
-Gymnasium's environments as everybody steps them, behind TF-Agents' interface.
+It has its own interpreter, with the releases of TensorFlow and NumPy that it needs. It
+steps the same Gymnasium environments as all contenders, behind TF-Agents' interface.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def load():
 
 
 class Agent:
-    """A block is one collection by the driver and one call of ``train``.
+    """Agent of TF-Agents; a block is one collection and one call of ``train``.
 
     Args:
       work: what to train on.
-      processes: a process for each environment; else one thread steps them in turn.
-      threads: of TensorFlow's pools; as it chooses if None.
+      processes: use a process for each environment; else one thread steps them in turn.
+      threads: threads of TensorFlow's pools; None for its default.
     """
 
     unit = "env steps"
@@ -54,7 +54,7 @@ class Agent:
         from tf_agents.environments import tf_py_environment
         from tf_agents.replay_buffers import tf_uniform_replay_buffer
 
-        if threads is not None:  # before TensorFlow makes its pools
+        if threads is not None:  # before TensorFlow creates its pools
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
@@ -118,7 +118,7 @@ class Agent:
         return int((~restart).sum())
 
     def _gather_and_train(self) -> tuple[Any, ...]:
-        # Gathered in here, a rollout's length is no part of the program: it varies.
+        # The length of a rollout varies, so it is gathered here, within the program.
         experience = self._buffer.gather_all()
         self._agent.train(experience)
         return experience.reward, experience.step_type, experience.next_step_type
@@ -127,12 +127,12 @@ class Agent:
 def finished(
     sums: np.ndarray, reward: np.ndarray, restart: np.ndarray, last: np.ndarray
 ) -> list[float]:
-    """Returns of the episodes that ended in a rollout, in the order in which they did.
+    """Compute the returns of the episodes that ended in a rollout, in order.
 
     Args:
-      sums: ``[B]``, rewards of episodes that began earlier; changed in place.
+      sums: ``[B]``, rewards of unfinished episodes so far; changed in place.
       reward: ``[B, frames]``.
-      restart: ``[B, frames]``, whether a frame is a restart row, whose reward is void.
+      restart: ``[B, frames]``, whether a frame is a restart row, without a reward.
       last: ``[B, frames]``, whether the next observation is an episode's last.
     """
     found: list[float] = []
@@ -183,7 +183,7 @@ def _agent(work: Training, env: Any) -> Any:
 
 
 def _value_net(agent: Any) -> Any:
-    return agent._value_net  # which it shows nobody
+    return agent._value_net  # it has no public attribute for it
 
 
 def _batched(work: Training, processes: bool) -> Any:
@@ -200,7 +200,7 @@ def _batched(work: Training, processes: bool) -> Any:
 
 
 class _Maker:
-    """Makes one environment, in another process if need be."""
+    """Constructor of one environment that can be sent to another process."""
 
     def __init__(self, work: Training, row: int):
         self._work, self._row = work, row
@@ -210,11 +210,11 @@ class _Maker:
 
 
 def adapted(env: gymnasium.Env, seed: int) -> Any:
-    """A Gymnasium environment with TF-Agents' interface.
+    """Return a Gymnasium environment with TF-Agents' interface.
 
     Args:
-      env: with a ``Discrete`` or ``Box`` action space.
-      seed: of its first episode.
+      env: environment with a ``Discrete`` or ``Box`` action space.
+      seed: seed of its first episode.
     """
     from tf_agents.environments import py_environment
     from tf_agents.specs import array_spec

@@ -1,1 +1,1 @@
-"""Code that runs in the measured processes, each of which does one contender's work."""
+"""Code that runs in the measured processes; each does the work of one contender."""

@@ -1,4 +1,4 @@
-"""Algorithms with Stable-Baselines3's interface, driven an iteration at a time."""
+"""Algorithms with Stable-Baselines3's interface, run one iteration at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Learning:
 
     Args:
       work: what to train on.
-      model: the algorithm, constructed, with its environments, which report returns
-        as SB3's monitors do.
-      parameters: counts the trainable numbers of the live networks.
-      gradient_steps: reads how many the optimizer has taken by now.
-      own: what may differ.
-      versions: of the contender's own packages.
+      model: the constructed algorithm; its environments report returns as SB3's
+        monitors do.
+      parameters: function that counts the trainable numbers of the networks.
+      gradient_steps: function that reads the optimizer's number of steps so far.
+      own: properties that may differ between contenders.
+      versions: versions of the contender's own packages.
     """
 
     unit = "env steps"
@@ -71,7 +71,7 @@ class Learning:
 
     def _block(self) -> int:
         before = self._model.num_timesteps
-        # No line of statistics an iteration: ours writes none either.
+        # Without a line of statistics per iteration, because ours writes none either.
         self._model.learn(
             self._work.batch, log_interval=None, reset_num_timesteps=False
         )
@@ -79,7 +79,7 @@ class Learning:
         return self._model.num_timesteps - before
 
     def _counting(self) -> int:
-        """A block that notes on how many rows its gradient steps are taken."""
+        """Run a block, and count the rows of its gradient steps."""
         buffer = self._model.rollout_buffer
         get = buffer.get
 
@@ -101,10 +101,10 @@ def of_torch(
     own: Mapping[str, Any],
     versions: Mapping[str, str],
 ) -> Learning:
-    """``Learning`` of an algorithm whose policy is PyTorch's, with one Adam.
+    """Return ``Learning`` of an algorithm with a policy and an Adam of PyTorch.
 
     Args:
-      work, model, own, versions: as ``Learning`` takes them.
+      work, model, own, versions: arguments of ``Learning``.
     """
     policy = model.policy
     return Learning(
@@ -120,14 +120,14 @@ def of_torch(
 def hyperparameters(
     work: Training, networks: Sequence[str] = ("mlp",)
 ) -> dict[str, Any]:
-    """Arguments of PPO that SB3 and SBX share.
+    """Return the arguments of PPO that SB3 and SBX share.
 
     Args:
       work: what to train on.
-      networks: that the contender has.
+      networks: networks that the contender supports.
     """
     if work.network not in networks:
-        raise ValueError(f"network {work.network!r}; this contender has {networks}")
+        raise ValueError(f"network is {work.network!r}; expected one of {networks}")
     policy: dict[str, Any] = {"optimizer_kwargs": {"eps": work.adam_epsilon}}
     if work.network == "mlp":
         policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}

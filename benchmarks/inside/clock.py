@@ -1,4 +1,4 @@
-"""Seconds since a process was launched, without those of pauses."""
+"""Clock of the seconds since a process was launched, without pauses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class Clock:
-    """Runs from the launch of this process on; ``pause`` stops it.
+    """Clock that starts with the launch of this process; ``pause`` stops it.
 
     Args:
       launched: ``time.time()`` of the parent just before it launched this process,
@@ -20,18 +20,18 @@ class Clock:
         self._zero = self._launched
 
     def seconds(self) -> float:
-        """Seconds so far."""
+        """Return the seconds so far, without pauses."""
         return time.perf_counter() - self._zero
 
     def with_pauses(self) -> float:
-        """Seconds so far, as on the wall."""
+        """Return the seconds of wall time so far."""
         return time.perf_counter() - self._launched
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens meanwhile takes no time."""
-        began = time.perf_counter()
+        """Stop the clock within the context."""
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self._zero += time.perf_counter() - began
+            self._zero += time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What workers cost, in a fresh process: memory, and time to start and to end them."""
+"""Costs of workers, in a new process: memory, and the time to start and to end them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PATIENCE_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """The work.
+    """Workers to measure.
 
     Attributes:
       env: Gymnasium id of the environments.
-      num_workers: processes, with one environment each.
+      num_workers: number of processes, with one environment each.
     """
 
     env: str = "CartPole-v1"
@@ -27,11 +27,11 @@ class Costs:
 
 
 def measure(work: Costs) -> dict[str, Any]:
-    """Every figure once: seconds and MiB by name."""
+    """Measure every figure once; return seconds and MiB by name."""
     import tfagents_batch as tfb
     from tfagents_batch.envs.native import build
 
-    build.library()  # compiled once for a machine, and not what is measured
+    build.library()  # compiled before the measurement, because it is cached
     found = {}
     started = time.perf_counter()
     env = tfb.make_env(work.env, work.num_workers, work.num_workers)
@@ -48,7 +48,7 @@ def measure(work: Costs) -> dict[str, Any]:
 
 
 def _hanging() -> Any:
-    """An environment that never returns from a step; made in a worker."""
+    """Create an environment that never returns from a step; runs in a worker."""
     from tfagents_batch.envs.testing import CountingEnv
 
     class Hanging(CountingEnv):
@@ -59,7 +59,7 @@ def _hanging() -> Any:
 
 
 def _steps(env: Any, count: int) -> Any:
-    """A compiled program of so many steps."""
+    """Return a compiled program of ``count`` steps."""
     import tensorflow as tf
 
     action = tf.zeros([env.spec.num_envs], tf.int32)
@@ -87,7 +87,7 @@ def _workers() -> list[Any]:
 
 
 def _memory() -> dict[str, float]:
-    """Of the largest worker: resident, and its share of what is shared."""
+    """Return the resident and the proportional memory of the largest worker."""
     infos = [process.memory_full_info() for process in _workers()]
     found = {"worker_rss_mib": max(info.rss for info in infos) / MIB}
     if hasattr(infos[0], "pss"):
@@ -102,12 +102,12 @@ def _close(env: Any) -> float:
 
 
 def _close_during(env: Any, play: Any, reached: Any) -> float:
-    """Seconds of ``close`` while another thread runs a program.
+    """Return the seconds of ``close`` while another thread runs a program.
 
     Args:
-      env: closed here.
+      env: environments to close.
       play: the program.
-      reached: whether it is where it should be, by the workers' CPU seconds.
+      reached: whether the state to measure is reached, by the CPU seconds before.
     """
     thread = threading.Thread(target=play, daemon=True)
     before = _cpu()
@@ -115,7 +115,7 @@ def _close_during(env: Any, play: Any, reached: Any) -> float:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not reached(before):
         if time.monotonic() > deadline:
-            raise TimeoutError("the program did not get to where close is measured")
+            raise TimeoutError("the program did not reach the state to measure")
     elapsed = _close(env)
     thread.join(_PATIENCE_SECONDS)
     if thread.is_alive():
@@ -133,7 +133,7 @@ def _busy(before: float) -> bool:
 
 
 def _still(before: float) -> bool:
-    """The program compiles within this time, and then all workers hang."""
+    """Wait until the program is compiled and all workers hang."""
     time.sleep(3)
     return True
 

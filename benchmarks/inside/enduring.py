@@ -1,4 +1,4 @@
-"""A long training run in a fresh process: does anything grow with its steps?"""
+"""A long training run in a new process, to find growth of time or memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarks.work.stepping import versions
 
 @dataclasses.dataclass(frozen=True)
 class Enduring:
-    """The work: a preset, trained for longer than it needs.
+    """A preset trained for longer than it needs.
 
     Attributes:
-      preset: name.
-      steps: of environments.
-      every: env steps between two looks.
-      seed: of everything.
+      preset: name of the preset.
+      steps: environment steps.
+      every: environment steps between two points.
+      seed: seed of the run.
     """
 
     preset: str = "cartpole"
@@ -29,12 +29,12 @@ class Enduring:
 
 
 def measure(work: Enduring) -> dict[str, Any]:
-    """A point every ``every`` steps.
+    """Measure a point every ``every`` steps.
 
     Returns:
-      ``points`` of ``steps``, ``seconds_per_step`` since the point before (the first
-      iteration, which compiles, is left out), ``traces`` of the update so far, and
-      memory in MiB.
+      ``points`` with ``steps``, ``seconds_per_step`` since the previous point (without
+      the first iteration, which compiles), ``traces`` of the update so far, and memory
+      in MiB; ``own`` and ``versions``.
     """
     points: list[dict[str, Any]] = []
     traces, own = [], {}
@@ -45,7 +45,7 @@ def measure(work: Enduring) -> dict[str, Any]:
         own.update(workers=env.num_workers, route=env.backend)
         update = algorithm.update
 
-        def traced(*args):  # called by TensorFlow when it traces, and only then
+        def traced(*args):  # TensorFlow calls it only when it traces
             traces.append(args)
             return update(*args)
 

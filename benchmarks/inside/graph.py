@@ -10,7 +10,7 @@ from benchmarks.work.stepping import Stepping, versions
 
 
 def load() -> None:
-    """Import TensorFlow and what we step environments with."""
+    """Import TensorFlow and our environments."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow  # noqa: F401
 
@@ -18,10 +18,10 @@ def load() -> None:
 
 
 class Loop:
-    """Blocks of steps as one program each, under XLA on the native backend.
+    """Blocks of steps, each one program; the native backend compiles it with XLA.
 
     Args:
-      work: what to play.
+      work: what to step.
       backend: "native" or "portable".
     """
 
@@ -72,10 +72,10 @@ class Loop:
 
 
 def _program(env: Any, block: int) -> Any:
-    """``(carry, actions) -> (carry, transitions)``: as many steps as a block has.
+    """Return a function ``(carry, actions) -> (carry, transitions)`` of one block.
 
-    The carry takes all that a rollout would read: the state, the last observation,
-    and the rewards' sum.
+    The carry contains all that a rollout would read: the state, the last observation,
+    and the sum of the rewards.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Greedy episodes, played the same way and from the same starts for all contenders."""
+"""Greedy episodes, with the same seeds and rules for all contenders."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.work.stepping import make
 Act = Callable[[np.ndarray], np.ndarray]
 
 
-class Games:
-    """Environments of an evaluation's own, one for each episode.
+class EvaluationEnvs:
+    """Environments for evaluations only, one for each episode.
 
     Args:
       env: Gymnasium id.
-      seeds: of the episodes; every evaluation plays these.
+      seeds: seeds of the episodes, the same in every evaluation.
     """
 
     def __init__(self, env: str, seeds: Sequence[int]):
@@ -26,11 +26,11 @@ class Games:
         self._space = self._envs[0].action_space
 
     def returns(self, act: Act) -> list[float]:
-        """Play one episode in each environment, all in step; undiscounted returns.
+        """Play one episode in each environment; return the undiscounted returns.
 
         Args:
-          act: actions ``[n, ...]`` of observations ``[n, ...]``, where n is the number
-            of episodes; rows that are over are asked for too, and ignored.
+          act: function from observations ``[n, ...]`` to actions ``[n, ...]`` for n
+            episodes; actions of finished episodes are ignored.
         """
         pairs = zip(self._envs, self._seeds, strict=True)
         observations = np.stack([env.reset(seed=seed)[0] for env, seed in pairs])

@@ -1,4 +1,4 @@
-"""``tfagents_batch.train`` as users call it, with somebody watching."""
+"""``tfagents_batch.train`` as users call it, with callbacks for the benchmarks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 
 
 def load() -> None:
-    """Import what a train command imports, in its way."""
+    """Import everything that the train command imports, in the same way."""
     from tfagents_batch.scripts import app
 
     app.import_tensorflow()
@@ -27,17 +27,17 @@ def train(
 ) -> None:
     """Train in a folder that is removed afterwards.
 
-    Everything that a run does is done: logs, progress, checkpoints. Only the loop is
-    made so that it reports.
+    The run is complete, with logs, progress and checkpoints. Only its loop is replaced
+    by one that calls the callbacks.
 
     Args:
-      preset: name.
-      built: called with the ``Experiment`` when everything is constructed.
-      iteration: called with it and the env steps so far after every iteration; true
-        ends the run as a signal would, with a last checkpoint.
-      keeping: keep its program, as the train command does; only where ``built`` and
-        ``iteration`` change none of its parts.
-      **options: of ``train``.
+      preset: name of the preset.
+      built: called with the ``Experiment`` after its construction.
+      iteration: called after every iteration with the ``Experiment`` and the env steps
+        so far. If it returns true, the run ends as by a signal, with a last checkpoint.
+      keeping: store the compiled program, as the train command does; only if ``built``
+        and ``iteration`` change none of its parts.
+      **options: options of ``train``.
     """
     from tfagents_batch import api
     from tfagents_batch.scripts import app

@@ -1,8 +1,8 @@
 """Reference in JAX: PPO with CartPole's physics inside the compiled program.
 
-This is what a library wins that gives up environments which run as they are. It is
-no part of the library; the contender ``ppo_jax`` measures it, and its interpreter has
-JAX and Optax but maybe no TensorFlow.
+It shows the speed that is possible without support for ordinary environments. It is not
+part of the library. The contender ``ppo_jax`` measures it, in an interpreter that has
+JAX and Optax but may have no TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import optax
 
 from benchmarks.work.training import Training
 
-GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, of a step
+GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, s per step
 CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m
-FAR, TILTED = 2.4, math.radians(12)  # m, rad: beyond either the episode is over
+FAR, TILTED = 2.4, math.radians(12)  # m, rad: the episode ends beyond either
 NEAR = 0.05  # a new episode's state is uniform in (-NEAR, NEAR)
-LIMIT = 500  # steps, then the episode is cut off
+LIMIT = 500  # time limit in steps
 ACTIONS = 2  # push to the left, push to the right
 
 Array = jax.Array
@@ -30,12 +30,12 @@ Tower = list[tuple[Array, Array]]  # kernel and bias of each layer
 
 
 class Poles(NamedTuple):
-    """B CartPoles.
+    """States of B CartPoles.
 
     Attributes:
-      state: f32 ``[B, 4]``, position, velocity, angle, angular velocity; observed.
-      age: i32 ``[B]``, steps since the episode began.
-      return_: f32 ``[B]``, rewards since then.
+      state: f32 ``[B, 4]``, observed: position, velocity, angle, angular velocity.
+      age: i32 ``[B]``, steps of the episode so far.
+      return_: f32 ``[B]``, return of the episode so far.
     """
 
     state: Array
@@ -44,16 +44,16 @@ class Poles(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a rollout of ``[T, B]`` steps leaves.
+    """Steps ``[T, B]`` of a rollout.
 
     Attributes:
       observation: f32 ``[T, B, 4]``, before the step.
       action: i32 ``[T, B]``.
       reward: f32 ``[T, B]``.
-      next_observation: f32 ``[T, B, 4]``, after it and before a restart.
-      terminated: bool ``[T, B]``, nothing can follow.
-      over: bool ``[T, B]``, terminated or cut off.
-      return_: f32 ``[T, B]``, of the episode that ended here, else 0.
+      next_observation: f32 ``[T, B, 4]``, after the step and before a restart.
+      terminated: bool ``[T, B]``, whether the state is terminal.
+      over: bool ``[T, B]``, terminated or truncated.
+      return_: f32 ``[T, B]``, return of an episode that ended here, else 0.
     """
 
     observation: Array
@@ -66,7 +66,7 @@ class Steps(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Rows of a gradient step: ``[rows, ...]``."""
+    """Rows ``[rows, ...]`` of a gradient step."""
 
     observation: Array
     action: Array
@@ -76,7 +76,7 @@ class Samples(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """All that an iteration changes."""
+    """State that an iteration changes."""
 
     poles: Poles
     parameters: dict[str, Tower]
@@ -85,7 +85,7 @@ class Learner(NamedTuple):
 
 
 def push(state: Array, action: Array) -> Array:
-    """One step of the physics, explicit Euler, as Gymnasium's CartPole takes it.
+    """Return the states after one explicit Euler step, as in Gymnasium's CartPole.
 
     Args:
       state: f32 ``[..., 4]``.
@@ -95,34 +95,34 @@ def push(state: Array, action: Array) -> Array:
     total, moment = CART + POLE, POLE * HALF_LENGTH
     sin, cos = jnp.sin(theta), jnp.cos(theta)
     force = jnp.where(action == 1, FORCE, -FORCE)
-    pushed = (force + moment * theta_dot**2 * sin) / total
+    acceleration = (force + moment * theta_dot**2 * sin) / total
     inertia = HALF_LENGTH * (4 / 3 - POLE * cos**2 / total)
-    theta_dot_dot = (GRAVITY * sin - cos * pushed) / inertia
-    x_dot_dot = pushed - moment * theta_dot_dot * cos / total
+    theta_dot_dot = (GRAVITY * sin - cos * acceleration) / inertia
+    x_dot_dot = acceleration - moment * theta_dot_dot * cos / total
     change = jnp.stack([x_dot, x_dot_dot, theta_dot, theta_dot_dot], -1)
     return state + SECONDS * change
 
 
 def fallen(state: Array) -> Array:
-    """Whether such a state ends an episode; ``[...]`` of ``[..., 4]``."""
+    """Return ``[...]``, whether states ``[..., 4]`` end an episode."""
     return (jnp.abs(state[..., 0]) > FAR) | (jnp.abs(state[..., 2]) > TILTED)
 
 
 def fresh(key: Array, shape: tuple[int, ...]) -> Array:
-    """First states of episodes, ``[*shape, 4]``."""
+    """Return first states of episodes, ``[*shape, 4]``."""
     return jax.random.uniform(key, (*shape, 4), minval=-NEAR, maxval=NEAR)
 
 
 def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, Array]]:
-    """Step all poles; those whose episode is over start a new one at once.
+    """Step all poles; a finished episode restarts in the same step.
 
     Args:
-      poles: before.
+      poles: states before the step.
       action: i32 ``[B]``.
-      restart: f32 ``[B, 4]``, first states of the episodes that may begin now.
+      restart: f32 ``[B, 4]``, first states of episodes that may start now.
 
     Returns:
-      The poles after, and the part of ``Steps`` that is known here.
+      the states after the step, and some fields of ``Steps``.
     """
     state, age, return_ = push(poles.state, action), poles.age + 1, poles.return_ + 1.0
     terminated = fallen(state)
@@ -142,12 +142,12 @@ def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, 
 
 
 def tower(key: Array, sizes: list[int], last_scale: float) -> Tower:
-    """Layers with orthogonal kernels and no bias yet.
+    """Return layers with orthogonal kernels and zero biases.
 
     Args:
-      key: of the draw.
-      sizes: of input, hidden layers and output.
-      last_scale: of the last kernel; others have sqrt(2).
+      key: random key.
+      sizes: sizes of input, hidden layers and output.
+      last_scale: scale of the last kernel; the others have sqrt(2).
     """
     layers = []
     shapes = list(itertools.pairwise(sizes))
@@ -159,7 +159,7 @@ def tower(key: Array, sizes: list[int], last_scale: float) -> Tower:
 
 
 def apply(layers: Tower, x: Array) -> Array:
-    """``[..., out]`` of ``[..., in]``, tanh between the layers."""
+    """Return ``[..., out]`` of ``[..., in]``, with tanh between the layers."""
     for kernel, bias in layers[:-1]:
         x = jnp.tanh(x @ kernel + bias)
     kernel, bias = layers[-1]
@@ -167,19 +167,19 @@ def apply(layers: Tower, x: Array) -> Array:
 
 
 def log_prob(logits: Array, action: Array) -> Array:
-    """Of the actions that were taken, ``[...]``."""
+    """Return the log-probabilities ``[...]`` of the actions."""
     every = jax.nn.log_softmax(logits)
     return jnp.take_along_axis(every, action[..., None], -1)[..., 0]
 
 
 def advantages(work: Training, steps: Steps, value: Array, next_value: Array) -> Array:
-    """GAE, f32 ``[T, B]``; where an episode is cut off, its last value stands in.
+    """Return GAE, f32 ``[T, B]``; a truncated episode uses the value of its last state.
 
     Args:
-      work: its ``gamma`` and ``gae_lambda``.
-      steps: of a rollout.
-      value: f32 ``[T, B]``, of ``steps.observation``.
-      next_value: f32 ``[T, B]``, of ``steps.next_observation``.
+      work: work with ``gamma`` and ``gae_lambda``.
+      steps: steps of a rollout.
+      value: f32 ``[T, B]``, values of ``steps.observation``.
+      next_value: f32 ``[T, B]``, values of ``steps.next_observation``.
     """
     future = jnp.where(steps.terminated, 0.0, next_value)
     error = steps.reward + work.gamma * future - value
@@ -194,7 +194,7 @@ def advantages(work: Training, steps: Steps, value: Array, next_value: Array) ->
 
 
 def loss(parameters: dict[str, Tower], work: Training, rows: Samples) -> Array:
-    """Clipped objective, value error and entropy of one minibatch."""
+    """Return the loss of one minibatch: clipped objective, value error and entropy."""
     logits = apply(parameters["policy"], rows.observation)
     value = apply(parameters["value"], rows.observation)[..., 0]
     standard = (rows.advantage - rows.advantage.mean()) / (rows.advantage.std() + 1e-8)
@@ -208,17 +208,17 @@ def loss(parameters: dict[str, Tower], work: Training, rows: Samples) -> Array:
 
 
 class Reference:
-    """PPO of one work; ``iterate`` is one compiled program.
+    """PPO for one work; ``iterate`` is one compiled program.
 
     Args:
-      work: whose environment is CartPole.
+      work: work with CartPole as its environment.
     """
 
     def __init__(self, work: Training):
         if work.env != "CartPole-v1" or work.env_kwargs or work.network != "mlp":
             raise ValueError(
-                f"work with {work.network!r} networks in {work.env!r} with arguments "
-                f"{work.env_kwargs}: this reference has towers and CartPole-v1 only"
+                f"work has {work.network!r} networks in {work.env!r} with arguments "
+                f"{work.env_kwargs}; expected 'mlp' and CartPole-v1 without arguments"
             )
         if work.batch % work.minibatch_size:
             raise ValueError(
@@ -231,11 +231,11 @@ class Reference:
             optax.clip_by_global_norm(work.gradient_norm),
             optax.adam(work.learning_rate, eps=work.adam_epsilon),
         )
-        self.rows: list[int] = []  # of the minibatches that were traced
+        self.rows: list[int] = []  # numbers of rows of the traced minibatches
         self.iterate = jax.jit(self._iterate, donate_argnums=0)
 
     def start(self) -> Learner:
-        """Before the first iteration."""
+        """Return the state before the first iteration."""
         key, policy, value, poles = jax.random.split(jax.random.key(self._work.seed), 4)
         sizes, count = [4, *self._work.hidden], self._work.num_envs
         parameters = {
@@ -247,15 +247,15 @@ class Reference:
         return Learner(poles, parameters, self.optimizer.init(parameters), key)
 
     def gradient_steps(self, learner: Learner) -> int:
-        """That Adam has counted."""
+        """Return the number of gradient steps that Adam has counted."""
         return int(learner.optimizer[1][0].count)
 
     def parameter_count(self, learner: Learner) -> int:
-        """Trainable numbers."""
+        """Return the number of trainable numbers."""
         return sum(leaf.size for leaf in jax.tree.leaves(learner.parameters))
 
     def _iterate(self, learner: Learner) -> tuple[Learner, tuple[Array, Array]]:
-        """Collect and update; the sum of finished episodes' returns and their count."""
+        """Collect and update; also return the sum and number of finished returns."""
         key, rollout_key, update_key = jax.random.split(learner.key, 3)
         poles, steps = self._rollout(learner, rollout_key)
         rows = self._rows(learner.parameters, steps)
@@ -267,7 +267,7 @@ class Reference:
         return Learner(poles, parameters, optimizer, key), ended
 
     def _rollout(self, learner: Learner, key: Array) -> tuple[Poles, Steps]:
-        # All that is random is drawn before the loop, in one piece each.
+        # All random numbers are drawn before the loop, in two large arrays.
         noise_key, restart_key = jax.random.split(key)
         shape = (self._work.rollout_length, self._work.num_envs)
         noise = jax.random.gumbel(noise_key, (*shape, ACTIONS))
@@ -282,7 +282,7 @@ class Reference:
         return jax.lax.scan(act, learner.poles, (noise, fresh(restart_key, shape)))
 
     def _rows(self, parameters: dict[str, Tower], steps: Steps) -> Samples:
-        """The rollout as ``[T * B, ...]``."""
+        """Return the rollout as rows ``[T * B, ...]``."""
         value = apply(parameters["value"], steps.observation)[..., 0]
         next_value = apply(parameters["value"], steps.next_observation)[..., 0]
         advantage = advantages(self._work, steps, value, next_value)

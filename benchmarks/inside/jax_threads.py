@@ -1,15 +1,15 @@
-"""How many threads JAX computes in on CPUs; to be said before it is imported."""
+"""Set the number of JAX's threads on CPUs, before JAX is imported."""
 
 import os
 
 
 def choose(threads: int = 1) -> None:
-    """One, or one per core, which is JAX's default.
+    """Use one thread, or leave JAX's default of one per core.
 
     Args:
-      threads: one runs small networks faster, often.
+      threads: 1, which is often faster for small networks, or any other number.
     """
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")
-        more = "--xla_cpu_multi_thread_eigen=false"
-        os.environ["XLA_FLAGS"] = f"{flags} {more}".strip()
+        flag = "--xla_cpu_multi_thread_eigen=false"
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()

@@ -1,4 +1,4 @@
-"""What runs in a learning contender's process: it trains, watched, and reports."""
+"""Main function of a learning contender's process: train, watch, and report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main(
     """Run a contender and print its result as one line of JSON.
 
     Args:
-      load: imports what is heavy.
-      train: trains until the watch says that it is over; returns ``own`` and
+      load: function that imports large packages.
+      train: function that trains until the watch ends the run, and returns ``own`` and
         ``versions``.
     """
     with session.result_line() as result:

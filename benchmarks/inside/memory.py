@@ -8,9 +8,9 @@ MIB = 2**20
 
 
 def resident() -> dict[str, Any]:
-    """``learner_rss_mib`` and the sum ``workers_rss_mib``, over ``workers`` of them.
+    """Return ``learner_rss_mib``, the sum ``workers_rss_mib``, and ``workers``.
 
-    Pages that processes share, as the environments' rows are, count for each.
+    Shared pages, such as the rows of the environments, count for every process.
     """
     import psutil
 

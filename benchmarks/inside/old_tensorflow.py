@@ -1,9 +1,9 @@
-"""TensorFlow 1 and gym, as programs of their time import them, made of what there is.
+"""Replacements of TensorFlow 1 and gym for old programs, from recent packages.
 
-TensorFlow 2.15 has nearly all of TensorFlow 1's interface as ``tf.compat.v1``. Of what
-was in ``tf.contrib``, TensorFlow Probability has the distributions, and the few layers
-are written here. Gymnasium's spaces are those of gym; its environments get gym's old
-interface from ``OldEnv``.
+TensorFlow 2.15 has nearly all of TensorFlow 1's interface as ``tf.compat.v1``. Parts of
+``tf.contrib`` are replaced: TensorFlow Probability has the distributions, and this
+module has the few layers. Gymnasium replaces gym: it has the same spaces, and
+``OldEnv`` gives its environments gym's old interface.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import gymnasium
 
 
 class OldEnv:
-    """A Gymnasium environment with gym's first interface: one flag, one observation.
+    """Gymnasium environment with gym's first interface: one flag, and no reset info.
 
     Args:
-      env: to be stepped.
+      env: environment to step.
     """
 
     def __init__(self, env: gymnasium.Env):
@@ -41,19 +41,19 @@ class OldEnv:
 
 
 def load() -> None:
-    """Import TensorFlow and everything that is put in the place of ``tf.contrib``.
+    """Import TensorFlow and the replacement of ``tf.contrib``.
 
-    From here on this process builds graphs and runs sessions, as TensorFlow 1 did.
+    From then on this process builds graphs and runs sessions, as TensorFlow 1 did.
     """
     import tensorflow
     import tensorflow_probability
 
     tensorflow.compat.v1.disable_v2_behavior()
-    _ = tensorflow_probability.distributions.MultivariateNormalDiag  # which loads it
+    _ = tensorflow_probability.distributions.MultivariateNormalDiag  # loads it
 
 
 def module() -> types.ModuleType:
-    """``tensorflow`` with version 1's names, ``contrib`` among them."""
+    """Return ``tensorflow`` with the names of version 1, including ``contrib``."""
     import tensorflow
     import tensorflow_probability
 
@@ -72,10 +72,9 @@ def module() -> types.ModuleType:
 
 @contextlib.contextmanager
 def importing() -> Iterator[types.ModuleType]:
-    """What is imported within gets ``module()`` as tensorflow, and Gymnasium as gym.
+    """Make imports within the context get ``module()`` and Gymnasium as gym.
 
-    Modules that were imported keep these names; everybody else has the real ones
-    again afterwards.
+    Modules imported within it continue to use them. Later imports get the real modules.
     """
     old = module()
     names = {
@@ -89,15 +88,15 @@ def importing() -> Iterator[types.ModuleType]:
     try:
         yield old
     finally:
-        for name, kept in before.items():
-            if kept is None:
+        for name, original in before.items():
+            if original is None:
                 del sys.modules[name]
             else:
-                sys.modules[name] = kept
+                sys.modules[name] = original
 
 
 def _fully_connected(v1: Any) -> Callable[..., Any]:
-    """A dense layer of the last axis whose weights a template can share."""
+    """Return a function that applies a dense layer, for use in a template."""
 
     def fully_connected(
         inputs: Any,
@@ -105,7 +104,7 @@ def _fully_connected(v1: Any) -> Callable[..., Any]:
         activation_fn: Callable[[Any], Any] | None = v1.nn.relu,
         weights_initializer: Any = None,
     ) -> Any:
-        # Names count up from the template's scope, so every call of it finds its own.
+        # Names are numbered in the template's scope, so its calls share variables.
         with v1.variable_scope(None, "fully_connected"):
             size = int(inputs.shape[-1])
             weights = v1.get_variable(

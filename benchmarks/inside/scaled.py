@@ -1,4 +1,4 @@
-"""PPO with a given number of environments, in a fresh process: speed and memory."""
+"""Speed and memory of PPO with a given number of environments, in a new process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from benchmarks.work.stepping import versions
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    """The work.
+    """PPO to measure.
 
     Attributes:
       num_envs: B.
-      train: with updates; else the policy only acts.
+      train: train with updates; else the policy only acts.
       env: Gymnasium id.
       rollout_length: T.
       epochs: passes over the ``T * B`` transitions.
-      minibatches: of a pass.
-      seconds: to measure for, after the first iteration.
-      num_workers: processes; one per core if None.
+      minibatches: number of minibatches of a pass.
+      seconds: seconds to measure after the first iteration.
+      num_workers: number of processes; None uses one per core.
     """
 
     num_envs: int
@@ -37,7 +37,7 @@ class Scaled:
 
 
 def measure(work: Scaled) -> dict[str, Any]:
-    """Env steps/s, seconds an iteration, and memory at the end."""
+    """Measure env steps/s, seconds per iteration, and the memory at the end."""
     from tfagents_batch.algorithms import ppo
     from tfagents_batch.training.experiment import Experiment
     from tfagents_batch.training.run_config import Config
@@ -52,7 +52,7 @@ def measure(work: Scaled) -> dict[str, Any]:
         num_workers=work.num_workers,
         rollout_length=work.rollout_length,
         eval_every=0,
-        compile_cache=False,  # the user's, which would make first iterations differ
+        compile_cache=False,  # a cache would change the time of first iterations
         settings=settings,
     )
     with Experiment(config) as experiment:
@@ -80,7 +80,7 @@ def measure(work: Scaled) -> dict[str, Any]:
 
 
 def _training(experiment: Any) -> Callable[[], int]:
-    """Does an iteration; returns the transitions of it."""
+    """Return a function that runs an iteration and returns its transitions."""
     import tensorflow as tf
 
     algorithm = experiment.algorithm
@@ -96,7 +96,7 @@ def _training(experiment: Any) -> Callable[[], int]:
 
 
 def _acting(experiment: Any) -> Callable[[], int]:
-    """Collects what an iteration would; returns the transitions."""
+    """Return a function that only collects, and returns the transitions."""
     import tensorflow as tf
 
     from tfagents_batch.envs.graph.function import function
@@ -106,7 +106,7 @@ def _acting(experiment: Any) -> Callable[[], int]:
     @function(envs=[experiment.env], jit_compile=source.compilable, autograph=False)
     def collect(seed):
         trajectory = source(seed)
-        # All of it is returned: XLA drops what nobody asks for.
+        # Return all of it, because XLA drops unused results.
         return tf.reduce_sum(tf.cast(trajectory.mask, tf.int32)), trajectory
 
     seeds = iter(range(2**31))

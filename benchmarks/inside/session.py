@@ -1,6 +1,6 @@
-"""What runs in a contender's process: phases on a clock, one JSON line at the end.
+"""Main function of a contender's process: timed phases, then one line of JSON.
 
-A contender's module ends in ``session.main(load, start)``. It is run as
+A contender's module ends with ``session.main(load, start)``. It is run as
 ``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
 """
 
@@ -17,16 +17,16 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks.work.stepping import Stepping
 
-_MORE = ("returns", "differs")
+_OPTIONAL = ("returns", "differs")  # attributes that not all sessions have
 
 
 class Measured(NamedTuple):
-    """Work that was done.
+    """Measured work.
 
     Attributes:
-      count: of the unit.
-      seconds: it took.
-      rate: count per second; the sum of the rates where processes measured apart.
+      count: amount of work, in the session's unit.
+      seconds: duration.
+      rate: count per second; the sum of the rates if processes measured separately.
     """
 
     count: int
@@ -35,18 +35,18 @@ class Measured(NamedTuple):
 
 
 class Session(Protocol):
-    """A contender that was constructed.
+    """A constructed contender.
 
     Attributes:
-      unit: of what is counted.
-      same: what must be equal for all contenders of a row.
-      own: what may differ, and is printed: workers, autoreset mode, settings.
-      versions: of the packages that are this contender's own.
+      unit: unit of the count.
+      same: properties that must be equal for all contenders of a row.
+      own: printed properties that may differ: workers, autoreset mode, settings.
+      versions: versions of this contender's own packages.
 
-    One that trains has more, and may have ``differs``:
+    A contender that trains also has ``returns``, and may have ``differs``:
 
       returns: mean return of the last episodes, None if none ended.
-      differs: ``{key of same: why}`` where it does not do the same work; printed.
+      differs: ``{key of same: reason}`` of the differences in its work; printed.
     """
 
     unit: str
@@ -55,11 +55,11 @@ class Session(Protocol):
     versions: dict[str, str]
 
     def compile(self) -> int:
-        """Compile, if there is anything to; returns what it counted meanwhile."""
+        """Compile, if possible; return the count of work done meanwhile."""
         ...
 
     def measure(self, seconds: float, blocks: int | None) -> Measured:
-        """Work for a time, or a number of blocks if that is given."""
+        """Work for ``seconds``, or for a number of blocks if it is not None."""
         ...
 
     def close(self) -> None:
@@ -70,12 +70,12 @@ class Session(Protocol):
 def repeat(
     block: Callable[[], int], seconds: float, blocks: int | None = None
 ) -> Measured:
-    """Do a block of work again and again.
+    """Repeat a block of work.
 
     Args:
-      block: does it, and returns what it counted.
-      seconds: the last block begins before they are over.
-      blocks: to do instead, whatever time it takes.
+      block: function that does a block and returns its count.
+      seconds: no block starts later.
+      blocks: number of blocks, instead of ``seconds``.
     """
     count = done = 0
     started = now = time.perf_counter()
@@ -95,13 +95,13 @@ def main(
 ) -> None:
     """Run a contender and print its result as one line of JSON.
 
-    Whatever else is printed goes to stderr.
+    All other output goes to stderr.
 
     Args:
-      load: imports what is heavy, so that the clock sees it apart.
-      start: constructs the session of a work; called with the contender's options.
-      work_type: of the work, made from the ``--work`` flag's JSON object.
-      prepare: what is to be done before ``load``; called with the options too.
+      load: function that imports large packages, so that imports are timed separately.
+      start: function of the work and the contender's options that returns a session.
+      work_type: type of the work, which the ``--work`` flag's JSON object describes.
+      prepare: function called with the options before ``load``.
     """
     with result_line() as result:
         flags = json_flags(sys.argv[1:], "work", "options")
@@ -120,28 +120,28 @@ def main(
 def run(
     load: Callable[[], None], start: Callable[[Any], Session], work: Any
 ) -> dict[str, Any]:
-    """Play one contender's work; returns its result.
+    """Do a contender's work; return its result.
 
     Args:
-      load, start: of the contender.
-      work: with ``seconds``, ``blocks`` and ``least_seconds``.
+      load, start: functions of the contender.
+      work: work with ``seconds``, ``blocks`` and ``least_seconds``.
     """
     phases: dict[str, float] = {}
-    with _clocked(phases, "import"):
+    with _timed(phases, "import"):
         load()
-    with _clocked(phases, "construction"):
+    with _timed(phases, "construction"):
         session = start(work)
     try:
-        with _clocked(phases, "compile"):
+        with _timed(phases, "compile"):
             compiled = session.compile()
         warm = session.measure(0.0, 1)
         steady = session.measure(work.seconds, work.blocks)
-        # Before it goes on for the clock alone: all contenders have trained as long.
-        more = {key: getattr(session, key) for key in _MORE if hasattr(session, key)}
+        # Read before a longer measurement, while all contenders have trained equally.
+        more = {x: getattr(session, x) for x in _OPTIONAL if hasattr(session, x)}
         if (rest := work.least_seconds - steady.seconds) > 0:
-            steady = _joined(steady, session.measure(rest, None))
+            steady = _add(steady, session.measure(rest, None))
     finally:
-        with _clocked(phases, "close"):
+        with _timed(phases, "close"):
             session.close()
     phases |= {"warm_up": warm.seconds, "steady": steady.seconds}
     return {
@@ -158,7 +158,7 @@ def run(
 
 @contextlib.contextmanager
 def result_line() -> Iterator[dict[str, Any]]:
-    """A dict that is printed at the end; meanwhile stdout leads to stderr."""
+    """Yield a dict to print at the end; until then stdout is redirected to stderr."""
     result: dict[str, Any] = {}
     sys.stdout.flush()
     saved = os.dup(1)
@@ -173,17 +173,17 @@ def result_line() -> Iterator[dict[str, Any]]:
 
 
 def work_flag(arguments: list[str]) -> dict[str, Any]:
-    """The object of ``--work=<json>``, where that is the only flag there is."""
+    """Return the object of ``--work=<json>``, which must be the only flag."""
     return json_flags(arguments, "work")["work"]
 
 
 def json_flags(arguments: list[str], first: str, *others: str) -> dict[str, Any]:
-    """The objects of ``--name=<json>`` flags, by name.
+    """Return the objects of ``--name=<json>`` flags by name.
 
     Args:
-      arguments: of the command line.
-      first: a flag that must be there.
-      others: flags that may be there.
+      arguments: arguments of the command line.
+      first: name of a required flag.
+      others: names of optional flags.
     """
     found = {}
     for argument in arguments:
@@ -196,14 +196,14 @@ def json_flags(arguments: list[str], first: str, *others: str) -> dict[str, Any]
     return found
 
 
-def _joined(first: Measured, second: Measured) -> Measured:
-    """Work that was done in two parts by one process."""
+def _add(first: Measured, second: Measured) -> Measured:
+    """Return the sum of two parts of work by one process."""
     count, seconds = first.count + second.count, first.seconds + second.seconds
     return Measured(count, seconds, count / seconds)
 
 
 @contextlib.contextmanager
-def _clocked(phases: dict[str, float], name: str) -> Iterator[None]:
+def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
     phases[name] = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's ``VecEnv``, made the same way for every contender."""
+"""Create Stable-Baselines3's ``VecEnv``, in the same way for every contender."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def make(
     vectorisation: str,
     monitor: bool = False,
 ) -> Any:
-    """A batch of environments.
+    """Create a batch of environments.
 
     Args:
-      constructor: of one.
-      count: of them.
-      vectorisation: "dummy" for one process, or how a process is started for each
+      constructor: constructor of one environment.
+      count: number of environments.
+      vectorisation: "dummy" for this process, or the start method of one process per
         environment: "forkserver" or "spawn".
-      monitor: wrap each, as ``make_vec_env`` does, in what reports returns.
+      monitor: wrap each in a ``Monitor``, which reports returns (see ``make_vec_env``).
     """
     from stable_baselines3.common import vec_env
 
@@ -32,7 +32,7 @@ def make(
     if vectorisation == "dummy":
         return vec_env.DummyVecEnv([constructor] * count)
     if vectorisation == "forkserver":
-        # Or every one of the processes would import PyTorch by itself.
+        # Otherwise every process would import PyTorch itself.
         preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
         multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
     return vec_env.SubprocVecEnv([constructor] * count, start_method=vectorisation)

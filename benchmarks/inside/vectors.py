@@ -1,4 +1,4 @@
-"""Peers' vectorised environments, driven from Python: what their contenders share."""
+"""Loops in Python over the peers' vectorised environments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from benchmarks.work.stepping import Stepping, versions
 
 
 class NextStep:
-    """Gymnasium's: an environment that is over ignores an action and restarts.
+    """Loop over Gymnasium's: the step after an episode ignores its action and restarts.
 
     Args:
-      work: what to play.
+      work: what to step.
       envs: a ``gymnasium.vector.VectorEnv`` in its default autoreset mode.
-      workers: processes it uses.
-      actions: of a block of steps.
+      workers: number of its processes.
+      actions: actions of a block of steps.
     """
 
     unit = "env steps"
@@ -25,7 +25,7 @@ class NextStep:
     def __init__(self, work: Stepping, envs: Any, workers: int, actions: np.ndarray):
         mode = envs.metadata["autoreset_mode"].name
         if mode != "NEXT_STEP":
-            raise ValueError(f"autoreset mode {mode} would be counted wrongly")
+            raise ValueError(f"autoreset mode is {mode}; expected NEXT_STEP")
         self.same = work.same(work.constructor(), actions)
         self.own = {"workers": workers, "autoreset": "next step"}
         self.versions: dict[str, str] = {}
@@ -53,13 +53,13 @@ class NextStep:
 
 
 class SameStep:
-    """Stable-Baselines3's: an environment that is over restarts in the same step.
+    """Loop over Stable-Baselines3's: an environment restarts in its last step.
 
     Args:
-      work: what to play.
+      work: what to step.
       envs: a ``VecEnv``.
-      workers: processes it uses.
-      actions: of a block of steps.
+      workers: number of its processes.
+      actions: actions of a block of steps.
     """
 
     unit = "env steps"

@@ -1,21 +1,21 @@
-"""Watches a training run: evaluates it, keeps its curve, and says when it is over."""
+"""Watch a training run: evaluate it, record its curve, and end it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.inside.clock import Clock
-from benchmarks.inside.greedy import Act, Games
+from benchmarks.inside.greedy import Act, EvaluationEnvs
 from benchmarks.work.stepping import describe, make, versions
 from benchmarks.work.thresholds import Learning
 
 
 class Watch:
-    """Called by a contender at the end of every phase and of every iteration.
+    """Watch that a contender calls at the end of every phase and every iteration.
 
     Args:
-      work: with the threshold.
-      clock: stopped during evaluations.
+      work: work with the threshold.
+      clock: clock of the run; it stops during evaluations.
     """
 
     def __init__(self, work: Learning, clock: Clock):
@@ -24,25 +24,25 @@ class Watch:
         self._steps = 0
         self._first: tuple[int, float] | None = None
         self._curve: list[tuple[int, float, float]] = []
-        self._games: Games | None = None
+        self._envs: EvaluationEnvs | None = None
         self._end: float | None = None
         self._reached = False
 
     def phase(self, name: str) -> None:
-        """A phase is over; its seconds are those since the one before."""
-        self._ended(name, self._clock.seconds())
+        """Record the seconds of a phase, since the end of the previous one."""
+        self._end_phase(name, self._clock.seconds())
 
     def iteration(self, steps: int, act: Act) -> bool:
-        """An iteration is over, its update too; true if the run shall end.
+        """Record the end of an iteration; return whether the run must end.
 
         Args:
-          steps: of environments so far.
-          act: greedy actions, see ``Games.returns``.
+          steps: environment steps so far.
+          act: function of greedy actions, see ``EvaluationEnvs.returns``.
         """
         work, before, self._steps = self._work, self._steps, steps
         self._end = self._clock.seconds()
         if self._first is None:
-            self._ended("first_iteration", self._end)
+            self._end_phase("first_iteration", self._end)
             self._first = (steps, self._end)
         if work.seconds is not None:
             return self._end - self._first[1] >= work.seconds
@@ -54,16 +54,16 @@ class Watch:
         return spent or self._reached
 
     def result(self) -> dict[str, Any]:
-        """What came out.
+        """Return the result of the run.
 
         Returns:
-          ``reached``; ``seconds`` and ``steps`` at which it was, or to the end;
-          ``curve`` of (steps, seconds, mean return); ``phases`` in seconds;
-          ``rate``, env steps/s after the first iteration; ``same``, what must be
-          equal for all contenders.
+          ``reached``; ``seconds`` and ``steps`` to the threshold or to the end;
+          ``curve`` of (steps, seconds, mean return); ``phases`` in seconds; ``rate``,
+          env steps/s after the first iteration; ``same``, properties that must be equal
+          for all contenders.
         """
         if self._first is None:
-            raise RuntimeError("training ended before its first iteration did")
+            raise RuntimeError("training ended before the end of its first iteration")
         first_steps, first_end = self._first
         training = self._end - first_end
         return {
@@ -78,17 +78,17 @@ class Watch:
 
     def close(self) -> None:
         """Close the evaluation's environments."""
-        if self._games:
-            self._games.close()
+        if self._envs:
+            self._envs.close()
 
-    def _ended(self, name: str, now: float) -> None:
+    def _end_phase(self, name: str, now: float) -> None:
         self.phases[name] = now - sum(self.phases.values())
 
     def _evaluate(self, act: Act) -> float:
         with self._clock.pause():
-            if self._games is None:
-                self._games = Games(self._work.env, self._work.episode_seeds())
-            returns = self._games.returns(act)
+            if self._envs is None:
+                self._envs = EvaluationEnvs(self._work.env, self._work.episode_seeds())
+            returns = self._envs.returns(act)
         mean = sum(returns) / len(returns)
         self._curve.append((self._steps, round(self._end, 4), mean))
         return mean

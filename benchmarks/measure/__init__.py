@@ -1,1 +1,1 @@
-"""Modules that several commands use: start contenders, compare them, store results."""
+"""Modules of the commands: start contenders, compare them, store results."""

@@ -1,4 +1,4 @@
-"""Cache folders as ours finds them: empty, cold or warm."""
+"""Cache folders for our contenders: empty, cold or warm."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ hooked.load()
 from tfagents_batch.envs.native import build
 build.library()
 """
-_SECONDS = 400.0  # to build the engine
+_SECONDS = 400.0  # time limit for building the engine
 
 
 class Caches:
-    """Makes folders to be used as ``XDG_CACHE_HOME``; a context manager.
+    """Context manager that creates folders to use as ``XDG_CACHE_HOME``.
 
     The user's own cache is neither read nor written.
     """
@@ -40,11 +40,11 @@ class Caches:
         self._root.cleanup()
 
     def empty(self) -> str:
-        """As on the first start ever: a process also compiles the native engine."""
+        """Create an empty folder: a process also compiles the native engine."""
         return tempfile.mkdtemp(dir=self._root.name)
 
     def cold(self) -> str:
-        """With the native engine, and without a compiled program.
+        """Create a folder with the native engine, without a compiled program.
 
         Raises:
           UserError: if the engine cannot be built here.
@@ -61,18 +61,18 @@ class Caches:
             )
             if done.returncode:
                 last = (done.stderr.splitlines() or ["no message"])[-1]
-                raise UserError(f"the native engine cannot be built: {last}")
+                raise UserError(f"the native engine cannot be built here: {last}")
             self._built = built
         folder = self.empty()
         shutil.copytree(self._built, folder, dirs_exist_ok=True)
         return folder
 
     def warm(self, name: str, fill: Callable[[str], None]) -> str:
-        """With whatever a run before has left there.
+        """Return a folder with the results of an earlier run.
 
         Args:
-          name: of the program; equal names get the same folder.
-          fill: makes such a run, in a cold folder; called once for a name.
+          name: name of the program; equal names get the same folder.
+          fill: function that runs it in a cold folder, once per name.
         """
         if name not in self._warm:
             folder = self.cold()

@@ -1,4 +1,4 @@
-"""What the commands share: errors of one line, with the scripts' exit codes."""
+"""Shared parts of the commands: errors of one line, and the scripts' exit codes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tfagents_batch.scripts.app import EXIT_INTERRUPTED, EXIT_USAGE
 
 
 def run(main: Callable[[Sequence[str]], int]) -> int:
-    """Run a command's main on the command line; returns the exit status."""
-    signal.signal(signal.SIGTERM, _interrupt)  # or its contender would run on
+    """Run a command's main on the command line; return the exit status."""
+    signal.signal(signal.SIGTERM, _interrupt)  # so that its contender ends too
     try:
         return main(sys.argv[1:])
     except UserError as error:
@@ -27,12 +27,12 @@ def run(main: Callable[[Sequence[str]], int]) -> int:
 
 
 def report(text: str) -> None:
-    """A line of progress, beside the table on stdout."""
+    """Print a line of progress on stderr; stdout has the table."""
     print(text, file=sys.stderr, flush=True)
 
 
-def look(row: str, contender: str, result: dict[str, Any] | Failure) -> bool:
-    """Print one contender's result; whether it failed."""
+def show_result(row: str, contender: str, result: dict[str, Any] | Failure) -> bool:
+    """Print one contender's result; return whether it failed."""
     if isinstance(result, Failure):
         report(str(result))
         return True

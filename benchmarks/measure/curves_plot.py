@@ -1,4 +1,4 @@
-"""A picture of learning against wall time."""
+"""Plot of learning curves over wall time."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.training.analysis.figure import panels
 
 _POINTS = 400
-_LOOKS = {OURS: ("ours", "tab:blue"), PEER: ("Stable-Baselines3", "tab:orange")}
+_STYLES = {OURS: ("ours", "tab:blue"), PEER: ("Stable-Baselines3", "tab:orange")}
 
 Curve = Sequence[Sequence[float]]
 
 
 def median(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
-    """The median over runs of the last return that each has shown, by time.
+    """Return the median over runs of their latest return, over time.
 
-    A run that is over keeps its last return, so that those that reached the threshold
-    still count.
+    A finished run keeps its last return, so that runs that reached the threshold still
+    count.
 
     Args:
-      curves: of (steps, seconds, mean return).
+      curves: curves of (steps, seconds, mean return).
 
     Returns:
-      Seconds and returns ``[_POINTS]``, from where every run has shown one.
+      Seconds and returns ``[_POINTS]``, from the time when every run has a return.
     """
     seconds = [np.array([point[1] for point in curve]) for curve in curves]
     values = [np.array([point[2] for point in curve]) for curve in curves]
     grid = np.linspace(max(x[0] for x in seconds), max(x[-1] for x in seconds), _POINTS)
-    shown = [
+    latest = [
         y[np.searchsorted(x, grid, side="right") - 1]
         for x, y in zip(seconds, values, strict=True)
     ]
-    return grid, np.median(shown, axis=0)
+    return grid, np.median(latest, axis=0)
 
 
 def draw(lines: Sequence[dict[str, Any]], out: str) -> None:
     """Write a PNG: a panel for each task, thin lines for seeds, thick ones for medians.
 
     Args:
-      lines: of ``learning.jsonl``; of every row its newest run is drawn.
-      out: path.
+      lines: lines of ``learning.jsonl``; the newest run of every row is drawn.
+      out: path of the PNG.
 
     Raises:
       UserError: if nothing was measured, or matplotlib is missing.
     """
     found = {
-        name: kept
+        name: curves
         for name, each in results.newest(lines).items()
-        if (kept := [line for line in each if line.get("curve")])
+        if (curves := [line for line in each if line.get("curve")])
     }
     if not found:
         raise UserError("there are no learning curves; run benchmarks.learning first")
@@ -63,7 +63,7 @@ def draw(lines: Sequence[dict[str, Any]], out: str) -> None:
 
 
 def _panel(axis: Any, lines: Sequence[dict[str, Any]]) -> None:
-    for contender, (label, color) in _LOOKS.items():
+    for contender, (label, color) in _STYLES.items():
         curves = [x["curve"] for x in lines if x["contender"] == contender]
         if not curves:
             continue

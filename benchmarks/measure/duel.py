@@ -1,4 +1,4 @@
-"""Plays a row: contenders alternate, their work is compared, ratios are taken."""
+"""Measure a row: contenders alternate, their work is compared, ratios are computed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from benchmarks.measure import ratios
 from benchmarks.measure.process import Failure
 from benchmarks.measure.rows import Row
 
-PROBES = 2  # runs of each setting, of which the better counts
+PROBES = 2  # runs of each setting; the better one counts
 
 Result = dict[str, Any]
 Run = Callable[[str, int], Result | Failure]
 
 
 class DifferentWork(Exception):
-    """Two contenders did not do the same: their figures cannot be compared."""
+    """Two contenders did different work, so their figures cannot be compared."""
 
 
 class Played(NamedTuple):
-    """What came out of a row.
+    """Results of a row.
 
     Attributes:
-      results: ``{contender: results}``, one a round.
-      failures: ``{contender: failure}``; it sat out the rounds that followed.
+      results: ``{contender: results}``, one result per round.
+      failures: ``{contender: failure}``; a failed contender does not run again.
     """
 
     results: dict[str, list[Result]]
@@ -34,13 +34,13 @@ class Played(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """What a look at all settings of every peer left.
+    """Result of probing all settings of every peer.
 
     Attributes:
-      row: with the best setting of each of them; of the subject's, the best as a
-        rival if that is not the subject itself.
-      values: ``{contender: value}`` of those that were looked at.
-      failures: of those that failed.
+      row: row with the best setting of each peer. The subject stays; if another of its
+        peer's settings is best, that one is a rival.
+      values: ``{contender: value}`` of the probed contenders.
+      failures: ``{contender: failure}`` of those that failed.
     """
 
     row: Row
@@ -53,18 +53,18 @@ def each(
     play: Callable[[str, Any], bool],
     report: Callable[[str], None] = print,
 ) -> bool:
-    """Play rows one after the other; one that is lost leaves the others alone.
+    """Measure rows one after the other; a failed row does not affect the others.
 
     Args:
-      rows: by name.
-      play: plays a row and records it; returns whether a contender failed.
-      report: called with the text of a lost row.
+      rows: rows by name.
+      play: function that records a row and returns whether a contender failed.
+      report: called with the text of a failed row.
 
     Returns:
-      Whether anything failed.
+      whether anything failed.
 
     Raises:
-      KeyboardInterrupt: passed on, after reporting the row that it ended.
+      KeyboardInterrupt: after the interrupted row was reported.
     """
     failed = False
     for name, row in rows.items():
@@ -85,14 +85,15 @@ def probe(
     contenders: Mapping[str, Contender],
     report: Callable[[str], None] = print,
 ) -> Probed:
-    """Run every setting of a peer twice, and keep the best; who has one keeps it.
+    """Run every setting of a peer twice, and select the best.
 
-    The better of both runs counts: what else the machine does only slows them down.
+    The better of both runs counts, because other processes only slow a run down. A peer
+    with one setting is not probed.
 
     Args:
-      row: whose contenders are settings of one another if their peer is the same.
-      run: runs a contender for a short time.
-      contenders: what they are.
+      row: row of contenders; those with the same peer are settings of that peer.
+      run: function that runs a contender for a short time.
+      contenders: descriptions by name.
       report: called with texts about the progress.
     """
     groups: dict[str, list[str]] = {}
@@ -100,8 +101,8 @@ def probe(
         groups.setdefault(contenders[name].peer, []).append(name)
     values: dict[str, float] = {}
     failures: dict[str, Failure] = {}
-    looked = [x for names in groups.values() if len(names) > 1 for x in names]
-    for name in (x for names in ratios.rounds(looked, PROBES) for x in names):
+    probed = [x for names in groups.values() if len(names) > 1 for x in names]
+    for name in (x for names in ratios.rounds(probed, PROBES) for x in names):
         if name in failures:
             continue
         result = run(name)
@@ -112,7 +113,7 @@ def probe(
         else:
             values[name] = max(result["value"], values.get(name, 0.0))
             report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
-    # If all of them failed, the first stands for them and fails again.
+    # If all settings failed, the first one is selected and fails again.
     best = {max(each, key=lambda x: values.get(x, 0.0)) for each in groups.values()}
     rivals = tuple(name for name in row.rivals if name in best)
     return Probed(row._replace(rivals=rivals), values, failures)
@@ -121,12 +122,12 @@ def probe(
 def play(
     row: Row, pairs: int, run: Run, report: Callable[[str], None] = print
 ) -> Played:
-    """Play the rounds of a row, one contender at a time.
+    """Run the rounds of a row, one contender at a time.
 
     Args:
-      row: to play.
-      pairs: rounds.
-      run: plays a contender once, in a round of that number, from 1.
+      row: row to measure.
+      pairs: number of rounds.
+      run: function that runs a contender once, in the round of a number from 1.
       report: called with texts about the progress.
 
     Raises:
@@ -164,16 +165,16 @@ def lines(
     row: Row,
     played: Played,
     contenders: Mapping[str, Contender],
-    more: Mapping[str, Any] = {},
+    fields: Mapping[str, Any] = {},
 ) -> list[Result]:
-    """What to keep of a row: a line per rival, and one per contender that failed.
+    """Return the lines to record: one for each rival, with its figures or a failure.
 
     Args:
-      name: of the row.
-      row: played.
-      played: what came out.
-      contenders: what they are.
-      more: to put into every line.
+      name: name of the row.
+      row: measured row.
+      played: its results.
+      contenders: descriptions by name.
+      fields: further fields of every line.
     """
     found = []
     config = dataclasses.asdict(row.work)
@@ -186,7 +187,7 @@ def lines(
             **{k: getattr(contenders[rival], k) for k in ("peer", "kind", "setting")},
             "goal": row.goal(contenders[rival]),
             "config": config,
-            **more,
+            **fields,
         }
         failure = played.failures.get(row.subject, played.failures.get(rival))
         if failure is not None:
@@ -219,16 +220,16 @@ def lines(
 def parity(
     mine: Sequence[Result], theirs: Sequence[Result], compare: bool = True
 ) -> Result:
-    """What was learned meanwhile; nothing of work that learns nothing.
+    """Return the learned returns, compared; nothing for work without training.
 
     Args:
-      mine, theirs: results, with ``returns`` where the work is training.
-      compare: whether these say something; else they are kept, and no more.
+      mine, theirs: results, with ``returns`` if the work is training.
+      compare: whether the returns are meaningful; else they are only recorded.
 
     Returns:
-      ``subject_returns`` and ``rival_returns``; and where every run has one, their
-      means with 95 % intervals as ``subject_return`` and ``rival_return``, and
-      ``parity``, whether these overlap (None: they take two rounds).
+      ``subject_returns`` and ``rival_returns``. If every run has a return, also their
+      means with 95 % intervals, ``subject_return`` and ``rival_return``, and
+      ``parity``: whether these overlap (None for a single round, without intervals).
     """
     if not all("returns" in result for result in [*mine, *theirs]):
         return {}
@@ -245,7 +246,7 @@ def parity(
 
 
 def _same(name: str, first: Result, result: Result) -> None:
-    """Refuse other work, except in what one of both declared to be different."""
+    """Refuse a result of different work, except for declared differences."""
     expected, got = first["same"], result["same"]
     declared = {*first.get("differs", {}), *result.get("differs", {})}
     differing = [
@@ -258,7 +259,7 @@ def _same(name: str, first: Result, result: Result) -> None:
 
 
 def _differs(name: str, result: Result) -> Result:
-    """What a contender declared, by its name: of each key what it is there, and why."""
+    """Return ``{contender: {key: value and reason}}`` of the declared differences."""
     declared = result.get("differs", {})
     differences = {
         k: {"is": result["same"].get(k), "why": v} for k, v in declared.items()
@@ -267,7 +268,7 @@ def _differs(name: str, result: Result) -> Result:
 
 
 def _phases(results: Sequence[Result]) -> dict[str, float]:
-    """Median seconds of each phase."""
+    """Return the median seconds of each phase."""
     return {
         phase: round(ratios.median([x["phases"][phase] for x in results]).median, 4)
         for phase in results[0]["phases"]

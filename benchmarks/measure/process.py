@@ -1,4 +1,4 @@
-"""Runs a contender in a fresh process that has a deadline."""
+"""Run a contender in a new process with a time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.contenders import CONTENDERS
 from benchmarks.work.machine import ROOT
 
 _TAIL_LINES = 30
-# Where make_environments puts interpreters that are not this one.
+# Folders in which make_environments creates other interpreters.
 FOLDERS = {
     "peers": ".venv",
     "tf_agents": ".venv_tf_agents",
@@ -27,12 +27,12 @@ FOLDERS = {
 
 
 class Failure(NamedTuple):
-    """A contender without a result.
+    """Failure of a contender.
 
     Attributes:
-      contender: its name.
+      contender: name of the contender.
       reason: what happened.
-      stderr: the last lines of it.
+      stderr: last lines of its stderr.
     """
 
     contender: str
@@ -52,17 +52,17 @@ def run_contender(
     """Run one of ``CONTENDERS``, in its interpreter and with its options.
 
     Args:
-      name: its own.
-      work: that it does.
-      deadline: seconds until it is ended.
-      pythons: paths that are wanted, by interpreter, see ``python_of``.
+      name: name of the contender.
+      work: its work.
+      deadline: time limit in seconds.
+      pythons: chosen paths by interpreter, see ``python_of``.
     """
     contender = CONTENDERS[name]
     python = python_of(contender.interpreter, pythons)
     if python is None:
         flag = f"--{contender.interpreter}_python"
-        why = f"has no interpreter: pass {flag}, or make it first"
-        return Failure(name, why, "(benchmarks.make_environments makes it)")
+        why = f"has no interpreter: pass {flag}, or create it first"
+        return Failure(name, why, "(benchmarks.make_environments creates it)")
     result = run(contender.module, work, deadline, python, options=contender.options)
     if isinstance(result, Failure):
         return result._replace(contender=name)
@@ -80,12 +80,12 @@ def run(
     """Run a module that prints a result.
 
     Args:
-      name: of its file.
-      work: that it does.
-      deadline: seconds until it is ended, with all the processes it started.
+      name: name of the module.
+      work: its work.
+      deadline: time limit in seconds; all processes that it started end with it.
       python: interpreter.
-      package: of the file.
-      options: that it is started with.
+      package: package of the module.
+      options: options of its ``start``.
     """
     command = [python, "-m", f"{package}.{name}", f"--work={json.dumps(work)}"]
     if options:
@@ -117,18 +117,18 @@ def run(
             (line,) = out.read().splitlines()
             return json.loads(line)
         except ValueError:
-            return Failure(name, "printed no single line of JSON", _tail(err))
+            return Failure(name, "did not print one line of JSON", _tail(err))
 
 
 def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
-    """Path of an interpreter: as wanted, else as installed in this checkout.
+    """Return the path of an interpreter: the chosen one, else the installed one.
 
-    Peers that are in neither may be installed beside ours, so theirs is this one
-    then; TF-Agents and batch-ppo cannot be, and have none.
+    Without either, peers use this interpreter, because they may be installed here.
+    TF-Agents and batch-ppo cannot be, so they get None.
 
     Args:
-      interpreter: as a ``Contender`` names it.
-      wanted: paths by interpreter; none, or "", for the installed one.
+      interpreter: name in ``Contender``.
+      wanted: chosen paths by interpreter; a missing one or "" uses the installed one.
     """
     if interpreter == "ours":
         return sys.executable
@@ -141,7 +141,7 @@ def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
 
 
 def _tail(file: Any) -> str:
-    """The last lines, without the folders of this machine: results are published."""
+    """Return the last lines without folders of this machine, for publication."""
     file.seek(0)
     text = "\n".join(file.read().splitlines()[-_TAIL_LINES:])
     return re.sub(r'(File ")/[^"]*/([^"/]*/[^"/]*")', r"\1.../\2", text)

@@ -1,4 +1,4 @@
-"""Ratios of pairs: in which order pairs are made, and what is said of them."""
+"""Ratios of pairs: the order of runs, and intervals of medians and means."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 class Mean(NamedTuple):
-    """A mean and the bounds of its 95 % interval, which one value does not have."""
+    """A mean and the bounds of its 95 % interval; None for a single value."""
 
     mean: float
     low: float | None
@@ -33,21 +33,21 @@ class Mean(NamedTuple):
 
 
 def rounds(contenders: Sequence[Name], count: int) -> list[list[Name]]:
-    """A B, B A, A B, ...: a drift of the machine's speed favours nobody.
+    """Return the order A B, B A, A B, ..., so that no contender gains from a drift.
 
     Args:
-      contenders: that play once in each round.
-      count: rounds; each gives one pair of any two contenders.
+      contenders: contenders that run once in each round.
+      count: number of rounds; each gives one pair of any two contenders.
     """
     forward, backward = list(contenders), list(contenders)[::-1]
     return [forward if i % 2 == 0 else backward for i in range(count)]
 
 
 def of_pairs(subject: Sequence[float], rival: Sequence[float]) -> Interval:
-    """The median of ``subject / rival``, pair by pair.
+    """Return the median of ``subject / rival`` over pairs.
 
     Args:
-      subject, rival: figures of the same rounds, in their order.
+      subject, rival: figures of the same rounds, in the same order.
     """
     if len(subject) != len(rival):
         raise ValueError(f"{len(subject)} figures against {len(rival)}: no pairs")
@@ -55,10 +55,10 @@ def of_pairs(subject: Sequence[float], rival: Sequence[float]) -> Interval:
 
 
 def median(values: Sequence[float] | np.ndarray) -> Interval:
-    """With a percentile bootstrap, whose draws are the same in every call.
+    """Return the median and a bootstrap interval with the same draws in every call.
 
     Args:
-      values: at least one.
+      values: at least one value.
     """
     values = np.asarray(values, np.float64)
     random = np.random.default_rng(0)
@@ -68,10 +68,10 @@ def median(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """With Student's t interval, which a handful of values need.
+    """Return the mean and Student's t interval, which suits few values.
 
     Args:
-      values: at least one.
+      values: at least one value.
     """
     center, count = float(np.mean(values)), len(values)
     if count == 1:
@@ -82,7 +82,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def overlap(one: Mean, other: Mean) -> bool | None:
-    """Whether the intervals have a value in common; None without intervals."""
+    """Return whether the intervals overlap; None without intervals."""
     if one.low is None or other.low is None:
         return None
     return one.low <= other.high and other.low <= one.high

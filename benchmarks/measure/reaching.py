@@ -1,4 +1,4 @@
-"""Times to a threshold, some of which are only known to be longer than a budget."""
+"""Times to a threshold; of some runs only a lower bound is known, their budget."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _RESAMPLES = 10_000
 
 
 class Median(NamedTuple):
-    """Of times.
+    """Median of times.
 
     Attributes:
-      seconds: the median; the least that it can be where not ``exact``.
-      exact: whether runs that did not reach the threshold leave it as it is.
+      seconds: the median, or its lower bound if not ``exact``.
+      exact: whether it is independent of runs that did not reach the threshold.
     """
 
     seconds: float
@@ -25,12 +25,12 @@ class Median(NamedTuple):
 
 
 class Sooner(NamedTuple):
-    """How many times sooner one side is.
+    """Ratio of two times to a threshold.
 
     Attributes:
-      ratio: of the other side's median to its own, and its 95 % interval.
-      bound: "" for a figure, "at least" or "at most" where one side's median is only
-        known from below, "unknown" where both are.
+      ratio: ratio of the other side's median to our own, with its 95 % interval.
+      bound: "" if it is exact, "at least" or "at most" if one median is only a lower
+        bound, "unknown" if both are.
     """
 
     ratio: Interval
@@ -38,11 +38,11 @@ class Sooner(NamedTuple):
 
 
 def median(seconds: Sequence[float], reached: Sequence[bool]) -> Median:
-    """The median time.
+    """Return the median time.
 
     Args:
-      seconds: to the threshold, or to the end of the budget.
-      reached: which of the two.
+      seconds: seconds to the threshold, or to the end of the budget.
+      reached: whether they are to the threshold.
     """
     least = np.asarray(seconds, np.float64)
     most = np.where(reached, least, np.inf)
@@ -56,7 +56,7 @@ def sooner(
     theirs: Sequence[float],
     theirs_reached: Sequence[bool],
 ) -> Sooner:
-    """The ratio of medians; rounds are resampled whole.
+    """Return the ratio of medians; the interval is from resampled rounds.
 
     Args:
       ours, theirs: seconds of the same rounds.
@@ -80,11 +80,11 @@ def sooner(
 
 
 def of_lines(lines: Sequence[dict[str, Any]], ours: str, theirs: str) -> Sooner | None:
-    """From the lines of one task, rounds in which both ran; None if there are none.
+    """Return the ratio over the rounds in which both ran; None without such rounds.
 
     Args:
-      lines: of a results file.
-      ours, theirs: contenders.
+      lines: lines of a results file, of one task.
+      ours, theirs: names of the contenders.
     """
     found: dict[str, dict[int, dict]] = {ours: {}, theirs: {}}
     for line in lines:
@@ -102,7 +102,7 @@ def of_lines(lines: Sequence[dict[str, Any]], ours: str, theirs: str) -> Sooner 
 
 
 def _median(values: np.ndarray) -> float:
-    """Like NumPy's, but the mean of infinities is no nan."""
+    """Return the median, which unlike NumPy's may be infinite."""
     ordered = np.sort(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

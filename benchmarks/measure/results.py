@@ -1,4 +1,4 @@
-"""Results files: JSON lines, one for each figure, that are only ever appended to."""
+"""Results files: JSON lines, one for each figure, only appended to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = machine.ROOT / "benchmarks/results"
 
 
 def context() -> dict[str, Any]:
-    """Of a run: when, of which commit, on which machine."""
+    """Return the date, the commit and the machine of a run."""
     now = datetime.datetime.now(datetime.UTC)
     return {
         "date": now.isoformat(timespec="seconds"),
@@ -25,12 +25,12 @@ def context() -> dict[str, Any]:
 
 
 def append(path: pathlib.Path, run: dict[str, Any], lines: list[dict]) -> None:
-    """Add lines to a file.
+    """Append lines to a file.
 
     Args:
-      path: of the file.
-      run: its context, put into every line.
-      lines: of one run.
+      path: path of the file.
+      run: context of the run, for every line.
+      lines: lines of one run.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
@@ -38,10 +38,10 @@ def append(path: pathlib.Path, run: dict[str, Any], lines: list[dict]) -> None:
 
 
 def read(path: pathlib.Path) -> list[dict[str, Any]]:
-    """All lines of a file.
+    """Return all lines of a file.
 
     Raises:
-      UserError: naming the line that is none.
+      UserError: naming a line that is not JSON.
     """
     found = []
     text = path.read_text() if path.exists() else ""
@@ -50,13 +50,13 @@ def read(path: pathlib.Path) -> list[dict[str, Any]]:
             found.append(json.loads(line))
         except ValueError:
             raise UserError(
-                f"{path}, line {number} is not JSON; remove it to go on"
+                f"{path}, line {number} is not JSON; remove the line"
             ) from None
     return found
 
 
 def origin(line: dict[str, Any], what: str) -> str:
-    """Return what was measured, and where and when, as a sentence below a table."""
+    """Describe what was measured, where and when, in a sentence below a table."""
     host = line["machine"]
     return (
         f"{what}; {host['cores']} cores of {host['cpu']}, load {host['load']:.1f}, "
@@ -65,7 +65,7 @@ def origin(line: dict[str, Any], what: str) -> str:
 
 
 def newest(lines: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Of every row the lines of its last run, rows in order of their first."""
+    """Return the lines of every row's last run; rows are in order of their first."""
     dates: dict[str, str] = {}
     for line in lines:
         dates[line["row"]] = max(dates.get(line["row"], ""), line["date"])

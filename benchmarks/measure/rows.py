@@ -1,4 +1,4 @@
-"""What is compared: rows, declared as data."""
+"""Comparisons to measure: rows, declared as data."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Row(NamedTuple):
     """One comparison.
 
     Attributes:
-      title: in tables.
-      work: a dataclass with ``seconds``, ``blocks`` and ``num_workers``; every
-        contender does it.
-      subject: the contender whose ratios are taken.
-      rivals: the contenders they are taken to.
-      goals: least ratio, by the peer or the kind of rivals.
+      title: title in tables.
+      work: work of every contender, a dataclass with ``seconds``, ``blocks`` and
+        ``num_workers``.
+      subject: contender that is compared to the rivals.
+      rivals: names of the other contenders.
+      goals: minimum ratios by the peer or the kind of rivals.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     goals: Mapping[str, float] = {}
 
     def goal(self, rival: Contender) -> float | None:
-        """Least ratio to such a rival; None if there is no goal."""
+        """Return the minimum ratio to a rival; None if there is no goal."""
         return self.goals.get(rival.kind, self.goals.get(rival.peer))
 
 
@@ -91,7 +91,7 @@ ENVIRONMENTS = {
     },
 }
 
-# PPO's regimes: of many updates, of few, and of stepping environments.
+# Regimes of PPO: many updates, few updates, and mostly environment steps.
 REGIMES: dict[str, dict[str, int]] = {
     "p1": {"num_envs": 8, "rollout_length": 256, "epochs": 10, "minibatch_size": 64},
     "p2": {"num_envs": 8, "rollout_length": 128, "epochs": 4, "minibatch_size": 256},
@@ -104,7 +104,7 @@ _LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
 
 
 def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str, Row]:
-    """A row for each regime, against Stable-Baselines3."""
+    """Return a row for each regime, against Stable-Baselines3."""
     stem = env.partition("-")[0]
     return {
         f"ppo-{stem.lower()}-{regime}": Row(
@@ -131,7 +131,7 @@ _PONG = Training(
     entropy_scale=0.01,
     network="nature_cnn",
     env_kwargs={"game": "ALE/Pong-v5"},
-    compare_returns=False,  # of one episode or so in each environment
+    compare_returns=False,  # each environment plays only about one episode
 )
 
 TRAINING = {
@@ -145,7 +145,7 @@ TRAINING = {
         (*_OTHER_MODES, *settings("ppo_sbx"), *settings("ppo_tf_agents")),
         {SBX: 6, TF_AGENTS: 5},
     ),
-    # What TF-Agents' update is, so that the number of gradient steps is no difference.
+    # TF-Agents' update uses the whole batch; here ours does the same.
     "ppo-cartpole-whole-batch": Row(
         "PPO, CartPole-v1, 8 x 256, ten gradient steps of all of it",
         dataclasses.replace(_CARTPOLE_P1, minibatch_size=_CARTPOLE_P1.batch),
@@ -163,9 +163,9 @@ TRAINING = {
         )
         for regime, goal in zip(REGIMES, (0.7, 0.6, 0.6), strict=True)
     },
-    # Ours is an approximation: fixed rollouts stand for whole episodes, and shuffled
-    # steps for chunks. The preset of ours that is the same work is one option of
-    # ``contenders.ppo_ours_preset`` away.
+    # Ours is an approximation: fixed rollouts replace whole episodes, and shuffled
+    # steps replace chunks. Our preset for the same work is an option of
+    # ``contenders.ppo_ours_preset``.
     "ppo-batch-ppo-pendulum": Row(
         "PPO, batch-ppo's pendulum preset (ours: rollouts for episodes, steps for "
         "chunks)",
@@ -200,7 +200,7 @@ TRAINING = {
     ),
 }
 
-# The goals page numbers its rows; these are the ones that they mean.
+# Numbers of the goals page, and their rows.
 ALIASES = {
     "PF-1": tuple(f"ppo-cartpole-{regime}" for regime in REGIMES),
     "PF-2": tuple(f"ppo-pendulum-{regime}" for regime in REGIMES),
@@ -215,7 +215,7 @@ ALIASES = {
 
 
 def contenders(rows: Mapping[str, Row]) -> list[str]:
-    """Names of all that play in any of these rows, each once."""
+    """Return the names of all contenders of these rows, each once."""
     names = [name for row in rows.values() for name in (row.subject, *row.rivals)]
     return list(dict.fromkeys(names))
 
@@ -225,20 +225,20 @@ def select(
     rows: Mapping[str, Any],
     aliases: Mapping[str, Sequence[str]] = ALIASES,
 ) -> dict[str, Any]:
-    """Rows by name or alias, all if none is named, each once and in their order.
+    """Return rows by name or alias, each once and in their order; all without names.
 
     Args:
-      names: of rows, or aliases of rows that are among these.
-      rows: to select from.
-      aliases: ``{alias: names}``, also of other rows.
+      names: names of rows, or aliases.
+      rows: rows to select from.
+      aliases: ``{alias: names}``; aliases of other rows are ignored.
 
     Raises:
-      UserError: for a name that is neither.
+      UserError: for an unknown name.
     """
     aliases = {alias: each for alias, each in aliases.items() if {*each} <= {*rows}}
-    wanted = set()
+    selected = set()
     for name in names or rows:
         if name not in rows and name not in aliases:
             raise UserError(unknown("row", name, [*rows, *aliases]))
-        wanted |= set(aliases.get(name, [name]))
-    return {name: row for name, row in rows.items() if name in wanted}
+        selected |= set(aliases.get(name, [name]))
+    return {name: row for name, row in rows.items() if name in selected}

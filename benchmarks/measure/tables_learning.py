@@ -1,4 +1,4 @@
-"""The table of times to a threshold."""
+"""Table of times to a threshold."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PHASES = ("import", "construction", "first_iteration", "training")
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Of every task its newest run: a row for each side, then where it was measured.
+    """Return a table with the newest run of every task: a row for each side.
 
     Args:
-      lines: of ``learning.jsonl``.
+      lines: lines of ``learning.jsonl``.
     """
     rows = ["| task | | reached | median s (all) | env steps | sooner (95 %) | goal |"]
     rows.append("|---|---|---|---|---|---|---|")
@@ -33,7 +33,7 @@ def markdown(lines: Sequence[Line]) -> str:
 
 
 def _row(
-    found: Sequence[Line], contender: str, whose: str, ratio: reaching.Sooner | None
+    found: Sequence[Line], contender: str, side: str, ratio: reaching.Sooner | None
 ) -> str:
     mine = [line for line in found if line["contender"] == contender]
     ran = [line for line in mine if "failed" not in line]
@@ -42,7 +42,7 @@ def _row(
     goal = _goal(found) if ours else ""
     if not ran:
         reason = mine[0]["failed"]["reason"] if mine else "did not run"
-        return f"| {title} | {whose} | failed: {reason} | | | | {goal} |"
+        return f"| {title} | {side} | failed: {reason} | | | | {goal} |"
     seconds, reached = ([line[key] for line in ran] for key in ("seconds", "reached"))
     middle = reaching.median(seconds, reached)
     least = "" if middle.exact else "at least "
@@ -51,7 +51,7 @@ def _row(
     )
     steps = int(np.median([line["steps"] for line in ran]))
     return (
-        f"| {title} | {whose} | {sum(reached)} of {len(ran)} | {least}"
+        f"| {title} | {side} | {sum(reached)} of {len(ran)} | {least}"
         f"{middle.seconds:.1f} ({every}) | {steps:,} | {_ratio(ratio)} | {goal} |"
     )
 
@@ -72,9 +72,9 @@ def _ratio(ratio: reaching.Sooner | None) -> str:
 
 
 def _origin(name: str, found: Sequence[Line]) -> str:
-    """Where, and what the seconds went into: medians of each side's phases."""
+    """Describe where a task was measured, and the median seconds of each phase."""
     parts = []
-    for contender, whose in ((OURS, "ours"), (PEER, "theirs")):
+    for contender, side in ((OURS, "ours"), (PEER, "theirs")):
         ran = [x for x in found if x["contender"] == contender and "failed" not in x]
         if ran:
             medians = [
@@ -89,5 +89,5 @@ def _origin(name: str, found: Sequence[Line]) -> str:
                 setting = "environments in the graph"
             else:
                 setting = f"{own['workers']} workers"
-            parts.append(f"{whose} ({setting}) {', '.join(medians)} s")
+            parts.append(f"{side} ({setting}) {', '.join(medians)} s")
     return results.origin(found[0], f"`{name}`: {'; '.join(parts)}")

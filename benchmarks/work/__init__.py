@@ -1,4 +1,4 @@
-"""The work to be done, as frozen dataclasses, and the environments for it.
+"""Work of the contenders, as frozen dataclasses, and the environments for it.
 
-All contenders import these modules, so they import no library that is compared.
+All contenders import these modules, so they import none of the compared libraries.
 """

@@ -1,4 +1,4 @@
-"""Atari games for training rows, the same code for every contender; no TensorFlow."""
+"""Atari games for training rows, the same for every contender; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfagents_batch.envs.adapters import atari
 
 
 def make(game: str) -> gymnasium.Env:
-    """A game of ale-py with the standard preprocessing, see ``envs.adapters.atari``.
+    """Create a game with the standard preprocessing, see ``envs.adapters.atari``.
 
     Args:
       game: id, such as ALE/Pong-v5.

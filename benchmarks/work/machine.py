@@ -1,4 +1,4 @@
-"""What a result was measured on, and with."""
+"""Description of the machine and the commit of a result."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory in GiB, system, and the load before the run."""
+    """Return processor, cores, memory in GiB, system, and the load before the run."""
     return {
         "cpu": _processor(),
         "cores": cores(),
@@ -30,7 +30,7 @@ def describe() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, with ``+`` if files differ from it; None without git."""
+    """Return the commit, with ``+`` if files differ from it; None without git."""
     try:
         head = _git("rev-parse", "HEAD")
         changed = _git(

@@ -1,4 +1,4 @@
-"""The work of batch-ppo's presets: PPO on whole episodes, many times over.
+"""Work of batch-ppo's presets: many epochs of PPO on whole episodes.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -17,16 +17,16 @@ OBJECTIVE = "importance weighting, adaptive KL penalty with a cutoff"
 
 @dataclasses.dataclass(frozen=True)
 class PresetTraining(Training):
-    """As ``Training``, but an iteration is whole episodes of ``rollout_length`` steps.
+    """``Training`` on iterations of whole episodes of ``rollout_length`` steps.
 
     The objective is not clipped: a KL penalty adapts to ``kl_target``, and a cutoff
-    begins at ``kl_cutoff_factor`` times that. Environments are in BatchPPO's standard
-    stack, which scales ranges to [-1, 1]; observations and rewards are normalised by
-    streaming statistics.
+    starts at ``kl_cutoff_factor`` times that. Environments have BatchPPO's standard
+    stack, which scales ranges to [-1, 1]. Observations and rewards are normalised by
+    running statistics.
 
     Attributes:
-      chunk_length: consecutive steps of an episode that stay together in a minibatch,
-        for who trains on chunks.
+      chunk_length: number of consecutive steps of an episode that stay together in a
+        minibatch, for contenders that train on chunks.
       init_std: standard deviation of the policy at the start.
     """
 
@@ -45,21 +45,21 @@ class PresetTraining(Training):
 
     @property
     def episodes(self) -> int:
-        """Of an iteration."""
+        """Number of episodes of an iteration."""
         return self.batch // self.rollout_length
 
     @property
     def chunks(self) -> int:
-        """Of a minibatch."""
+        """Number of chunks of a minibatch."""
         return self.minibatch_size // self.chunk_length
 
 
 def stacked(name: str, max_episode_steps: int) -> gymnasium.Env:
-    """An environment in our ``standard_stack``; runs in worker processes.
+    """Create an environment in our ``standard_stack``; runs in worker processes.
 
     Args:
       name: Gymnasium id.
-      max_episode_steps: at which the stack cuts off.
+      max_episode_steps: time limit of the stack.
     """
     from tfagents_batch.envs import wrappers
 

@@ -1,4 +1,4 @@
-"""An environment whose steps take time, for rows about stepping many of them."""
+"""An environment with slow steps, for rows about stepping many of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 class Slow(gymnasium.Env):
-    """Steps that compute, or wait for something else, as long as asked for.
+    """Environment with steps that compute or wait for a given time.
 
     Args:
-      milliseconds: a step takes, of a core if ``busy``, else of the clock.
-      busy: whether it computes.
+      milliseconds: time of a step: processor time if ``busy``, else wall time.
+      busy: whether a step computes instead of waiting.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (4,), np.float32)

@@ -1,4 +1,4 @@
-"""The work of stepping environments alone, the same for every contender.
+"""Work of stepping environments alone, the same for every contender.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -26,11 +26,11 @@ class Stepping:
       env: Gymnasium id, or ``module:Class``.
       num_envs: size of the batch, B.
       env_kwargs: arguments of every environment.
-      num_workers: processes, for contenders that can choose; others tell their own.
-      seed: of environments and actions.
-      block: steps of the batch between two looks at the clock.
-      seconds: to play for, after warming up.
-      blocks: to play exactly, instead of ``seconds``.
+      num_workers: number of processes; contenders that cannot choose report their own.
+      seed: seed of environments and actions.
+      block: number of steps of the batch between two readings of the clock.
+      seconds: seconds to play after the warm-up.
+      blocks: exact number of blocks to play, instead of ``seconds``.
     """
 
     env: str
@@ -44,17 +44,17 @@ class Stepping:
 
     @property
     def least_seconds(self) -> float:
-        """To go on for after ``blocks``: none, they are what is measured."""
+        """Minimum of measured seconds: none, because ``blocks`` are exact."""
         return 0.0
 
     def constructor(self) -> Callable[[], gymnasium.Env]:
-        """Makes one environment."""
+        """Return a function that creates one environment."""
         return functools.partial(make, self.env, self.env_kwargs)
 
     def actions(self) -> np.ndarray:
-        """``[block, B, ...]``, drawn once; every block of steps plays the same ones.
+        """Return actions ``[block, B, ...]``; every block of steps plays the same ones.
 
-        They are drawn before the clock runs, so that environments are measured.
+        They are drawn before the clock starts, so that only environments are measured.
         """
         env = self.constructor()()
         space = env.action_space
@@ -70,11 +70,11 @@ class Stepping:
     def same(
         self, constructor: Callable[[], gymnasium.Env], actions: np.ndarray
     ) -> dict[str, Any]:
-        """What must be equal for every contender.
+        """Return what must be equal for every contender.
 
         Args:
-          constructor: of the environments in use.
-          actions: in use.
+          constructor: constructor of the environments in use.
+          actions: actions in use.
         """
         env = constructor()
         try:
@@ -91,11 +91,11 @@ class Stepping:
 
 
 def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """An environment without Gymnasium's checker, which none of the contenders needs.
+    """Create an environment without Gymnasium's checker, which no contender needs.
 
     Args:
       name: Gymnasium id, or ``module:Class``.
-      kwargs: of the environment.
+      kwargs: arguments of the environment.
     """
     module, colon, kind = name.partition(":")
     if colon:
@@ -104,7 +104,7 @@ def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
 
 
 def describe(env: gymnasium.Env) -> dict[str, Any]:
-    """Id with version, arguments, and what the environment is wrapped in."""
+    """Return id with version, arguments, wrappers and time limit of an environment."""
     spec, layers = env.spec, []
     while isinstance(env, gymnasium.Wrapper):
         layers.append(type(env).__name__)
@@ -118,7 +118,7 @@ def describe(env: gymnasium.Env) -> dict[str, Any]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of Python and of those packages that are installed."""
+    """Return the versions of Python and of those packages that are installed."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:

@@ -1,4 +1,4 @@
-"""The work of learning a task up to a threshold, and the tasks.
+"""Work of learning a task up to a threshold, and the tasks.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -14,23 +14,23 @@ OURS, PEER = "learn_ours", "learn_sb3"
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Train until greedy episodes have a mean return of ``threshold``.
+    """Training until greedy episodes have a mean return of ``threshold``.
 
     Attributes:
-      env: Gymnasium id, which evaluations play; training is on the preset's, that
-        or the same in the graph.
-      preset: name of ours; the peer has its own for the id.
+      env: Gymnasium id for evaluations. Training uses the preset's environment: the
+        same id, or its version in the graph.
+      preset: name of our preset; the peer has its own for the id.
       threshold: mean return of an evaluation that ends the run.
-      steps: environment steps after which it ends anyway; schedules do not know them.
-      eval_every: environment steps between evaluations, which happen at the end of an
-        iteration; 0 never.
-      episodes: of an evaluation.
-      seed: of everything, and of the evaluations' episodes.
-      seconds: to train for after the first iteration, instead of ``steps``.
-      deadline: seconds from the launch, evaluations included, after which it ends with
-        its iteration; what it has not reached by then takes longer.
-      settings: of the peer: ``threads`` of PyTorch, ``vectorisation``.
-      cache_home: folder for what ours keeps between processes; "" for the user's.
+      steps: environment steps that end the run anyway; schedules do not depend on them.
+      eval_every: environment steps between evaluations, which run at the end of an
+        iteration; 0 for none.
+      episodes: number of episodes of an evaluation.
+      seed: seed of the run and of the evaluations' episodes.
+      seconds: seconds to train after the first iteration, instead of ``steps``.
+      deadline: seconds from the launch, with evaluations. The iteration that reaches
+        them is the last, even if the threshold is not reached.
+      settings: settings of the peer: ``threads`` of PyTorch, ``vectorisation``.
+      cache_home: folder for our caches; "" for the user's.
       launched: ``time.time()`` when the process was launched.
     """
 
@@ -48,26 +48,26 @@ class Learning:
     launched: float = 0.0
 
     def episode_seeds(self) -> list[int]:
-        """Of one evaluation; those of other runs are others."""
+        """Return the seeds of an evaluation's episodes, different for every run."""
         return [10_000 * self.seed + i for i in range(self.episodes)]
 
     def config(self) -> dict[str, Any]:
-        """What to publish: nothing of this machine."""
-        kept = dataclasses.asdict(self)
-        return {k: v for k, v in kept.items() if k not in ("cache_home", "launched")}
+        """Return the fields to publish, without those of this machine."""
+        fields = dataclasses.asdict(self)
+        return {k: v for k, v in fields.items() if k not in ("cache_home", "launched")}
 
 
 class Task(NamedTuple):
     """A threshold to reach.
 
     Attributes:
-      title: in tables.
-      work: of every contender, but for what follows.
-      steps: each contender's own budget; who has none does not run.
-      goal: how many times sooner ours shall be; without a peer, its seconds.
-      deadline: seconds for one run, evaluations included; it then counts as one that
-        has not reached the threshold by the time its clock had.
-      vectorisations: of the peer that may be its fastest.
+      title: title in tables.
+      work: work of every contender; the next fields change it.
+      steps: environment steps of each contender; one without an entry does not run.
+      goal: ratio of the peer's time to ours; without a peer, our maximum of seconds.
+      deadline: seconds of one run, with evaluations. A run that it ends has not reached
+        the threshold.
+      vectorisations: vectorisations of the peer that may be its fastest.
     """
 
     title: str
@@ -82,7 +82,7 @@ TASKS = {
     "cartpole-475": Task(
         "CartPole-v1, mean return 475",
         Learning("CartPole-v1", "cartpole", 475, 200_000, 5_000, 20),
-        # The peer's preset has learned all it will by then: its step size is 0.
+        # The peer's preset learns no longer, because its learning rate ends at 0.
         {OURS: 200_000, PEER: 100_000},
         goal=2,
         deadline=1200,

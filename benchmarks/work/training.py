@@ -1,4 +1,4 @@
-"""The work of training with PPO, the same for every contender.
+"""Work of training with PPO, the same for every contender.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -14,34 +14,34 @@ import gymnasium
 
 from benchmarks.work.stepping import describe, make, versions
 
-LAST = 0.2  # share of a run's episodes whose returns are compared
+LAST = 0.2  # last fraction of a run's episodes, for the compared returns
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """PPO with clipped objective, two tanh towers, Adam and global-norm clipping.
+    """PPO with clipped objective, two tanh networks, Adam and global-norm clipping.
 
-    Advantages are standardised by minibatch; observations and rewards are as the
-    environment gives them. A block of work is one iteration: collect
-    ``rollout_length`` steps of every environment, then ``epochs`` over them.
+    Advantages are standardised in each minibatch. Observations and rewards are not
+    normalised. A block of work is one iteration: it collects ``rollout_length`` steps
+    of every environment, and trains ``epochs`` over them.
 
     Attributes:
       env: Gymnasium id.
       num_envs: B.
-      rollout_length: T, steps of each environment an iteration.
+      rollout_length: T, steps of each environment per iteration.
       epochs: passes over the ``T * B`` transitions.
-      minibatch_size: transitions a gradient step.
-      steps: environment steps of a whole run, warm-up included.
-      learning_rate: of Adam, constant.
+      minibatch_size: transitions per gradient step.
+      steps: environment steps of a whole run, with warm-up.
+      learning_rate: constant learning rate of Adam.
       hidden: units of each layer of policy and value network.
-      network: "mlp" of ``hidden``, or "nature_cnn" of frames.
+      network: "mlp" with ``hidden`` units, or "nature_cnn" for frames.
       env_kwargs: arguments of every environment.
-      num_workers: processes, for contenders that can choose; others tell their own.
-      seed: of everything.
-      compare_returns: whether runs are long enough for their returns to say something.
-      seconds: to measure for, at least.
-      blocks: iterations to measure, at least; returns are those of a run that ends
-        with them. None for as many as ``seconds`` have.
+      num_workers: number of processes; contenders that cannot choose report their own.
+      seed: seed of the run.
+      compare_returns: whether runs are long enough to compare returns.
+      seconds: minimum of measured seconds.
+      blocks: minimum of measured iterations; returns are taken after them. None
+        measures for ``seconds`` only.
     """
 
     env: str
@@ -68,29 +68,29 @@ class Training:
     blocks: int | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "hidden", tuple(self.hidden))  # JSON made it a list
+        object.__setattr__(self, "hidden", tuple(self.hidden))  # JSON gives a list
 
     @property
     def least_seconds(self) -> float:
-        """To go on for after ``blocks``, so that fast contenders are timed as well."""
+        """Minimum of measured seconds, so that fast contenders are measured well."""
         return self.seconds
 
     @property
     def batch(self) -> int:
-        """Transitions an iteration."""
+        """Number of transitions of an iteration."""
         return self.num_envs * self.rollout_length
 
     @property
     def iterations(self) -> int:
-        """Of a whole run."""
+        """Number of iterations of a whole run."""
         return -(-self.steps // self.batch)
 
     def gradient_steps(self, transitions: int) -> int:
-        """That so many transitions take, the last minibatch of an epoch a rest."""
+        """Return the number of gradient steps, with a smaller last minibatch."""
         return self.epochs * -(-transitions // self.minibatch_size)
 
     def constructor(self) -> Callable[[], gymnasium.Env]:
-        """Makes one environment."""
+        """Return a function that creates one environment."""
         return functools.partial(make, self.env, self.env_kwargs)
 
     def same(
@@ -100,15 +100,15 @@ class Training:
         gradient_steps: int,
         samples: int,
     ) -> dict[str, Any]:
-        """What must be equal for every contender.
+        """Return what must be equal for every contender.
 
         Args:
-          constructor: of the environments in use.
-          parameters: trainable numbers, counted in the live networks.
-          gradient_steps: of an iteration that has ``batch`` transitions. Who does not
-            train on restart rows checks what was counted against ``gradient_steps``
-            of the transitions that there were.
-          samples: rows of a minibatch, as it came to the loss.
+          constructor: constructor of the environments in use.
+          parameters: number of trainable numbers, counted in the networks in use.
+          gradient_steps: gradient steps of an iteration with ``batch`` transitions.
+            A contender that leaves out restart rows has fewer transitions, and must
+            check its counts against ``self.gradient_steps`` itself.
+          samples: number of rows of a minibatch in the loss.
         """
         env = constructor()
         try:
@@ -122,20 +122,20 @@ class Training:
                 "advantages": "standardised by minibatch",
                 "precision": "float32",
                 "counted": "transitions collected; restart rows are not",
-                "versions": versions("gymnasium", "numpy", *_made_of(env)),
+                "versions": versions("gymnasium", "numpy", *_packages(env)),
             }
         finally:
             env.close()
 
 
 def last_mean(returns: Sequence[float]) -> float | None:
-    """Mean return of the last episodes of a run, in the order in which they ended."""
+    """Return the mean of a run's last returns, given in the order of their ends."""
     count = max(1, round(LAST * len(returns))) if returns else 0
     return sum(returns[-count:]) / count if count else None
 
 
-def _made_of(env: gymnasium.Env) -> list[str]:
-    """Packages, beside Gymnasium, whose releases an environment depends on."""
+def _packages(env: gymnasium.Env) -> list[str]:
+    """Return the packages besides Gymnasium that an environment depends on."""
     modules = " ".join(kind.__module__ for kind in type(env.unwrapped).__mro__)
     packages = {"mujoco": "mujoco", "ale_py": "ale-py"}
     return [package for name, package in packages.items() if name in modules]

@@ -1,4 +1,4 @@
-"""An environment that leaves one byte in a file for every step that it really made."""
+"""An environment that writes one byte to a file for every step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 class TallyEnv(gymnasium.Env):
-    """Observes its step; episodes have ``length`` steps.
+    """Environment that observes its step; episodes have ``length`` steps.
 
     Args:
-      path: of the file that bytes are appended to.
-      length: of an episode.
+      path: path of the file to append bytes to.
+      length: number of steps of an episode.
     """
 
     def __init__(self, path: str, length: int = 3):

@@ -1,4 +1,4 @@
-"""Every contender counts the steps that its environments really made."""
+"""Every contender counts the actual steps of its environments."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def require(name):
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in STEPPING])
-def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
+def test_the_counted_steps_are_those_of_the_environments(name, tmp_path, request):
     if name == "native":
         request.getfixturevalue("library")
     tally = tmp_path / "tally"
@@ -45,7 +45,7 @@ def test_counted_are_the_steps_that_environments_made(name, tmp_path, request):
     assert not isinstance(result, process.Failure), str(result)
     count = result["count"]
     assert sum(count.values()) == tally.stat().st_size
-    # Equal work: the same rows, of which one in four is a restart row, or none.
+    # All play the same rows; one in four is a restart row with NEXT_STEP, else none.
     steps = [BLOCK * (1 + bool(count["compile"])), BLOCK * BLOCKS]
     played = sum(steps)
     restarts = played // (LENGTH + 1) if "next" in result["own"]["autoreset"] else 0

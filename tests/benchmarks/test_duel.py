@@ -27,7 +27,7 @@ def result(value, **same):
 
 
 def play(answers, pairs=2):
-    """Play with canned answers; what ran in which round, and what came out."""
+    """Play with given results; return which contender ran in which round, and all."""
     ran = []
 
     def run(name, number):
@@ -38,14 +38,14 @@ def play(answers, pairs=2):
     return ran, duel.play(ROW, pairs, run, lambda text: None)
 
 
-def test_contenders_alternate_in_rounds_that_are_numbered_for_their_seeds():
+def test_contenders_alternate_in_numbered_rounds():
     answers = {name: result(1) for name in ("mine", "slow", "fast")}
     ran, _ = play(answers, 3)
     names = ["mine", "slow", "fast", "fast", "slow", "mine", "mine", "slow", "fast"]
     assert ran == list(zip(names, [1] * 3 + [2] * 3 + [3] * 3, strict=True))
 
 
-def test_a_line_has_the_median_of_the_pairs_and_both_figures():
+def test_a_line_has_the_median_ratio_and_both_figures():
     answers = {
         "mine": [result(x) for x in (20, 40, 90)],
         "slow": [result(x) for x in (10, 10, 10)],
@@ -60,14 +60,14 @@ def test_a_line_has_the_median_of_the_pairs_and_both_figures():
     assert line["pairs"] == 3
 
 
-def test_other_work_is_refused_and_the_difference_named():
+def test_different_work_is_refused_and_the_difference_is_named():
     slow = result(1, steps=8, rows=1) | {"differs": {"steps": "it takes fewer"}}
     mine = result(1, steps=9, rows=2)
     with pytest.raises(duel.DifferentWork, match="slow did other work: rows is 1"):
         play({"mine": mine, "slow": slow, "fast": mine})
 
 
-def test_what_a_contender_declares_may_differ_and_is_recorded():
+def test_declared_differences_are_allowed_and_recorded():
     slow = result(1, steps=8) | {"differs": {"steps": "it takes fewer"}}
     answers = {"mine": result(1, steps=9), "slow": slow, "fast": result(1, steps=9)}
     _, played = play(answers)
@@ -76,7 +76,7 @@ def test_what_a_contender_declares_may_differ_and_is_recorded():
     assert other["differs"] == {}
 
 
-def test_a_rival_that_fails_sits_out_and_is_recorded():
+def test_a_rival_that_fails_is_recorded_and_not_run_again():
     answers = {"mine": result(2), "slow": [result(1), FAILURE], "fast": result(1)}
     ran, played = play(answers, 3)
     assert [name for name, _ in ran].count("slow") == 2
@@ -113,7 +113,7 @@ def probe(values, row=ROW, contenders=CONTENDERS):
         ({"slow": FAILURE, "fast": FAILURE}, "slow", {}),  # it fails again, recorded
     ],
 )
-def test_of_a_peers_settings_the_fastest_in_the_better_of_two_probes_plays(
+def test_the_fastest_setting_of_a_peer_in_the_better_of_two_probes_is_selected(
     values, rival, probed
 ):
     ran, found = probe(values)
@@ -122,13 +122,13 @@ def test_of_a_peers_settings_the_fastest_in_the_better_of_two_probes_plays(
     assert (found.row.rivals, found.values) == ((rival,), probed)
 
 
-@pytest.mark.parametrize("other, kept", [(9, ("other", "fast")), (1, ("fast",))])
-def test_the_subject_plays_and_so_does_its_best_setting(other, kept):
+@pytest.mark.parametrize("other, rivals", [(9, ("other", "fast")), (1, ("fast",))])
+def test_the_best_setting_of_the_subject_is_selected_too(other, rivals):
     row = ROW._replace(rivals=("other", *ROW.rivals))
     contenders = {**CONTENDERS, "other": Contender("Ours", "Kind", "other")}
     values = {"mine": 5, "other": other, "slow": 1, "fast": 2}
     _, probed = probe(values, row, contenders)
-    assert (probed.row.subject, probed.row.rivals) == ("mine", kept)
+    assert (probed.row.subject, probed.row.rivals) == ("mine", rivals)
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_the_subject_plays_and_so_does_its_best_setting(other, kept):
         ([1.0, 2.0], [None, 2.0], None),  # a run without episodes
     ],
 )
-def test_returns_are_at_parity_where_their_intervals_overlap(mine, theirs, parity):
+def test_returns_are_at_parity_if_their_intervals_overlap(mine, theirs, parity):
     ran = [[{"returns": value} for value in values] for values in (mine, theirs)]
     found = duel.parity(*ran)
     assert found["parity"] is parity
     assert found["subject_returns"] == mine
-    kept = duel.parity(*ran, compare=False)
-    assert kept["parity"] is None and "subject_return" not in kept
+    only_recorded = duel.parity(*ran, compare=False)
+    assert only_recorded["parity"] is None and "subject_return" not in only_recorded
 
 
-def test_work_that_learns_nothing_has_no_returns():
+def test_work_without_training_has_no_returns():
     assert duel.parity([result(1)], [result(1)]) == {}

@@ -1,7 +1,7 @@
-"""The processes of the learning, scaling and endurance benchmarks, for a moment.
+"""Short runs of the learning, scaling and endurance benchmarks.
 
-Ours are measured in this process, and train a linear preset: what they measure is not
-what is tested.
+Ours run in this process and train a linear preset, because only the benchmarks are
+tested.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ PEERS = process.python_of("peers", PYTHONS)
 
 @pytest.fixture
 def preset(linear, monkeypatch):
-    """Name of a preset that takes no time."""
+    """Return the name of a preset that trains quickly."""
 
     def make():
         return Config(
@@ -58,7 +58,7 @@ def check(found):
     assert found["same"]["environment"]["id"] == "CartPole-v1"
 
 
-def test_our_learner_trains_is_evaluated_and_ends(preset):
+def test_our_learner_trains_evaluates_and_ends(preset):
     work = learning(preset)
     watch = Watch(work, Clock(work.launched))
     watch.phase("import")
@@ -67,7 +67,7 @@ def test_our_learner_trains_is_evaluated_and_ends(preset):
     check(watch.result())
 
 
-def test_the_peers_learner_trains_is_evaluated_and_ends():
+def test_the_peers_learner_trains_evaluates_and_ends():
     code = "import stable_baselines3"
     if subprocess.run([PEERS, "-c", code], capture_output=True).returncode:
         pytest.skip(f"{PEERS} has no Stable-Baselines3")
@@ -77,7 +77,7 @@ def test_the_peers_learner_trains_is_evaluated_and_ends():
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_one_environment_is_a_batch_too(train):
+def test_scaling_is_measured_for_a_single_environment(train):
     found = scale(Scaled(1, train=train, rollout_length=8, seconds=0.01))
     assert found["env_steps_per_second"] > 0
     assert found["iterations"] >= 1
@@ -85,7 +85,7 @@ def test_one_environment_is_a_batch_too(train):
     assert found["learner_rss_mib"] > found["workers_rss_mib"] > 0
 
 
-def test_a_long_run_is_looked_at_and_traced_once(preset):
+def test_a_long_run_has_several_points_and_one_trace(preset):
     found = endure(Enduring(preset, steps=8000, every=2000))
     points = found["points"]
     assert len(points) >= 3

@@ -27,7 +27,7 @@ FAILURE = Failure(PEER, "ended with status 1", "")
 
 
 class Runner(learning.Runner):
-    """Answers instead of running; ``ran`` says what was asked for."""
+    """Runner that returns given results; ``ran`` records the calls."""
 
     def __init__(self, answer, **flags):
         super().__init__(learning.Command(**flags), None)
@@ -61,13 +61,13 @@ def test_rounds_alternate_and_each_side_has_its_own_budget(tmp_path):
     assert [work.seed for _, work in ran] == [1, 1, 2, 2, 3, 3]
     assert [line["round"] for line in found] == [1, 1, 2, 2, 3, 3]
     assert {x["contender"]: x["config"]["steps"] for x in found} == task.steps
-    # It knows its deadline, so that it ends as a lower bound.
+    # A run knows its deadline, so that it ends with a lower bound.
     assert {work.deadline for _, work in ran} == {task.deadline}
-    assert not {"cache_home", "launched"} & {*found[0]["config"]}  # of this machine
+    assert not {"cache_home", "launched"} & {*found[0]["config"]}  # not published
     assert not failed
 
 
-def test_a_side_that_fails_sits_out_and_the_other_goes_on(tmp_path):
+def test_a_side_that_fails_is_not_run_again_and_the_other_continues(tmp_path):
     def fails(name, work):
         return FAILURE if name == PEER else answer(name, work)
 
@@ -84,7 +84,7 @@ def test_other_work_is_refused(tmp_path):
         play(tmp_path, differs, rounds=1)
 
 
-def test_the_peer_gets_the_settings_that_end_its_budget_first():
+def test_the_peer_gets_its_fastest_settings():
     def by_settings(name, work):
         fast = work.settings["vectorisation"] == "forkserver"
         phases = {"import": 50.0 * fast, "training": 1.0}
@@ -96,7 +96,7 @@ def test_the_peer_gets_the_settings_that_end_its_budget_first():
     assert all(work.seconds == 10 for _, work in runner.ran)
 
 
-def test_settings_that_do_not_run_are_passed_over_unless_none_does():
+def test_settings_that_fail_are_skipped_unless_all_fail():
     def some(name, work):
         return RESULT if work.settings["vectorisation"] == "dummy" else FAILURE
 
@@ -106,7 +106,7 @@ def test_settings_that_do_not_run_are_passed_over_unless_none_does():
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.title)
-def test_a_task_names_what_exists(task):
+def test_a_task_names_existing_presets_and_contenders(task):
     assert PRESETS[task.work.preset]().env.removeprefix("tf/") == task.work.env
     assert {OURS} <= {*task.steps} <= {OURS, PEER} <= {*CONTENDERS}
     assert PRESETS[task.work.preset]().steps == task.steps[OURS]
@@ -114,7 +114,7 @@ def test_a_task_names_what_exists(task):
     assert thresholds.Learning(**json.loads(text)) == task.work
 
 
-def test_a_run_that_is_over_keeps_its_last_return_in_the_median():
+def test_a_finished_run_keeps_its_last_return_in_the_median():
     short = [[1, 1.0, 10.0], [2, 2.0, 500.0]]
     long = [[1, 1.0, 20.0], [9, 9.0, 400.0]]
     seconds, values = curves_plot.median([short, long, long])

@@ -6,7 +6,7 @@ from benchmarks import make_environments
 SETUP = pathlib.Path(make_environments.__file__).parents[1] / "setup.py"
 
 
-def test_the_extra_brings_what_the_script_installs():
+def test_the_bench_extra_has_the_packages_that_the_script_installs():
     extras = next(
         node.value
         for node in ast.parse(SETUP.read_text()).body

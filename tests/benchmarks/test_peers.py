@@ -1,4 +1,4 @@
-"""What lies between peers and the work they are given, where it needs no peer."""
+"""Adapters between peers and the work, tested without the peers."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from benchmarks.work.training import Training
 WORK = Training("CartPole-v1", 4, 8, 2, 16, 64, learning_rate=1e-3, hidden=(5, 6))
 
 
-def test_peers_are_given_the_works_hyperparameters():
+def test_peers_get_the_hyperparameters_of_the_work():
     given = baselines.hyperparameters(WORK)
     assert given["learning_rate"] == WORK.learning_rate
     assert (given["n_steps"], given["batch_size"]) == (8, 16)
@@ -18,7 +18,7 @@ def test_peers_are_given_the_works_hyperparameters():
     assert given["normalize_advantage"] is True
 
 
-def test_returns_go_on_over_rollouts_and_leave_out_restart_rows():
+def test_returns_continue_over_rollouts_without_restart_rows():
     sums = np.array([10.0, 0.0])
     reward = np.array([[1.0, 2.0, 99.0, 3.0], [1.0, 1.0, 1.0, 1.0]])
     last = np.array([[False, True, False, False], [False, False, False, True]])

@@ -1,4 +1,4 @@
-"""The work of batch-ppo's presets, where it needs no batch-ppo."""
+"""The work of batch-ppo's presets, mostly tested without batch-ppo."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ TINY = dataclasses.replace(
 )
 
 
-def test_the_row_is_the_preset_that_was_published():
+def test_the_row_equals_the_published_preset():
     given = ppo_batch_ppo.settings(ROW.work, None)
     assert ROW.work.env == "Pendulum-v1"
     assert {k: given[k] for k in given if k != "env"} == {
@@ -52,11 +52,11 @@ def test_the_row_is_the_preset_that_was_published():
     }
 
 
-def test_chunks_make_as_many_gradient_steps_as_shuffled_rows():
+def test_chunks_take_as_many_gradient_steps_as_shuffled_rows():
     work = ROW.work
     chunks = work.episodes * work.rollout_length // work.chunk_length
     assert work.gradient_steps(work.batch) == work.epochs * chunks // work.chunks == 150
-    # Restart rows, which are at most one an episode, make no step less.
+    # At most one restart row per episode does not reduce the number of steps.
     assert work.gradient_steps(work.batch - work.episodes) == 150
 
 
@@ -65,34 +65,34 @@ def trained():
     return session.run(lambda: None, ppo_ours_preset.start, TINY)
 
 
-def test_ours_does_the_work_of_the_preset_or_declares_what_differs(trained):
+def test_ours_does_the_work_of_the_preset_or_declares_differences(trained):
     same = trained["same"]
     assert same["environment"]["wrappers"] == [
         *("ClipAction", "RangeNormalize"),
         *("LimitDuration", "TimeLimit", "OrderEnforcing"),
     ]
-    # Two towers 3 -> 6 -> 5, a mean with its deviation, and a value.
+    # Two towers 3 -> 6 -> 5, a mean with its standard deviation, and a value.
     towers = 2 * ((3 * 6 + 6) + (6 * 5 + 5))
     assert same["parameters"] == towers + (5 + 1) + 1 + (5 + 1)
     assert same["gradient_steps_an_iteration"] == 2 * 40 // 10
     assert same["samples_a_gradient_step"] == 10
     assert same["objective"] == ppo_batch_ppo.OBJECTIVE
-    assert {*trained["differs"]} == {"minibatches"}  # what it approximates
+    assert {*trained["differs"]} == {"minibatches"}  # the approximation
 
 
 @pytest.mark.parametrize("name", ["ppo_batch_ppo", "ppo_batch_ppo_parallel_one"])
-def test_batch_ppo_does_the_same_work_where_it_is_installed(trained, name):
+def test_batch_ppo_does_the_same_work_if_it_is_installed(trained, name):
     if process.python_of("batch_ppo", PYTHONS) is None:
         pytest.skip("no batch-ppo (benchmarks.make_environments --batch_ppo)")
     theirs = process.run_contender(name, dataclasses.asdict(TINY), 250, PYTHONS)
     assert not isinstance(theirs, process.Failure), str(theirs)
     assert theirs["count"]["steady"] == TINY.blocks * TINY.batch
     assert theirs["own"]["workers"] == (2 if "parallel" in name else 0)
-    duel._same(name, trained, theirs)  # raises where work differs undeclared
+    duel._same(name, trained, theirs)  # raises for undeclared differences
     assert np.isfinite(theirs["returns"])
 
 
-def test_a_preset_of_ours_can_take_the_place_of_the_approximation():
+def test_our_preset_can_replace_the_approximation():
     work = dataclasses.replace(ROW.work, seed=7, num_workers=2)
     config = ppo_ours_preset._config(work, "off", "pendulum")
     preset = PRESETS["pendulum"]()
@@ -101,11 +101,11 @@ def test_a_preset_of_ours_can_take_the_place_of_the_approximation():
     assert (config.seed, config.compile, config.eval_every) == (7, "off", 0)
 
 
-# ---- what stands for TensorFlow 1 and gym
+# ---- replacements of TensorFlow 1 and gym
 
 
 class Ending(gymnasium.Env):
-    """Its first step has these flags."""
+    """Environment with the given flags at its first step."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)

@@ -10,7 +10,7 @@ def run(name, deadline=60.0, **work):
     return process.run(name, work, deadline, package=PACKAGE)
 
 
-def test_a_result_is_the_line_on_stdout_whatever_else_is_printed():
+def test_other_output_of_a_contender_does_not_change_its_result():
     assert run("talks", value=3) == {"value": 3}
 
 
@@ -18,8 +18,8 @@ def test_a_result_is_the_line_on_stdout_whatever_else_is_printed():
     ("name", "reason", "stderr"),
     [
         ("fails", "ended with status 3", "the last words"),
-        ("mumbles", "printed no single line of JSON", ""),
-        ("nobody", "ended with status 1", "No module named"),
+        ("mumbles", "did not print one line of JSON", ""),
+        ("missing", "ended with status 1", "No module named"),
     ],
 )
 def test_a_contender_without_a_result_is_reported_with_its_stderr(name, reason, stderr):
@@ -29,7 +29,7 @@ def test_a_contender_without_a_result_is_reported_with_its_stderr(name, reason, 
     assert stderr in str(failure)
 
 
-def test_a_contender_that_hangs_is_ended_with_all_its_processes():
+def test_a_hanging_contender_is_ended_with_all_its_processes():
     before = {each.pid for each in psutil.process_iter()}
     failure = run("hangs", deadline=3.0)
     assert failure.reason == "did not end within 3 s"

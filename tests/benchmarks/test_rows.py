@@ -13,12 +13,12 @@ from benchmarks.work import stepping
 FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
 
 
-def test_every_contender_has_a_file_and_every_file_a_line():
+def test_every_contender_has_a_file_and_every_file_a_contender():
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert files == {contender.module for contender in CONTENDERS.values()}
 
 
-def test_every_contender_plays():
+def test_every_contender_is_in_a_row():
     played = rows.contenders(rows.ENVIRONMENTS) + rows.contenders(rows.TRAINING)
     assert {*CONTENDERS} == {*played, *learning.CONTENDERS}
 
@@ -27,7 +27,7 @@ ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
 
 
 @pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
-def test_a_row_names_what_exists_and_its_work_survives_the_command_line(row):
+def test_a_row_names_existing_contenders_and_its_work_is_json(row):
     assert {row.subject, *row.rivals} <= {*CONTENDERS}
     assert row.subject not in row.rivals
     rivals = [CONTENDERS[name] for name in row.rivals]
@@ -53,7 +53,7 @@ def test_rows_are_selected_by_name_and_alias_each_once(known):
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-def test_actions_are_the_same_for_all_and_valid(name):
+def test_actions_are_valid_and_determined_by_the_seed(name):
     work = stepping.Stepping(name, 3, block=5)
     actions = work.actions()
     env = work.constructor()()
@@ -64,7 +64,7 @@ def test_actions_are_the_same_for_all_and_valid(name):
     assert (actions != other).any()
 
 
-def test_wrappers_are_part_of_what_must_be_equal():
+def test_wrappers_must_be_equal_for_all_contenders():
     work = stepping.Stepping("CartPole-v1", 2, block=1)
     found = work.same(work.constructor(), work.actions())["environment"]
     assert found["id"] == "CartPole-v1"

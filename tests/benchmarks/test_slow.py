@@ -10,7 +10,7 @@ from benchmarks.work.slow import Slow
 @pytest.mark.parametrize(
     "busy, clock", [(True, time.thread_time), (False, time.monotonic)]
 )
-def test_a_step_takes_as_long_as_asked_for(busy, clock):
+def test_a_step_takes_the_given_time(busy, clock):
     env = Slow(20, busy)
     env.reset(seed=1)
     start = clock()
@@ -18,12 +18,12 @@ def test_a_step_takes_as_long_as_asked_for(busy, clock):
     assert clock() - start >= 0.02
 
 
-def test_it_is_an_environment():
+def test_slow_is_a_valid_environment():
     check_env(Slow(0, False), skip_render_check=True)
 
 
 @pytest.mark.parametrize("kind", ["busy", "sleeping"])
-def test_every_one_of_thirty_has_a_worker(kind):
+def test_each_of_thirty_environments_has_a_worker(kind):
     work = rows.ENVIRONMENTS[f"slow-30-{kind}"].work
     assert work.num_envs == work.num_workers == 30
     assert work.constructor()()._busy is (kind == "busy")

@@ -1,4 +1,4 @@
-"""Tables and pictures of results, and that the docs show those of our files."""
+"""Tables and pictures of results; the docs must show those of our files."""
 
 import pathlib
 
@@ -11,16 +11,16 @@ from tfagents_batch.errors import UserError
 PAGE = pathlib.Path(__file__).parents[2] / "docs/benchmarks.md"
 
 
-def test_the_tables_of_the_docs_are_those_of_the_results(tmp_path):
+def test_the_tables_of_the_docs_equal_those_of_the_results(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
     assert table.main([f"--page={page}"]) == 0
     assert page.read_text() == PAGE.read_text(), (
-        "write them anew: python -m benchmarks.table --page=docs/benchmarks.md"
+        "write them again: python -m benchmarks.table --page=docs/benchmarks.md"
     )
 
 
-def test_pictures_are_drawn_of_results_or_their_absence_is_said(tmp_path):
+def test_pictures_show_results_or_an_error_names_their_absence(tmp_path):
     pytest.importorskip("matplotlib")
     bars, curves, none = (tmp_path / name for name in ("a.png", "b.png", "none.jsonl"))
     assert plots.main([f"--out={bars}"]) == 0

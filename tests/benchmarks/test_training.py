@@ -1,4 +1,4 @@
-"""Training contenders of ours, and what they have in common with peers'."""
+"""Our training contenders, and the parts that they share with the peers'."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def trained():
     return session.run(lambda: None, ours.Train, TINY)
 
 
-def test_ours_counts_the_transitions_it_trained_on_and_their_returns(trained):
+def test_our_contender_reports_its_transitions_and_returns(trained):
     count = trained["count"]
     assert count["compile"] == 0  # nothing is trained before the warm-up
     assert 0 < count["warm_up"] <= TINY.batch
@@ -42,30 +42,30 @@ def test_ours_counts_the_transitions_it_trained_on_and_their_returns(trained):
     assert 1 <= trained["returns"] <= 500
 
 
-def test_ours_says_what_work_it_did(trained):
+def test_our_contender_reports_its_work(trained):
     same = trained["same"]
     assert same["environment"]["wrappers"] == ["TimeLimit", "OrderEnforcing"]
-    # Two towers 4 -> 4, with a head of two logits and one of the value.
+    # Two towers 4 -> 4, with a head of two logits and a head of one value.
     assert same["parameters"] == 2 * (4 * 4 + 4) + (4 * 2 + 2) + (4 + 1)
     assert same["gradient_steps_an_iteration"] == 2 * 64 // 16
     assert same["samples_a_gradient_step"] == 16
 
 
-def test_ours_refuses_to_have_taken_other_gradient_steps():
+def test_our_contender_refuses_a_wrong_number_of_gradient_steps():
     contender = ours.Train(TINY)
     try:
         good = {"grad/updates": 6.0, "grad/skipped": 0.0}
         contender._check(48, good)
         with pytest.raises(RuntimeError, match=r"^6 gradient steps.*expected 8"):
             contender._check(49, good)
-        with pytest.raises(RuntimeError, match=r"a share of 0\.5 of them"):
+        with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
             contender._check(48, {**good, "grad/skipped": 0.5})
     finally:
         contender.close()
 
 
 class Counting:
-    """Trains nothing; its return is the number of iterations."""
+    """Session without training; its return is the number of iterations."""
 
     unit = "env steps"
     own, versions, same = {}, {}, {}
@@ -91,7 +91,7 @@ class Counting:
         pass
 
 
-def test_a_run_goes_on_until_enough_is_timed_but_its_returns_do_not():
+def test_a_run_continues_for_its_time_but_its_returns_do_not():
     work = dataclasses.replace(TINY, seconds=0.05)
     found = session.run(lambda: None, Counting, work)
     assert found["phases"]["steady"] >= 0.05
@@ -102,14 +102,14 @@ def test_a_run_goes_on_until_enough_is_timed_but_its_returns_do_not():
     )
 
 
-def test_a_run_that_takes_longer_than_its_seconds_ends_with_its_steps():
+def test_a_run_longer_than_its_seconds_ends_with_its_steps():
     found = session.run(lambda: None, Counting, TINY)
     assert found["count"]["steady"] == 10 * TINY.blocks
     alone = Stepping("CartPole-v1", 2, seconds=100.0, blocks=3)
     assert session.run(lambda: None, Counting, alone)["count"]["steady"] == 30
 
 
-def test_frames_in_bfloat16_are_declared_to_differ():
+def test_bfloat16_is_declared_as_a_difference():
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
     work = dataclasses.replace(
@@ -124,7 +124,7 @@ def test_frames_in_bfloat16_are_declared_to_differ():
         contender.close()
 
 
-def test_ours_has_the_losses_of_the_peers():
+def test_our_contender_has_the_losses_of_the_peers():
     config = ours._config(TINY, "auto")
     settings = config.settings
     assert settings.value_scale == 2 * TINY.value_scale  # of half the squared error
@@ -140,7 +140,7 @@ def test_a_run_ends_with_the_iteration_that_completes_its_steps():
     assert throughput._work(TINY, flags).blocks == 9  # after the warm-up
 
 
-def test_the_last_fifth_of_the_episodes_counts():
+def test_only_the_last_fifth_of_the_episodes_counts():
     assert last_mean([0.0] * 8 + [1.0, 3.0]) == 2
     assert last_mean([5.0]) == 5
     assert last_mean([]) is None

@@ -26,10 +26,10 @@ def time(monkeypatch):
 
 @pytest.fixture
 def evaluated(monkeypatch, time):
-    """Answers of evaluations, each of which takes 50 s; the answers left."""
+    """Return the list of evaluation results to use; each evaluation takes 50 s."""
     answers = []
 
-    class Games:
+    class EvaluationEnvs:
         def __init__(self, env, seeds):
             self.seeds = seeds
 
@@ -40,16 +40,16 @@ def evaluated(monkeypatch, time):
         def close(self):
             pass
 
-    monkeypatch.setattr(watch, "Games", Games)
+    monkeypatch.setattr(watch, "EvaluationEnvs", EvaluationEnvs)
     return answers
 
 
-def test_the_clock_runs_from_the_launch_and_stands_still_in_a_pause(time):
+def test_the_clock_starts_at_the_launch_and_stops_in_a_pause(time):
     running = clock.Clock(launched=90.0)
     assert running.seconds() == 10
     with pytest.raises(KeyError), running.pause():
         time.now += 7
-        raise KeyError  # a pause that an exception leaves is one too
+        raise KeyError  # a pause also ends with an exception
     time.now += 2
     assert running.seconds() == 12
     assert running.with_pauses() == 19
@@ -65,23 +65,23 @@ def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, eval
     assert watched.iteration(150, None)  # at 100 s on the wall
     found = watched.result()
     assert not found["reached"]
-    assert found["seconds"] == 50  # of its clock: the time to the threshold is longer
+    assert found["seconds"] == 50  # on its clock, a lower bound of the time
     assert found["curve"][-1][0] == 150
 
 
 def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated):
     evaluated += [100.0, 475.0]
-    seen = watch.Watch(WORK, clock.Clock(launched=99.0))
-    seen.phase("import")
+    watched = watch.Watch(WORK, clock.Clock(launched=99.0))
+    watched.phase("import")
     time.now += 3
-    assert not seen.iteration(60, None)  # too early for an evaluation
+    assert not watched.iteration(60, None)  # too early for an evaluation
     time.now += 1
-    assert not seen.iteration(120, None)
+    assert not watched.iteration(120, None)
     time.now += 1
-    assert not seen.iteration(180, None)
+    assert not watched.iteration(180, None)
     time.now += 1
-    assert seen.iteration(240, None)
-    found = seen.result()
+    assert watched.iteration(240, None)
+    found = watched.result()
     assert found["reached"] and found["steps"] == 240
     assert found["seconds"] == 1 + 3 + 3
     assert found["curve"] == [(120, 5, 100.0), (240, 7, 475.0)]
@@ -92,20 +92,20 @@ def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated
     assert not {*WORK.episode_seeds()} & {*other.episode_seeds()}
 
 
-def test_a_run_that_is_out_of_steps_is_evaluated_a_last_time(time, evaluated):
+def test_a_run_without_steps_left_is_evaluated_a_last_time(time, evaluated):
     evaluated += [1.0]
     work = dataclasses.replace(WORK, eval_every=5000)
-    seen = watch.Watch(work, clock.Clock(time.now))
+    watched = watch.Watch(work, clock.Clock(time.now))
     time.now += 1
-    assert not seen.iteration(999, None)
+    assert not watched.iteration(999, None)
     time.now += 1
-    assert seen.iteration(1001, None)
-    assert not seen.result()["reached"]
-    assert seen.result()["seconds"] == 2
+    assert watched.iteration(1001, None)
+    assert not watched.result()["reached"]
+    assert watched.result()["seconds"] == 2
 
 
-def test_episodes_are_played_whole_from_the_same_starts():
-    games = greedy.Games("CartPole-v1", [1, 2])
+def test_evaluations_play_whole_episodes_with_the_same_seeds():
+    games = greedy.EvaluationEnvs("CartPole-v1", [1, 2])
     ones = games.returns(lambda observations: np.ones(2, int))
     assert ones == games.returns(lambda observations: np.ones(2, int))
     games.close()
@@ -119,7 +119,7 @@ def test_episodes_are_played_whole_from_the_same_starts():
 
 
 def test_actions_of_boxes_are_clipped():
-    games = greedy.Games("Pendulum-v1", [1])
+    games = greedy.EvaluationEnvs("Pendulum-v1", [1])
     found = [games.returns(lambda _, x=x: np.full((1, 1), x)) for x in (2.0, 9.0)]
     games.close()
     assert found[0] == found[1]

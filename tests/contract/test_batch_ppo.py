@@ -1,4 +1,4 @@
-"""What somebody who comes from batch-ppo counts on, with numbers known beforehand."""
+"""Properties that users of batch-ppo expect, with known numbers."""
 
 import numpy as np
 import pytest
@@ -9,16 +9,16 @@ from tfagents_batch.ops import returns
 
 
 @pytest.mark.parametrize("lambda_", [1.0, 0.95])
-def test_a_constant_reward_returns_what_it_should(lambda_):
+def test_constant_rewards_have_the_known_lambda_return(lambda_):
     gamma, length = 0.995, 200
     reward, mask = tf.ones([length, 1]), tf.ones([length, 1], tf.bool)
-    at_the_end = tf.one_hot([length - 1], length, on_value=0.0, off_value=gamma)
+    discount = tf.one_hot([length - 1], length, on_value=0.0, off_value=gamma)
     # Terminated: the geometric sum.
     target = returns.lambda_return(
-        reward, tf.transpose(at_the_end), tf.zeros([length + 1, 1]), 1.0, mask
+        reward, tf.transpose(discount), tf.zeros([length + 1, 1]), 1.0, mask
     )
     assert float(target[0, 0]) == pytest.approx(126.608, abs=1e-3)
-    # Cut off, with the value of going on for ever: the same at every step.
+    # Truncated, with the value of an endless episode: the same at every step.
     value = tf.fill([length + 1, 1], 1 / (1 - gamma))
     target = returns.lambda_return(
         reward, tf.fill([length, 1], gamma), value, lambda_, mask

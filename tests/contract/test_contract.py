@@ -1,4 +1,4 @@
-"""Each rule of the contract passes where it should and fails where it should."""
+"""Each rule of the contract accepts a valid environment and finds its defect."""
 
 import pytest
 import tensorflow as tf
@@ -14,15 +14,15 @@ LENGTH = 4
 class GraphEnv:
     """A random walk written in TensorFlow, with at most one defect."""
 
-    made = 0
+    instances = 0
 
     def __init__(self, defect=None):
         self.defect = defect
         info = {"episode_return": "float32", "episode_length": "int32"}
         box = gs.Box(-100, 100, (1,))
         self.spec = EnvSpec(2, box, gs.Discrete(3), info, LENGTH)
-        GraphEnv.made += 1
-        self.offset = GraphEnv.made if defect == "drift" else 0.0
+        GraphEnv.instances += 1
+        self.offset = GraphEnv.instances if defect == "drift" else 0.0
 
     def init(self, seed):
         seed = 0 if self.defect == "seed" else seed
@@ -32,7 +32,7 @@ class GraphEnv:
         zeros = tf.zeros([2], tf.int32)
         if self.defect == "open":
             zeros += 1
-        return self._answer(start, zeros, tf.zeros([2]), tf.zeros([2]))
+        return self._results(start, zeros, tf.zeros([2]), tf.zeros([2]))
 
     def step(self, state, action):
         place, length, total = state
@@ -42,13 +42,13 @@ class GraphEnv:
             action = action * 0
         restart = length >= LENGTH
         move = tf.cast(action, tf.float32)
-        kept = move if self.defect == "ignored" else tf.where(restart, 0.0, move)
+        used = move if self.defect == "ignored" else tf.where(restart, 0.0, move)
         reward = tf.where(restart, 1.0 if self.defect == "reward" else 0.0, move)
         if self.defect == "restart":
             restart = tf.zeros_like(restart)
         total = tf.where(restart, 0.0, total + reward)
         length = tf.where(restart, 0, length + 1)
-        return self._answer(place + kept[:, None], length, total, reward)
+        return self._results(place + used[:, None], length, total, reward)
 
     def ok(self, state):
         return (
@@ -57,7 +57,7 @@ class GraphEnv:
             else tf.ones([], tf.bool)
         )
 
-    def _answer(self, place, length, total, reward):
+    def _results(self, place, length, total, reward):
         if self.defect == "dtype":
             reward = tf.cast(reward, tf.float64)
         last = length >= LENGTH

@@ -1,4 +1,4 @@
-"""Every environment we can make keeps the contract."""
+"""Every kind of environment passes the contract."""
 
 import functools
 
@@ -29,11 +29,11 @@ ACTION = gs.Tuple(
         gs.Dict(steer=gs.Box(-1, 1, (1,)), honk=gs.Discrete(2)),
     ]
 )
-# Three rows whose episodes have different lengths.
+# Three rows with episodes of different lengths.
 NESTED = [functools.partial(SpaceEnv, OBSERVATION, ACTION, n) for n in (1, 3, 4)]
 CARTPOLES = [functools.partial(gymnasium.make, "CartPole-v1")] * 3
-in_each = functools.partial(pytest.mark.parametrize, "kind", scope="class")
-WAYS = [
+for_each = functools.partial(pytest.mark.parametrize, "kind", scope="class")
+BACKENDS = [
     pytest.param((0, "auto"), id="in_process"),
     pytest.param((2, "portable"), id="two_workers"),
     pytest.param((2, "native"), id="two_workers_native", marks=pytest.mark.xla),
@@ -41,9 +41,9 @@ WAYS = [
 
 
 class Case(EnvContract):
-    """The contract for what ``make`` makes of a ``kind``.
+    """Contract of the environment that ``make`` creates for a ``kind``.
 
-    The rules share an environment, which each of them starts over, and a rollout.
+    The rules share a rollout and an environment, which each rule resets.
     """
 
     __test__ = False
@@ -59,24 +59,24 @@ class Case(EnvContract):
     @pytest.fixture(autouse=True)
     def _shared(self, request, kind, shared):
         self.kind, self.shared = kind, shared
-        self.anew = "the_same_seed" in request.function.__name__
+        self.separate = "the_same_seed" in request.function.__name__
         self.compilable = "native" in kind
 
     def make_env(self):
-        return self.make(self.kind) if self.anew else Open(self.shared[0])
+        return self.make(self.kind) if self.separate else Open(self.shared[0])
 
     def _record(self):
-        return super()._record() if self.anew else self.shared[1]
+        return super()._record() if self.separate else self.shared[1]
 
 
 class Open:
-    """An environment that a rule does not close."""
+    """An environment that rules cannot close."""
 
     def __init__(self, env):
         self.spec, self.init, self.step, self.ok = env.spec, env.init, env.step, env.ok
 
 
-@in_each(WAYS)
+@for_each(BACKENDS)
 class TestCartPole(Case):
     __test__ = True
 
@@ -85,7 +85,7 @@ class TestCartPole(Case):
         return make_env("CartPole-v1", 3, kind[0], backend=kind[1])
 
 
-@in_each(WAYS)
+@for_each(BACKENDS)
 class TestCountingEnv(Case):
     __test__ = True
     random = False
@@ -96,7 +96,7 @@ class TestCountingEnv(Case):
         return make_env(makers, num_workers=kind[0], backend=kind[1])
 
     @pytest.mark.parametrize("truncate", [False, True])
-    def test_where_the_mask_is_set_the_next_observation_is_one_later(self, truncate):
+    def test_the_mask_is_set_where_the_next_observation_follows(self, truncate):
         options = [{"length": n, "truncate": truncate} for n in (1, 2, 5)]
         with self.make(self.kind, options) as env:
             steps = rollout(env, self.steps, seed=1).steps
@@ -110,7 +110,7 @@ class TestCountingEnv(Case):
         np.testing.assert_array_equal(steps.reward, np.where(steps.first, 0, step))
 
 
-@in_each(WAYS)
+@for_each(BACKENDS)
 class TestNestedSpaces(Case):
     __test__ = True
     steps = 20
@@ -133,7 +133,7 @@ VECTORS = {
 }
 
 
-@in_each(VECTORS)
+@for_each(VECTORS)
 class TestVectorEnvironments(Case):
     __test__ = True
 
@@ -145,7 +145,7 @@ class TestVectorEnvironments(Case):
 POOLS = {"CartPole-v1": None, "Pendulum-v1": 15, "HalfCheetah-v4": 15}
 
 
-@in_each(POOLS)
+@for_each(POOLS)
 class TestEnvPool(Case):
     __test__ = True
 

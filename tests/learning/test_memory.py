@@ -1,4 +1,4 @@
-"""What a recurrent network learns, and one without memory does not."""
+"""A task that recurrent networks learn and networks without memory do not."""
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,7 @@ from tfagents_batch.envs.tf.cartpole import FAR, TILTED, CartPole
 
 
 class HiddenVelocities(CartPole):
-    """Shows position and angle; how fast they change has to be remembered."""
+    """CartPole that shows position and angle, but not their velocities."""
 
     def __init__(self):
         super().__init__()
@@ -19,13 +19,13 @@ class HiddenVelocities(CartPole):
 
     def reset(self, key):
         state, observation = super().reset(key)
-        return state, self._shown(observation)
+        return state, self._hide(observation)
 
     def step(self, state, action, key):
         state, observation, *rest = super().step(state, action, key)
-        return state, self._shown(observation), *rest
+        return state, self._hide(observation), *rest
 
-    def _shown(self, observation):
+    def _hide(self, observation):
         return tf.gather(observation, [0, 2])
 
 
@@ -43,20 +43,19 @@ def train(core, seed, folder):
             "sequence_length": None if core == "none" else 32,
         },
     )
-    played = tfb.evaluate(run.logdir, episodes=100, env=HiddenVelocities)
-    return played.mean_return
+    return tfb.evaluate(run.logdir, episodes=100, env=HiddenVelocities).mean_return
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("core", ["gru", "lstm"])
-def test_hidden_velocities_are_remembered(core, tmp_path):
+def test_recurrent_networks_solve_cartpole_without_velocities(core, tmp_path):
     returns = [train(core, seed, tmp_path) for seed in range(1, 4)]
     assert min(returns) >= 400, returns
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_without_memory_they_are_missed(tmp_path):
+def test_a_network_without_memory_fails_on_cartpole_without_velocities(tmp_path):
     returns = [train("none", seed, tmp_path) for seed in range(1, 4)]
     assert max(returns) < 100, returns

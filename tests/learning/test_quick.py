@@ -1,4 +1,4 @@
-"""Tasks that take seconds: an agent that learns at all learns these."""
+"""Easy tasks that an agent learns in seconds."""
 
 import gymnasium
 import numpy as np
@@ -11,10 +11,10 @@ SETTINGS = {"learning_rate": 1e-3, "epochs": 8, "gamma": 0.5, "histograms": Fals
 
 
 class Identity(gymnasium.Env):
-    """Observe a value of the action space, then earn by answering it.
+    """Environment that rewards an action equal to the observation.
 
-    The reward of an answer is 1 where it is right (by parts, for several), or the
-    negative squared distance for a Box. Episodes are cut off after 10 steps.
+    The reward is the fraction of equal values, or the negative mean squared distance
+    for a Box. Episodes are truncated after 10 steps.
     """
 
     def __init__(self, space: gymnasium.Space):
@@ -26,23 +26,23 @@ class Identity(gymnasium.Env):
         if seed is not None:
             self.observation_space.seed(seed)
         self._steps = 0
-        self._asked = self.observation_space.sample()
-        return self._asked, {}
+        self._target = self.observation_space.sample()
+        return self._target, {}
 
     def step(self, action):
         if isinstance(self.action_space, gs.Box):
-            reward = -float(np.mean(np.square(action - self._asked)))
+            reward = -float(np.mean(np.square(action - self._target)))
         else:
-            reward = float(np.mean(np.asarray(action) == np.asarray(self._asked)))
+            reward = float(np.mean(np.asarray(action) == np.asarray(self._target)))
         self._steps += 1
-        self._asked = self.observation_space.sample()
-        return self._asked, reward, False, self._steps == 10, {}
+        self._target = self.observation_space.sample()
+        return self._target, reward, False, self._steps == 10, {}
 
 
 @pytest.mark.parametrize(
     ("space", "threshold"),
     [
-        # The best that ignores what is asked: 2.5, 4.2, 5 and -3.3.
+        # The best returns without the observation are 2.5, 4.2, 5 and -3.3.
         (gs.Discrete(4, start=3), 9.5),
         (gs.MultiDiscrete([3, 2]), 9.5),
         (gs.MultiBinary(3), 9.5),
@@ -71,7 +71,7 @@ def test_identity_is_learned_for_every_action_space(space, threshold, tmp_path):
 
 
 class Masked(gymnasium.Env):
-    """One of three actions pays, and only two are allowed in each step."""
+    """Environment of three actions: two are allowed in each step, one has a reward."""
 
     def __init__(self):
         self.observation_space = gs.Dict(
@@ -98,7 +98,7 @@ class Masked(gymnasium.Env):
         return self._observe(), reward, False, self._steps == 10, {}
 
 
-def test_actions_that_are_masked_are_never_taken_while_learning(tmp_path):
+def test_masked_actions_are_never_taken_during_training(tmp_path):
     run = tfb.train(
         "ppo",
         env=Masked,
@@ -109,5 +109,5 @@ def test_actions_that_are_masked_are_never_taken_while_learning(tmp_path):
         logdir=tmp_path,
         settings=SETTINGS | {"learning_rate": 3e-3},
     )
-    # Without the state, 5.
+    # The best return without the state is 5.
     assert tfb.evaluate(run.logdir, episodes=16, env=Masked).mean_return >= 9.5

@@ -1,4 +1,4 @@
-"""Presets reach their thresholds; minutes each."""
+"""Presets reach their thresholds; each test takes minutes."""
 
 import numpy as np
 import pytest
@@ -29,25 +29,24 @@ def test_the_median_of_three_seeds_is_above_the_threshold(preset, threshold, tmp
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("preset", "threshold", "elsewhere"),
+    ("preset", "threshold", "other"),
     [
         ("tf/cartpole", 475, "CartPole-v1"),
         ("tf/pendulum", -200, "Pendulum-v1"),
         ("tf/acrobot", -100, "Acrobot-v1"),
     ],
 )
-def test_agents_of_the_graph_are_as_good_in_processes(
-    preset, threshold, elsewhere, tmp_path
+def test_agents_trained_in_the_graph_solve_the_task_in_processes(
+    preset, threshold, other, tmp_path
 ):
     (run,) = tfb.train_seeds(config=preset, seeds=[1], eval_every=0, logdir=tmp_path)
     assert tfb.evaluate(run.logdir, episodes=100).mean_return >= threshold
-    there = tfb.evaluate(run.logdir, episodes=100, env=elsewhere)
-    assert there.mean_return >= threshold
+    assert tfb.evaluate(run.logdir, 100, env=other).mean_return >= threshold
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_breakout_is_played_after_two_million_steps(tmp_path):
+def test_breakout_reaches_its_threshold_after_two_million_steps(tmp_path):
     config = "tf/breakout-minatar"
     run = tfb.train(config=config, seed=1, eval_every=0, logdir=tmp_path)
     assert tfb.evaluate(run.logdir, episodes=100).mean_return >= 10
@@ -57,7 +56,7 @@ def test_breakout_is_played_after_two_million_steps(tmp_path):
 @pytest.mark.timeout(3600)
 def test_the_sign_of_the_t_maze_is_remembered(tmp_path):
     run = tfb.train(config="tf/tmaze", seed=1, eval_every=0, logdir=tmp_path)
-    # Without memory the best mean is 1.5.
+    # The best mean return without memory is 1.5.
     assert tfb.evaluate(run.logdir, episodes=100).mean_return >= 3.5
 
 

@@ -1,4 +1,4 @@
-"""Hangs, and so does a process that it started."""
+"""Hang, and start a process that hangs too."""
 
 import subprocess
 import sys

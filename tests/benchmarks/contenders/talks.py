@@ -1,4 +1,4 @@
-"""Prints much, also from a program of its own, and a result in the end."""
+"""Print much, also from another process, and a result at the end."""
 
 import subprocess
 import sys

@@ -27,7 +27,7 @@ def make(name, **kwargs):
 
 
 def wrappers(env):
-    """Class names from the outside in."""
+    """Return the class names from the outside in."""
     names = []
     while isinstance(env, gymnasium.Wrapper):
         names.append(type(env).__name__)
@@ -70,7 +70,7 @@ def test_an_id_gets_the_standard_preprocessing():
 def test_the_newest_frame_is_the_last_channel_and_actions_take_four_frames():
     with make("ALE/Pong-v5") as env:
         observation, _ = env.reset(seed=1)
-        assert (observation == observation[..., :1]).mean() > 0.99  # but for FIRE
+        assert (observation == observation[..., :1]).mean() > 0.99  # except for FIRE
         for _ in range(6):
             before, last = frames(env), observation
             observation, *_ = env.step(2)
@@ -114,7 +114,7 @@ def test_fire_is_pressed_where_a_game_waits_for_it():
         ({"obs_type": "grayscale"}, (84, 84, 4)),
     ],
 )
-def test_the_shape_can_be_chosen(kwargs, shape):
+def test_options_determine_the_observation_shape(kwargs, shape):
     with make("ALE/Pong-v5", **kwargs) as env:
         observation, _ = env.reset(seed=1)
         assert env.observation_space.shape == observation.shape == shape
@@ -139,7 +139,7 @@ def test_arguments_reach_ale():
     assert ends == [False] * 4 + [True]  # actions, not frames
 
 
-def test_frames_end_an_episode_by_truncation():
+def test_the_frame_limit_truncates_an_episode():
     with make("ALE/Pong-v5", max_num_frames_per_episode=100) as env:
         assert stepper.inspect(env)["max_episode_steps"] == 25
         env.reset(seed=1)
@@ -150,7 +150,7 @@ def test_frames_end_an_episode_by_truncation():
         assert truncated and not terminated
 
 
-def test_a_lost_life_ends_an_episode_if_asked():
+def test_a_lost_life_ends_an_episode_if_configured():
     lengths = []
     for option in (True, False):
         with make("ALE/Breakout-v5", terminal_on_life_loss=option) as env:
@@ -201,12 +201,12 @@ def test_preprocessing_can_be_turned_off_and_on():
         ({"game": "pong"}, "env_kwargs has 'game'"),
     ],
 )
-def test_arguments_that_cannot_be_are_refused_before_a_worker_starts(kwargs, message):
+def test_invalid_arguments_are_refused_before_a_worker_starts(kwargs, message):
     with pytest.raises(UserError, match=re.escape(message)):
         registry.constructor("ALE/Pong-v5", kwargs)
 
 
-def test_continuous_actions_need_no_noops():
+def test_continuous_actions_work_without_noops():
     with make("ALE/Pong-v5", continuous=True, noop_max=0) as env:
         env.reset(seed=1)
         assert env.step(env.action_space.sample())[0].shape == (84, 84, 4)
@@ -233,7 +233,7 @@ registry.constructor("ALE/Pong-v5")().close()
     assert result.returncode == 0 and result.stdout + result.stderr == ""
 
 
-def test_a_seed_says_all_for_any_number_of_workers():
+def test_a_seed_determines_transitions_for_any_number_of_workers():
     kwargs = {"max_episode_steps": 12}
     records = []
     for workers in (1, 2):
@@ -254,7 +254,7 @@ def test_a_seed_says_all_for_any_number_of_workers():
 
 
 class TestContract(EnvContract):
-    """In this process: workers see a ``gymnasium.Env`` only."""
+    """Run in this process, because workers only see a ``gymnasium.Env``."""
 
     steps = 20
 

@@ -25,7 +25,7 @@ from tfagents_batch.errors import UserError
 
 
 def episode(env, seed=1):
-    """Steps until the end."""
+    """Return the results of one episode."""
     found = [env.reset(seed=seed)]
     while True:
         found.append(env.step(2))
@@ -51,7 +51,7 @@ def test_a_last_step_with_a_discount_is_truncated(last_discount):
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.7])
-def test_a_discount_within_an_episode_ends_nothing_and_is_told(discount):
+def test_a_discount_within_an_episode_is_only_reported(discount):
     make = functools.partial(walk, length=3, discount=discount)
     with make_env(
         make, 2, 1, backend="portable", info_keys={"discount": "float32"}
@@ -118,11 +118,11 @@ def test_specs_become_spaces(spec, observation, action):
 def test_a_spec_without_a_space_is_refused_by_name():
     with pytest.raises(UserError, match=r"x\['a'\]\[0\] has the spec StringArray"):
         to_space({"a": [specs.StringArray(())]}, "x")
-    with pytest.raises(UserError, match="integers need bounds to be selected"):
+    with pytest.raises(UserError, match="integers without bounds; use Bounded"):
         to_space(specs.Array((), np.int32), "x", is_action=True)
 
 
-def test_actions_are_nested_and_typed_as_their_spec():
+def test_actions_have_the_structure_and_dtypes_of_their_spec():
     class Echo:
         def observation_spec(self):
             return specs.Array((), np.float32)
@@ -148,7 +148,7 @@ def test_actions_are_nested_and_typed_as_their_spec():
     action = env.env.action
     assert type(action["a"]) is list and type(action["b"]) is tuple
     assert [x.dtype for x in (*action["a"], *action["b"])] == ["i1", "?", "f8"]
-    env.close()  # has none of its own
+    env.close()  # Echo has no close
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_actions_are_nested_and_typed_as_their_spec():
         (lambda t: t._replace(step_type=dm_env.StepType.FIRST), "FIRST within an epi"),
     ],
 )
-def test_a_time_step_that_cannot_be_is_a_defect(change, message):
+def test_an_invalid_time_step_is_a_defect(change, message):
     env = adapt(walk(change=lambda t: t if t.first() else change(t)))
     env.reset()
     with pytest.raises(Defect, match=message):
@@ -192,7 +192,7 @@ def test_any_constructor_can_take_the_seed():
         registry.constructor(walk, {"seed_argument": "sed"})
 
 
-def test_a_seed_argument_is_for_names_of_classes_too(tmp_path):
+def test_a_seed_argument_works_for_names_of_constructors(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
         "from tfagents_batch.envs.testing import CountingEnv\n"
@@ -239,7 +239,7 @@ print(json.dumps(sorted(found & {"gym", "dm_env", "ale_py", "cv2", "tensorflow"}
 
 
 class TestContract(EnvContract):
-    """In this process: workers see a ``gymnasium.Env`` only."""
+    """Run in this process, because workers only see a ``gymnasium.Env``."""
 
     def make_env(self):
         kwargs = {"seed_argument": "seed", "length": 4}

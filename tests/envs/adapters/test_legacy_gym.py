@@ -1,4 +1,4 @@
-"""gym 0.26.2, as installed, and an interface like gym 0.21's (``old_gym``)."""
+"""The installed gym 0.26.2, and a stand-in for gym 0.21 (``old_gym``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLD = Path(__file__).parents[1] / "old_gym"
 
 @pytest.fixture
 def old_gym(monkeypatch):
-    """What looks like gym 0.21 in place of gym, here and in workers."""
+    """Replace gym by the stand-in for gym 0.21, here and in workers."""
     mine = [name for name in sys.modules if name.partition(".")[0] == "gym"]
     for name in mine:
         monkeypatch.delitem(sys.modules, name)
@@ -42,7 +42,7 @@ def old_gym(monkeypatch):
 
 
 def play(env, steps=30, seed=3):
-    """What ``steps`` random actions lead to; restarts after the last step."""
+    """Return the results of ``steps`` random actions and of resets in between."""
     env.action_space.seed(seed)
     found = [env.reset(seed=seed)]
     for _ in range(steps):
@@ -52,7 +52,7 @@ def play(env, steps=30, seed=3):
     return found
 
 
-def same(x, y):
+def assert_same(x, y):
     for a, b in zip(x, y, strict=True):
         np.testing.assert_array_equal(a[0], b[0])
         assert a[1:-1] == b[1:-1]
@@ -73,17 +73,17 @@ def test_environments_of_gym_0_26_play_with_numpy_2(name, limit):
         assert isinstance(env, gymnasium.Env)
         assert isinstance(env.observation_space, gymnasium.Space)
         assert stepper.inspect(env)["max_episode_steps"] == limit
-        same(play(env), play(twin))
+        assert_same(play(env), play(twin))
         assert env.reset(seed=1)[0] in env.observation_space
 
 
-def test_an_episode_of_gym_is_that_of_gymnasium():
-    """CartPole did not change: equal seeds, equal episodes."""
+def test_an_episode_of_gym_equals_that_of_gymnasium():
+    """CartPole did not change, so equal seeds give equal episodes."""
     with (
         registry.constructor("gym:CartPole-v1")() as old,
         gymnasium.make("CartPole-v1") as new,
     ):
-        same(play(old, 100), play(new, 100))
+        assert_same(play(old, 100), play(new, 100))
 
 
 def test_a_time_limit_truncates_and_can_be_chosen():
@@ -94,7 +94,7 @@ def test_a_time_limit_truncates_and_can_be_chosen():
     assert flags == [(False, False), (False, False), (False, True)]
 
 
-def test_the_names_that_numpy_dropped_are_known_where_gym_uses_them():
+def test_all_uses_of_removed_numpy_names_in_gym_are_known():
     root = Path(gym.__file__).parent
     users = {
         ".".join(["gym", *path.relative_to(root).with_suffix("").parts]): node.attr
@@ -104,25 +104,25 @@ def test_the_names_that_numpy_dropped_are_known_where_gym_uses_them():
         and getattr(node.value, "id", None) == "np"
         and not hasattr(np, node.attr)
     }
-    assert set(users) <= set(legacy_gym._USERS)
-    assert set(users.values()) <= set(legacy_gym._LOST)
+    assert set(users) <= set(legacy_gym._BROKEN_MODULES)
+    assert set(users.values()) <= set(legacy_gym._REMOVED_NAMES)
 
 
-def test_numpy_itself_is_left_alone():
+def test_numpy_itself_is_unchanged():
     adapt(gym.make("Acrobot-v1")).close()
     assert sys.modules["gym.envs.classic_control.acrobot"].np is not np
     assert not any(hasattr(np, name) for name in ("bool8", "float_"))
 
 
-def test_an_environment_of_gym_make_needs_no_care():
-    """Its checker and its time limit stand outermost."""
+def test_the_outermost_wrappers_of_gym_make_are_replaced():
+    """The checker and the time limit of gym are outermost."""
     with adapt(gym.make("CartPole-v1")) as env:
         assert type(env.env.env).__name__ == "CartPoleEnv"
         assert env._max_episode_steps == 500
         play(env)
 
 
-def test_a_users_wrappers_stay_and_the_checker_within_works():
+def test_wrappers_of_users_stay_and_the_inner_checker_works():
     class Doubled(gym.RewardWrapper):
         def reward(self, reward):
             return 2 * reward
@@ -134,7 +134,7 @@ def test_a_users_wrappers_stay_and_the_checker_within_works():
 
 
 class Mine(gym.Env):
-    """The interface of 0.26, written by a user."""
+    """A user's environment with the interface of 0.26."""
 
     def __init__(self):
         self.observation_space = gym.spaces.Box(-9, 9, (1,), np.float32)
@@ -159,7 +159,7 @@ def test_the_interface_of_0_26_keeps_flags_and_info():
         assert rest == [1, True, False, {"where": "step"}]
 
 
-def test_a_wrapper_that_takes_no_seed_does_not_keep_it_from_the_environment():
+def test_a_seed_reaches_the_environment_past_a_wrapper_without_seed():
     class Plain(gym.Wrapper):
         def reset(self):
             return self.env.reset()
@@ -201,7 +201,7 @@ def test_other_spaces_are_refused_by_name_and_place():
         legacy_gym.convert_space(space, "Mine")
 
 
-def test_done_is_truncated_where_the_time_limit_says_so(old_gym):
+def test_done_becomes_truncated_at_the_time_limit(old_gym):
     make = registry.constructor
     with pytest.warns(UserWarning, match="out of date; the newest is 'Walk-v1'"):
         make("gym:Walk-v0")
@@ -217,7 +217,7 @@ def test_done_is_truncated_where_the_time_limit_says_so(old_gym):
             assert {(True, False), (False, True)} <= set(ends)
 
 
-def test_the_interface_of_0_21_is_understood(old_gym):
+def test_the_interface_of_0_21_is_supported(old_gym):
     kwargs = {"max_episode_steps": 30, "render_mode": "rgb_array", "end": 50.0}
     with registry.constructor("gym:Walk-v1", kwargs)() as env:
         observation, info = env.reset(seed=3)
@@ -229,7 +229,7 @@ def test_the_interface_of_0_21_is_understood(old_gym):
         assert env.render_mode == "rgb_array" and env.render().shape == (4, 4, 3)
         assert stepper.inspect(env)["max_episode_steps"] == 30
         assert env.env.env.action_space.seeded == 3
-        same(play(env), play(env))
+        assert_same(play(env), play(env))
         assert (play(env, 1, seed=4)[0][0] != play(env, 1, seed=5)[0][0]).any()
 
 
@@ -250,7 +250,7 @@ def test_ids_of_a_users_module_are_user_code_and_work_in_workers(tmp_path, monke
     sys.modules.pop("user_gym")
 
 
-def test_a_worker_is_quiet_about_gym_but_not_about_the_users_warnings():
+def test_a_worker_hides_warnings_of_gym_but_not_of_users():
     code = """
 import warnings
 from tfagents_batch.envs.adapters import legacy_gym
@@ -275,7 +275,7 @@ def test_an_instance_is_stepped_in_this_process():
         make_env(env, num_envs=2)
 
 
-def test_what_is_of_gymnasium_is_returned_as_it_is():
+def test_gymnasium_environments_and_unknown_objects_are_returned_unchanged():
     with gymnasium.make("CartPole-v1") as env:
         assert adapt(env) is env
     thing = object()
@@ -283,7 +283,7 @@ def test_what_is_of_gymnasium_is_returned_as_it_is():
 
 
 class TestContract(EnvContract):
-    """In this process: workers see a ``gymnasium.Env`` only."""
+    """Run in this process, because workers only see a ``gymnasium.Env``."""
 
     def make_env(self):
         return make_env(lambda: gym.make("CartPole-v1"), 3, 0)
@@ -315,7 +315,7 @@ def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path)
     assert result.episodes == 2 and (result.returns == result.lengths).all()
 
 
-def test_a_done_that_is_no_bool_is_a_defect(old_gym):
+def test_a_done_that_is_not_a_bool_is_a_defect(old_gym):
     class Odd(old_gym.Env):
         observation_space = old_gym.spaces.Discrete(2)
         action_space = old_gym.spaces.Discrete(2)

@@ -25,7 +25,7 @@ DICT = gs.Dict({"a": BOX, "b": gs.Discrete(4)})
 
 
 class Corrupted(gymnasium.Wrapper):
-    """Passes results of some calls through a function."""
+    """Wrapper that passes the results of some calls through a function."""
 
     def __init__(self, env, corrupt, calls=("reset", "step")):
         super().__init__(env)
@@ -42,7 +42,7 @@ class Corrupted(gymnasium.Wrapper):
 
 
 class Noise(gymnasium.Env):
-    """A healthy environment that draws from ``self.np_random``; to be derived from."""
+    """A base class: a healthy environment that draws from ``self.np_random``."""
 
     def __init__(self):
         self.observation_space = gs.Box(0, 1, (2,), np.float32)
@@ -63,7 +63,7 @@ class Noise(gymnasium.Env):
 
 
 def of_space(space, corrupt=None, calls=("reset", "step"), action_space=None):
-    """Constructor of an environment of a space with corrupted observations."""
+    """Return a constructor of an environment with corrupted observations."""
 
     def make():
         env = SpaceEnv(copy.deepcopy(space), copy.deepcopy(action_space))
@@ -75,7 +75,7 @@ def of_space(space, corrupt=None, calls=("reset", "step"), action_space=None):
 
 
 def stepping(change):
-    """Constructor of an environment whose ``step`` results are changed."""
+    """Return a constructor of an environment with changed results of ``step``."""
     return lambda: Corrupted(CountingEnv(), lambda result: change(*result), ["step"])
 
 
@@ -84,13 +84,13 @@ def check(env, steps=40, **options):
 
 
 def found(report):
-    """Kind and field of everything but hints, as text."""
+    """Return kind and field of all findings except hints, as text."""
     findings = report.defects + report.warnings
     return ", ".join(f"{each.kind} of {each.field}" for each in findings)
 
 
 @pytest.mark.parametrize("call", ["reset", "step"])
-def test_a_wrong_observation_is_the_one_defect(call):
+def test_a_wrong_observation_is_the_only_defect(call):
     report = check(of_space(DICT, lambda x: x | {"b": 4}, [call]))
     (finding,) = report.defects + report.warnings
     assert (finding.level, finding.kind) == ("defect", "bounds")
@@ -124,7 +124,7 @@ def flagged(value):
     return lambda o, r, e, u, i: (o, r, e, value, i)
 
 
-# Rules of observations have their tests in test_validation.
+# The rules of observations are tested in test_validation.
 STEPS = [
     (lambda o, r, *rest: (o, np.array([r]), *rest), "type", "reward"),
     (rewarded(np.zeros(2)), "type", "reward"),
@@ -141,7 +141,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("change", "kind", "field"), STEPS)
-def test_a_wrong_result_of_step_is_the_one_defect(change, kind, field):
+def test_a_wrong_result_of_step_is_the_only_defect(change, kind, field):
     report = check(stepping(change))
     (finding,) = report.defects + report.warnings
     assert (finding.level, finding.kind, finding.field) == ("defect", kind, field)
@@ -151,12 +151,12 @@ def test_a_wrong_result_of_step_is_the_one_defect(change, kind, field):
 
 
 def reset_returns(change):
-    """Constructor of an environment whose ``reset`` results are changed."""
+    """Return a constructor of an environment with changed results of ``reset``."""
     return lambda: Corrupted(CountingEnv(), lambda result: change(*result), ["reset"])
 
 
 class ResetBuffer(CountingEnv):
-    """Returns one array from every reset."""
+    """Environment that returns the same array from every reset."""
 
     def __init__(self):
         super().__init__()
@@ -168,7 +168,7 @@ class ResetBuffer(CountingEnv):
 
 
 class Constant(CountingEnv):
-    """Returns one array that never changes."""
+    """Environment that returns one array that never changes."""
 
     constant = np.zeros(2, np.float32)
 
@@ -177,15 +177,15 @@ class Constant(CountingEnv):
 
 
 def refilled(nested):
-    """Constructor that returns one dict, or one array in new dicts, again and again."""
+    """Return a constructor: the environment reuses one dict, or one array in it."""
 
     def make():
-        kept, buffer = {}, np.zeros(3, np.float32)
+        reused, buffer = {}, np.zeros(3, np.float32)
 
         def corrupt(result):
             if not nested:
-                kept.update(result[0])
-                return (kept, *result[1:])
+                reused.update(result[0])
+                return (reused, *result[1:])
             buffer[:] = result[0]["a"]
             return (result[0] | {"a": buffer}, *result[1:])
 
@@ -196,7 +196,7 @@ def refilled(nested):
 
 
 class TwoBuffers(CountingEnv):
-    """Returns two arrays in turn."""
+    """Environment that returns two arrays in turn."""
 
     def __init__(self):
         super().__init__()
@@ -209,7 +209,7 @@ class TwoBuffers(CountingEnv):
 
 
 class NeverWorks(CountingEnv):
-    """Raises in every step; what it observes is wrong too."""
+    """Environment that raises in every step and observes a wrong dtype."""
 
     def reset(self, **keywords):
         return super().reset(**keywords)[0].astype(np.float64), {}
@@ -229,7 +229,7 @@ class NoParameters(CountingEnv):
 
 
 class Holds(CountingEnv):
-    """An adapter: what it steps has an interface of its own."""
+    """Adapter of an object with another interface."""
 
     def __init__(self):
         super().__init__()
@@ -242,7 +242,7 @@ class Required(CountingEnv):
 
 
 class Forgetful(gymnasium.Wrapper):
-    """Takes no seed, within another wrapper."""
+    """Wrapper that takes no seed, around another wrapper."""
 
     def __init__(self):
         super().__init__(gymnasium.wrappers.Autoreset(CountingEnv()))
@@ -252,7 +252,7 @@ class Forgetful(gymnasium.Wrapper):
 
 
 class Unseeded(Noise):
-    """Draws from a generator of its own, at ``where``."""
+    """Environment that draws from an unseeded generator in ``where``."""
 
     def __init__(self, where):
         super().__init__()
@@ -264,7 +264,7 @@ class Unseeded(Noise):
 
 
 class SeededOnce(Noise):
-    """Draws from a generator that its constructor seeds."""
+    """Environment that draws from a generator seeded by its constructor."""
 
     def __init__(self):
         super().__init__()
@@ -275,14 +275,14 @@ class SeededOnce(Noise):
 
 
 class ZeroIsNone(Noise):
-    """Takes a seed of 0 for none."""
+    """Environment that ignores the seed 0."""
 
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=seed or None)
 
 
 class DrawnOnce(Noise):
-    """Draws in its constructor."""
+    """Environment that draws in its constructor."""
 
     def __init__(self):
         super().__init__()
@@ -293,7 +293,7 @@ class DrawnOnce(Noise):
 
 
 class Alone(CountingEnv):
-    """One at a time in a process."""
+    """Environment that can exist only once in a process."""
 
     taken = False
 
@@ -308,7 +308,7 @@ class Alone(CountingEnv):
 
 
 class OddObservation(CountingEnv):
-    """A space that is not supported, and no info."""
+    """Environment with an unsupported observation space, and no info."""
 
     def __init__(self):
         super().__init__()
@@ -319,7 +319,7 @@ class OddObservation(CountingEnv):
 
 
 class OddAction(CountingEnv):
-    """A space of actions that is not supported, and no info."""
+    """Environment with an unsupported action space, and no info."""
 
     def __init__(self):
         super().__init__()
@@ -336,7 +336,7 @@ class NoSpace(CountingEnv):
 
 
 class SharedSpace(SpaceEnv):
-    """A space whose generator every instance seeds."""
+    """Environment with one space that all instances share and seed."""
 
     space = gs.Box(0, 1, (2,), np.float32)
 
@@ -351,7 +351,7 @@ class TimeInInfo(CountingEnv):
 
 
 class Masked(CountingEnv):
-    """Raises for an action that its mask forbids."""
+    """Environment that raises for an action that its mask forbids."""
 
     def __init__(self):
         super().__init__(3)
@@ -374,7 +374,7 @@ def fault(*args, **options):
 
 SHARED_ENV = CountingEnv()
 UNSEEDED = "not reproducible of reset(seed)"
-# What is checked, what is found, and some of the words.
+# Environment, expected findings, and a part of the report's text.
 MISTAKES = [
     (reset_returns(lambda o, i: o), "type of reset()", ""),
     (reset_returns(lambda o, i: [o, i]), "type of reset(), type of observation", ""),
@@ -419,7 +419,7 @@ WARNINGS = ("not reproducible", "alone", "never ends")
 
 
 @pytest.mark.parametrize(("env", "expected", "words"), MISTAKES)
-def test_a_mistake_is_found_and_what_is_right_is_not(env, expected, words):
+def test_each_mistake_is_found_and_nothing_else(env, expected, words):
     report = check(env)
     assert found(report) == expected
     assert words in str(report)
@@ -427,7 +427,7 @@ def test_a_mistake_is_found_and_what_is_right_is_not(env, expected, words):
         assert (finding.level == "warning") == (finding.kind in WARNINGS)
 
 
-def test_an_exception_in_step_has_its_traceback_and_the_rest_goes_on():
+def test_an_exception_in_step_has_its_traceback_and_the_check_continues():
     report = check(fault("exc", episode=1, length=5))
     (finding,) = report.defects + report.warnings
     assert (finding.kind, finding.field) == ("raised ValueError", "step()")
@@ -439,7 +439,7 @@ def test_an_exception_in_step_has_its_traceback_and_the_rest_goes_on():
     assert report.facts["episodes"] > 5
 
 
-def test_an_interrupt_is_the_users_and_closes_what_was_made():
+def test_an_interrupt_ends_the_check_and_closes_the_environment():
     closed = []
 
     class Env(FaultEnv):
@@ -455,7 +455,7 @@ def test_an_interrupt_is_the_users_and_closes_what_was_made():
     ("env", "reproducible"),
     [(NoParameters, None), (functools.partial(Unseeded, "reset"), False)],
 )
-def test_whether_it_can_be_reproduced_is_a_fact(env, reproducible):
+def test_reproducibility_is_a_fact_of_the_report(env, reproducible):
     report = check(env)
     assert report.facts["reproducible"] is reproducible
     assert report.facts["steps"] == 40
@@ -488,7 +488,7 @@ def test_a_time_limit_that_was_not_reached_is_a_fact_and_a_hint():
     assert report.facts["max_episode_steps"] == 10**6
 
 
-def test_all_defects_are_raised_at_once_with_what_to_do():
+def test_all_defects_are_raised_in_one_error():
     def change(o, r, e, u, i):
         return o[:1].astype(np.float64), np.array([r]), int(e), None, []
 
@@ -568,7 +568,7 @@ def test_gymnasiums_environments_have_no_defects(name, module):
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # packages of games warn of their own affairs
+        warnings.simplefilter("default")  # packages of games have their own warnings
         report = check(name, steps=300)
     assert not report.defects + report.warnings, str(report)
     assert report.facts["reproducible"] is True
@@ -576,7 +576,7 @@ def test_gymnasiums_environments_have_no_defects(name, module):
 
 @settings(max_examples=30, deadline=None)
 @given(observation_space=any_space(), action_space=any_space())
-def test_samples_of_any_space_are_no_defect(observation_space, action_space):
+def test_samples_of_any_space_are_not_defects(observation_space, action_space):
     make = of_space(observation_space, action_space=action_space)
     assert found(check(make, steps=10)) == ""
 

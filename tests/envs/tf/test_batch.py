@@ -42,7 +42,7 @@ class Walk:
 
 
 def wrong(**changes):
-    """A class like ``Walk`` with something else in it."""
+    """Return a ``Walk`` with other attributes."""
     return type("Wrong", (Walk,), changes)()
 
 
@@ -67,7 +67,7 @@ def test_an_environment_is_given_as_object_class_or_name(env, monkeypatch):
     assert batch.spec.max_episode_steps == 30
 
 
-def test_arguments_of_its_functions_may_have_any_names():
+def test_arguments_of_reset_and_step_may_have_any_names():
     class Renamed(Walk):
         def reset(self, random):
             return super().reset(random)
@@ -78,25 +78,25 @@ def test_arguments_of_its_functions_may_have_any_names():
     assert isinstance(tfb.make_env(Renamed), TensorBatch)
 
 
-def test_a_list_of_them_or_a_function_that_makes_one_is_refused():
+def test_a_list_or_a_function_of_tensor_environments_is_refused():
     with pytest.raises(UserError, match=r"env\[1\] is .*Walk, which is written in"):
         tfb.make_env(["CartPole-v1", Walk])
     with pytest.raises(EnvError, match="returned Walk, which is written in TensorFlow"):
         tfb.make_env(lambda: Walk(), num_workers=0)
 
 
-def test_arguments_reach_the_environment():
+def test_env_kwargs_reach_the_environment():
     batch = tfb.make_env(Walk, 2, env_kwargs={"bound": 7.0, "max_episode_steps": 5})
     assert batch.env.bound == 7.0 and batch.spec.max_episode_steps == 5
 
 
-def test_every_row_draws_its_own_numbers_in_every_step():
+def test_every_row_draws_new_random_numbers_in_every_step():
     found = np.stack([step.observation for step in rows(6, TensorBatch(Walk(99), 3))])
     moves = np.diff(found, axis=0).reshape(-1)
     assert len(np.unique(moves)) == moves.size
 
 
-def test_a_row_that_ended_restarts_alone():
+def test_only_rows_that_ended_restart():
     steps = rows(60, TensorBatch(Walk(), 5))
     first = np.stack([step.first for step in steps])
     last = np.stack([step.last for step in steps])
@@ -109,7 +109,7 @@ def test_a_row_that_ended_restarts_alone():
 
 
 class Picky(Walk):
-    """Cannot be stepped from where an episode ends."""
+    """A walk that cannot be stepped after the end of an episode."""
 
     observation_space = gymnasium.spaces.Box(0.0, 3.0, (1,))
 
@@ -117,7 +117,7 @@ class Picky(Walk):
         return tf.constant(0), tf.zeros([1])
 
     def step(self, state, action, key):
-        reward = tf.gather(tf.constant([1.0, 2.0, 3.0]), state)  # there is no fourth
+        reward = tf.gather(tf.constant([1.0, 2.0, 3.0]), state)  # fails for state 3
         state = state + 1
         return state, tf.cast(state, tf.float32)[tf.newaxis], reward, state == 3
 
@@ -129,7 +129,7 @@ def test_an_ended_state_is_never_stepped():
 
 
 @pytest.mark.parametrize(
-    "space, actions, taken",
+    "space, actions, expected",
     [
         (gymnasium.spaces.Box(-1.0, 1.0, (1,)), [[-5.0], [0.5]], [[-1.0], [0.5]]),
         (gymnasium.spaces.Box(0, 10, (1,), np.uint8), [[-1], [300]], [[0], [10]]),
@@ -142,26 +142,26 @@ def test_an_ended_state_is_never_stepped():
         (gymnasium.spaces.MultiDiscrete([3, 4]), [[0, 3], [2, 1]], [[0, 3], [2, 1]]),
     ],
 )
-def test_actions_arrive_as_their_space_says(space, actions, taken):
+def test_actions_reach_the_environment_within_their_space(space, actions, expected):
     class Echo(Walk):
         action_space = space
-        observation_space = gymnasium.spaces.Box(-1e9, 1e9, np.shape(taken[0]))
+        observation_space = gymnasium.spaces.Box(-1e9, 1e9, np.shape(expected[0]))
 
         def reset(self, key):
             zeros = tf.zeros(self.observation_space.shape)
             return zeros, zeros
 
         def step(self, state, action, key):
-            seen = tf.cast(action, tf.float32)
-            return seen, seen, 0.0, False
+            echo = tf.cast(action, tf.float32)
+            return echo, echo, 0.0, False
 
     env = TensorBatch(Echo(), 2)
     state, _ = env.init(1)
     _, step = env.step(state, tf.constant(actions))
-    np.testing.assert_allclose(step.observation, np.array(taken, np.float32))
+    np.testing.assert_allclose(step.observation, np.array(expected, np.float32))
 
 
-def test_nested_observations_and_no_time_limit():
+def test_nested_observations_and_no_time_limit_are_supported():
     class Nested(Walk):
         max_episode_steps = None
         observation_space = gymnasium.spaces.Dict(
@@ -170,13 +170,13 @@ def test_nested_observations_and_no_time_limit():
 
         def reset(self, key):
             state, place = super().reset(key)
-            return state, self._seen(place)
+            return state, self._observe(place)
 
         def step(self, state, action, key):
             state, place, reward, far = super().step(state, action, key)
-            return state, self._seen(place), reward, far
+            return state, self._observe(place), reward, far
 
-        def _seen(self, place):
+        def _observe(self, place):
             mask = tf.ones([3], tf.int8)
             return {"place": place, "action_mask": mask}
 
@@ -186,7 +186,7 @@ def test_nested_observations_and_no_time_limit():
     assert not np.any(step.truncated)
 
 
-def test_eager_steps_do_not_trace_anew():
+def test_eager_steps_do_not_trace_again():
     class Counted(Walk):
         traces = 0
 
@@ -202,12 +202,12 @@ def test_eager_steps_do_not_trace_anew():
 
 
 def returning(function):
-    """A ``step`` that returns what a function of state and action does."""
+    """Return a ``step`` that returns the result of a function of state and action."""
     return {"step": lambda self, state, action, key: function(state, action)}
 
 
 def starting(state, observation):
-    """A ``reset`` that returns these."""
+    """Return a ``reset`` that returns this state and observation."""
     return {"reset": lambda self, key: (state, tf.constant(observation))}
 
 
@@ -239,7 +239,7 @@ def starting(state, observation):
         ),
         (
             returning(lambda s, a: (s["place"], s["place"], 0.0, False)),
-            "the state is not nested as that of reset",
+            "the state has another structure than after reset",
         ),
         (
             returning(lambda s, a: (s, s["place"], tf.zeros([1]), False)),
@@ -251,17 +251,17 @@ def starting(state, observation):
         ),
         (
             returning(lambda s, a: (s, s["place"], 1.0 if a == 1 else 0.0, False)),
-            "decides in Python .* use tf.where",
+            "branches in Python .* use tf.where",
         ),
     ],
 )
-def test_what_is_wrong_with_an_environment_is_said_before_it_runs(changes, message):
+def test_defects_of_an_environment_are_reported_before_it_runs(changes, message):
     with pytest.raises(UserError, match=message):
         tfb.make_env(wrong(**changes), num_envs=2)
 
 
-def test_checking_leaves_the_threads_of_tensorflow_to_be_set():
-    """In a process that has run nothing yet."""
+def test_threads_of_tensorflow_can_be_set_after_the_check():
+    """Run in a new process, where TensorFlow has run nothing yet."""
     code = f"""
 import sys
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tfagents_batch import spaces
 
-# Each id, and how Gymnasium keeps the state.
+# Each id, and the form in which Gymnasium stores the state.
 STATES = {
     "CartPole-v1": lambda state: np.array(state, np.float64),
     "Pendulum-v1": lambda state: np.array(state, np.float64),
@@ -28,7 +28,7 @@ def pair(request):
     theirs.close()
 
 
-def test_spaces_and_time_limit_are_gymnasiums(pair):
+def test_spaces_and_time_limit_equal_gymnasiums(pair):
     id, theirs, ours = pair
     for role in ("observation_space", "action_space"):
         found, expected = getattr(ours.spec, role), getattr(theirs, role)
@@ -36,8 +36,8 @@ def test_spaces_and_time_limit_are_gymnasiums(pair):
     assert ours.spec.max_episode_steps == gymnasium.spec(id).max_episode_steps
 
 
-def test_transitions_are_gymnasiums(pair):
-    """From every state of long episodes of ours, one step of both; wide states too."""
+def test_transitions_equal_gymnasiums(pair):
+    """Compare one step from every state of our episodes, and from random states."""
     id, theirs, ours = pair
     inner = theirs.unwrapped
     theirs.reset(seed=1)
@@ -48,15 +48,15 @@ def test_transitions_are_gymnasiums(pair):
     steps = endings = 0
     action = space.sample()
     while steps < 400:
-        if steps % 50 == 49:  # as random play would hardly get anywhere
+        if steps % 50 == 49:  # because random play reaches few states
             spread = random.normal(size=state.inner.shape) * 0.5
             wide = np.clip(state.inner + spread, *_bounds(id)).astype(np.float32)
             state = state._replace(inner=tf.constant(wide))
         steps += 1
-        # Keep to one action for a while: that gets further than noise.
+        # One action for several steps gets further than noise.
         action = space.sample() if steps % 7 == 0 else action
         inner.state = STATES[id](state.inner[0].numpy())
-        inner.steps_beyond_terminated = None  # or CartPole pays nothing
+        inner.steps_beyond_terminated = None  # otherwise CartPole gives no reward
         observation, reward, terminated, _, _ = inner.step(action)
         state, step = ours.step(state, tf.constant(np.asarray(action)[np.newaxis]))
         np.testing.assert_allclose(step.observation[0], observation, 2e-5, 2e-5)
@@ -95,10 +95,10 @@ def test_episodes_end_where_gymnasiums_do(id, low, high, arguments):
     actions = np.stack([space.sample() for _ in states])
     _, steps = ours.step(state._replace(inner=tf.constant(states)), actions)
     ended = []
-    for i, (begun, action) in enumerate(zip(states, actions, strict=True)):
-        inner.state, inner.steps_beyond_terminated = STATES[id](begun), None
+    for i, (start, action) in enumerate(zip(states, actions, strict=True)):
+        inner.state, inner.steps_beyond_terminated = STATES[id](start), None
         _, reward, terminated, _, _ = inner.step(action)
-        assert bool(steps.terminated[i]) == terminated, (begun, action)
+        assert bool(steps.terminated[i]) == terminated, (start, action)
         np.testing.assert_allclose(steps.reward[i], reward, 1e-5, 1e-5)
         ended.append(terminated)
     assert 30 < sum(ended) < 270
@@ -141,7 +141,7 @@ def test_episodes_are_cut_off_at_the_time_limit():
 
 
 def _bounds(id):
-    """Of states in which both are tried; beyond them Gymnasium does not go."""
+    """Return the lowest and highest states, which Gymnasium never exceeds."""
     high = {
         "CartPole-v1": [2.4, 3, 0.2, 3],
         "Pendulum-v1": [10, 8],

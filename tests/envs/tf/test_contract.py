@@ -1,4 +1,4 @@
-"""Every environment that comes with the package keeps the promises of a batch."""
+"""Every TensorFlow environment of the package passes the contract of a batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from tfagents_batch.envs.contract import SEED, EnvContract, rollout
 from tfagents_batch.envs.tf import names
 
 
-@functools.cache  # it holds no state, so one is enough, and traced once
+@functools.cache  # a batch has no state, so all rules can share one
 def make(id):
-    # Rules need ends of episodes, which random play does not reach in all of them.
+    # The rules need episodes that end, which random play may not reach.
     return tfb.make_env(f"tf/{id}", 3, env_kwargs={"max_episode_steps": 20})
 
 
+<<<<<<< HEAD
 @functools.cache  # test_init_again_repeats_the_transitions covers a second one
+=======
+@functools.cache  # test_init_starts_over checks that a second rollout is equal
+>>>>>>> lang-3
 def record(id):
     return rollout(make(id), EnvContract.steps, SEED)
 
@@ -27,8 +31,13 @@ def contract(id):
     class Contract(EnvContract):
         compilable = True
 
+<<<<<<< HEAD
         # Held by the compiled program, which is compared with eager code too.
         test_graphs_and_eager_code_agree = None
+=======
+        # Covered by the compiled program, which is compared with eager code too.
+        test_a_graph_gives_what_eager_code_gives = None
+>>>>>>> lang-3
 
         def make_env(self):
             return make(id)
@@ -42,14 +51,14 @@ def contract(id):
             for row in observation.reshape(-1, *space.shape):
                 assert space.contains(row), row
 
-        def test_a_state_can_be_looked_at(self):
+        def test_a_state_can_be_rendered(self):
             state, _ = make(id).init(1)
             first = tf.nest.map_structure(lambda x: x[0].numpy(), state.inner)
             picture = make(id).env.render(first)
             assert picture.dtype == np.uint8
             assert picture.ndim == 3 and picture.shape[2] == 3
             colors = np.unique(picture.reshape(-1, 3), axis=0)
-            assert len(colors) > 1, "nothing to be seen"
+            assert len(colors) > 1, "the picture has only one color"
 
     return Contract
 

@@ -26,7 +26,7 @@ GAMES = {
 
 
 class Script:
-    """A ``RandomState`` that answers what our game has drawn."""
+    """A ``RandomState`` that returns the numbers that our game has drawn."""
 
     def __init__(self):
         self.answers = []
@@ -40,7 +40,7 @@ class Script:
 
 
 def answers(name, drawn, state):
-    """What the package will ask for in a step from ``state``, in its order."""
+    """Return the numbers that the package draws in a step from ``state``, in order."""
     number = lambda flag: 0.0 if flag else 0.9  # noqa: E731  # flags are rand() < p
     if name == "breakout":
         return [int(drawn)]
@@ -64,7 +64,7 @@ def package(name):
     return importlib.import_module(f"minatar.environments.{name}").Env
 
 
-# What a test does to a state before a step of this number, and to the package's game.
+# Changes before the step with this number; tests change the package's game equally.
 CHANGES = {
     "seaquest": lambda state, number: state._replace(
         divers_aboard=tf.where(number % 6 == 0, 6, state.divers_aboard)
@@ -78,7 +78,7 @@ MOST = 1500  # steps
 
 @functools.cache
 def program(game):
-    """Many steps of a game in one graph, which is traced once; see ``play``."""
+    """Return a function of many steps of a game, traced once; see ``play``."""
     rules, change = GAMES[game].RULES, CHANGES.get(game, lambda state, number: state)
 
     @functools.partial(tf.function, autograph=False)
@@ -94,10 +94,11 @@ def program(game):
             state, reward, over = rules.advance(before, action, draw, ramping)
             endings += tf.cast(over, tf.int32)
             restart = over & (endings % each == 0)
-            seen = rules.picture(state)
-            anew = rules.draw(seeds.key(number, "start"))
-            state = nest.where(restart, rules.start(anew), state)
-            return state, endings, before, draw, anew, reward, over, restart, seen
+            picture = rules.picture(state)
+            redraw = rules.draw(seeds.key(number, "start"))
+            state = nest.where(restart, rules.start(redraw), state)
+            flags = over, restart
+            return state, endings, before, draw, redraw, reward, *flags, picture
 
         nothing = tf.constant(0), tf.constant(False), tf.constant(False)
         carried = (first, tf.constant(0), first, drawn, drawn, *nothing)
@@ -109,17 +110,17 @@ def program(game):
 
 
 def play(game, actions, ramping=True, each=10**9, changed=False):
-    """Many steps of a game, of ``T`` actions.
+    """Play ``T`` actions of a game.
 
     Args:
-      ramping: of ``rules.advance``.
-      each: begin anew when the game is over for the so many-th time.
-      changed: whether states are changed by ``CHANGES``.
+      ramping: argument of ``rules.advance``.
+      each: restart the game after it was over this many times.
+      changed: whether ``CHANGES`` changes the states.
 
     Returns:
-      what was drawn for the first state and for those after restarts, and the first
-      picture; then ``[T, ...]``: states before steps, what was drawn for each step,
-      rewards, whether the game was over, whether it was restarted, pictures.
+      random numbers of the first state, first picture, and a tuple of ``[T, ...]``:
+      states before the steps, random numbers of the steps and of possible restarts,
+      rewards, whether the game was over, whether it was restarted, and pictures.
     """
     padded = np.pad(actions, [0, MOST - len(actions)]).astype(np.int32)
     ramping = ramping if game == "asterix" else tf.constant(ramping)
@@ -129,9 +130,9 @@ def play(game, actions, ramping=True, each=10**9, changed=False):
 
 
 def compare(name, theirs, played, change=lambda theirs, number: None, actions=()):
-    """Play the package's game with the same random numbers; equal at every step."""
+    """Play the package's game with the same random numbers, and compare each step."""
     theirs.random = script = Script()
-    drawn, picture, (before, draws, anew, rewards, overs, restarts, pictures) = played
+    drawn, picture, (before, draws, again, rewards, overs, restarts, pictures) = played
     script.answers = answers(name, drawn, None)
     theirs.reset()
     np.testing.assert_array_equal(picture, theirs.state())
@@ -143,7 +144,7 @@ def compare(name, theirs, played, change=lambda theirs, number: None, actions=()
         assert (rewards[number], overs[number]) == (reward, over), number
         np.testing.assert_array_equal(pictures[number], theirs.state(), str(number))
         if restarts[number]:
-            script.answers = answers(name, row(anew), None)
+            script.answers = answers(name, row(again), None)
             theirs.reset()
         theirs.terminal = False
 
@@ -155,13 +156,13 @@ def compare(name, theirs, played, change=lambda theirs, number: None, actions=()
         *((game, False) for game in ("asterix", "seaquest", "space_invaders")),
     ],
 )
-def test_transitions_are_those_of_the_package(game, ramping):
-    """Through ends of games too, where the rules allow it: so late states are seen."""
+def test_transitions_equal_those_of_the_package(game, ramping):
+    """Some games continue after their end, to reach late states."""
     rules, theirs = GAMES[game].RULES, package(game)(ramping=ramping)
     assert list(rules.actions) == theirs.minimal_action_set()
     random, actions = np.random.default_rng(0), []
     for _ in range(MOST if ramping else 1000):
-        # Some actions are held on for a while, and chickens upwards, to get somewhere.
+        # Repeated actions get further than noise; chickens mostly move upwards.
         if not actions or random.random() < 0.4:
             up = game == "freeway" and random.random() < 0.8
             actions.append(grid.UP if up else random.choice(rules.actions))
@@ -184,14 +185,14 @@ def test_transitions_are_those_of_the_package(game, ramping):
         ),
     ],
 )
-def test_chances_are_those_of_the_package(rules, chances):
+def test_probabilities_equal_those_of_the_package(rules, chances):
     drawn = many(rules)._asdict()
     for name, chance in chances.items():
         # Of 4096: three standard deviations are 0.024 at most.
         assert abs(np.mean(drawn[name]) - chance) < 0.024, name
 
 
-def test_numbers_that_are_drawn_are_spread_evenly_over_the_packages_range():
+def test_draws_are_uniform_over_the_range_of_the_package():
     lanes = many(asterix.RULES).lane.numpy()
     found = {
         "ball": (many(breakout.RULES).numpy(), [0, 1]),
@@ -209,7 +210,7 @@ def test_numbers_that_are_drawn_are_spread_evenly_over_the_packages_range():
 
 @functools.cache
 def many(rules):
-    """What a game draws, 4096 times."""
+    """Return 4096 draws of a game."""
     key = seeds.key(1, "many")
     draw = tf.function(
         lambda: tf.vectorized_map(
@@ -221,11 +222,11 @@ def many(rules):
 
 
 def test_seaquest_gets_as_fast_as_the_package_does():
-    """From a late state, with many enemies; the submarine comes up again and again."""
+    """The submarine surfaces often, so the game gets fast and has many enemies."""
     theirs = package("seaquest")(ramping=True)
-    actions = [4, 5, 1, 2, 5, 3] * 200  # down and up, shooting to both sides in between
+    actions = [4, 5, 1, 2, 5, 3] * 200  # down, fire, left, up, fire, right
 
-    def rescue(theirs, number):  # so that coming up is no end, and makes it faster
+    def rescue(theirs, number):  # surfacing with divers speeds the game up
         theirs.diver_count = 6 if number % 6 == 0 else theirs.diver_count
 
     played = play("seaquest", actions, changed=True)
@@ -233,7 +234,7 @@ def test_seaquest_gets_as_fast_as_the_package_does():
     assert theirs.e_spawn_speed == 1 and theirs.move_speed == 2
     before, *_ = played[2]
     assert before.spawn_speed[-1] == 1 and before.move_speed[-1] == 2
-    most = before.fish.there.sum(-1) + before.submarines.there.sum(-1)
+    most = before.fish.present.sum(-1) + before.submarines.present.sum(-1)
     assert most.max() > 8
 
 
@@ -262,7 +263,7 @@ def test_space_invaders_come_back_faster():
     np.testing.assert_array_equal(state.aliens, space_invaders.SWARM)
 
 
-def test_the_last_action_sticks_now_and_then():
+def test_sticky_actions_repeat_the_last_action():
     import tfagents_batch as tfb
 
     kwargs = {"sticky_action_prob": 1.0, "use_minimal_action_set": False}
@@ -270,5 +271,5 @@ def test_the_last_action_sticks_now_and_then():
     state, _ = env.init(1)
     for _ in range(3):
         state, _ = env.step(state, tf.constant([1, 3]))
-    np.testing.assert_array_equal(state.inner.game.paddle, [4, 4])  # none before
+    np.testing.assert_array_equal(state.inner.game.paddle, [4, 4])  # repeated no-ops
     assert env.spec.action_space.n == 6

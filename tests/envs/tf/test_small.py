@@ -1,4 +1,4 @@
-"""Catch, the gridworld, the bandit and the T-maze, by their rules."""
+"""Catch, the gridworld, the bandit and the T-maze follow their rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfagents_batch.errors import UserError
 
 
 def play(env, actions, seed=1):
-    """TimeSteps after each of some actions, which all rows do."""
+    """Return the TimeSteps of some actions, which all rows take."""
     state, step = env.init(seed)
     steps = [step]
     for action in actions:
@@ -20,7 +20,7 @@ def play(env, actions, seed=1):
     return steps
 
 
-def test_a_ball_is_caught_by_who_stands_below_it():
+def test_a_ball_is_caught_by_a_paddle_below_it():
     env = tfb.make_env("tf/Catch-v0", num_envs=40)
     steps = play(env, [1] * 9)
     column = np.argmax(steps[0].observation.numpy()[:, 0], -1)
@@ -33,7 +33,7 @@ def test_a_ball_is_caught_by_who_stands_below_it():
 MAZE = ("S #", " XG", "   ")
 
 
-def test_walls_stop_and_goals_and_traps_end():
+def test_walls_block_and_goals_and_traps_end_the_episode():
     kwargs = {"layout": MAZE, "step_reward": -0.1}
     env = tfb.make_env("tf/GridWorld-v0", num_envs=1, env_kwargs=kwargs)
     up, right, down = 0, 1, 2
@@ -41,13 +41,13 @@ def test_walls_stop_and_goals_and_traps_end():
     rewards = [float(step.reward[0]) for step in steps[1:]]
     np.testing.assert_allclose(rewards, [-0.1, -0.1, -0.1, -1])
     assert bool(steps[-1].terminated[0])
-    # Rows and columns count from 0, with a wall around.
+    # Rows and columns count from 0, at the wall around the layout.
     np.testing.assert_allclose(steps[3].observation[0] * 4, [1, 2])
     steps = play(env, [down, down, right, right, up])
     assert float(steps[-1].reward[0]) == 1 and bool(steps[-1].terminated[0])
 
 
-def test_steps_slip_as_often_as_asked_for():
+def test_steps_slip_with_the_given_probability():
     kwargs = {"layout": ("   G", "    ", " S  ", "    "), "slip": 0.5}
     env = tfb.make_env("tf/GridWorld-v0", num_envs=4000, env_kwargs=kwargs)
     steps = play(env, [1])
@@ -65,12 +65,12 @@ def test_steps_slip_as_often_as_asked_for():
         (("#G#",), "free cell"),
     ],
 )
-def test_a_layout_that_cannot_be_used_is_refused(layout, message):
+def test_an_invalid_layout_is_refused(layout, message):
     with pytest.raises(UserError, match=message):
         tfb.make_env("tf/GridWorld-v0", env_kwargs={"layout": layout})
 
 
-def test_arms_pay_their_means():
+def test_arms_pay_their_mean_rewards():
     kwargs = {"means": [1.0, -2.0], "noise": 0.5}
     env = tfb.make_env("tf/Bandit-v0", num_envs=5000, env_kwargs=kwargs)
     for arm, mean in enumerate([1.0, -2.0]):
@@ -80,13 +80,13 @@ def test_arms_pay_their_means():
         np.testing.assert_array_equal(step.terminated, True)
 
 
-def test_the_maze_rewards_who_turns_as_the_sign_said():
+def test_the_maze_rewards_turns_in_the_direction_of_the_sign():
     env = tfb.make_env("tf/TMaze-v0", num_envs=20, env_kwargs={"length": 3})
     north, east = 0, 1
     steps = play(env, [north, east, east, east, north])
     sign = steps[0].observation.numpy()[:, 0]
     assert set(sign) == {-1.0, 1.0}
-    np.testing.assert_allclose(steps[1].reward, -0.1)  # a wall, and still the sign
+    np.testing.assert_allclose(steps[1].reward, -0.1)  # a wall; the sign stays visible
     np.testing.assert_array_equal(steps[1].observation[:, 0], sign)
     assert all(np.all(s.observation[:, 0] == 0) for s in steps[2:])
     np.testing.assert_array_equal(steps[4].observation[:, 1:], [[0, 1]] * 20)

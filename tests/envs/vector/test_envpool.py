@@ -17,7 +17,7 @@ from tfagents_batch.errors import EnvError, UserError
 
 envpool = pytest.importorskip("envpool")
 
-# MuJoCo's and Atari's libraries tell of themselves when they are loaded.
+# The libraries of MuJoCo and Atari warn when they are loaded.
 pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered")
 
 
@@ -50,8 +50,8 @@ def test_a_row_does_not_depend_on_the_others():
     assert_equal(tf.nest.map_structure(lambda x: x[:, :2], four), two)
 
 
-def test_transitions_are_envpools():
-    """Those of a loop over EnvPool itself, where a row that ended restarts."""
+def test_transitions_equal_envpools():
+    """Compare with a loop over EnvPool itself, in which ended rows restart."""
     with make_env("envpool:CartPole-v1", 3) as env:
         actions = random_actions(env.spec, 60, seed=1)
         found = rollout(env, 60, 5, actions).steps
@@ -86,7 +86,7 @@ def test_the_time_limit_is_envpools(name, limit):
         assert env.spec.max_episode_steps == limit
 
 
-def test_environment_arguments_are_envpools():
+def test_env_kwargs_reach_envpool():
     with make_env(
         "envpool:Pong-v5", 2, env_kwargs={"stack_num": 2, "max_episode_steps": 9}
     ) as env:
@@ -94,7 +94,7 @@ def test_environment_arguments_are_envpools():
         assert env.spec.observation_space.shape == (84, 84, 2)
 
 
-def test_images_are_channels_last_and_lives_a_column():
+def test_images_have_channels_last_and_lives_are_a_column():
     with make_env("envpool:Breakout-v5", 2) as env:
         assert env.spec.observation_space == gs.Box(0, 255, (84, 84, 4), np.uint8)
         assert env.spec.info["lives"] == "int32"
@@ -116,7 +116,7 @@ def test_info_keys_are_columns():
     assert "lives" not in steps.info
 
 
-def test_returns_are_of_rewards_before_clipping():
+def test_returns_sum_the_rewards_before_clipping():
     batch = ours.EnvPoolBatch("Pong-v5", 2, env_kwargs={"reward_clip": True})
     with VectorEnv(batch) as env:
         env.init(1)
@@ -129,7 +129,7 @@ def test_returns_are_of_rewards_before_clipping():
 
 
 class Clipped:
-    """A pool in which everybody earns 7, clipped to 1."""
+    """A pool in which every reward is 7, clipped to 1."""
 
     def __init__(self, pool):
         self._pool = pool
@@ -146,7 +146,7 @@ class Clipped:
 @pytest.mark.parametrize(
     "num_envs, given, used", [(8, 3, 3), (2, 3, 2), (2, 0, 1), (64, None, None)]
 )
-def test_threads_are_the_workers_or_the_cores_of_this_process(num_envs, given, used):
+def test_num_threads_is_num_workers_or_the_number_of_cores(num_envs, given, used):
     batch = ours.EnvPoolBatch("CartPole-v1", num_envs, given)
     assert batch.num_threads == (used or len(os.sched_getaffinity(0)))
 
@@ -161,14 +161,14 @@ def test_closing_ends_the_threads():
     env.init(1)
     running = threads()
     env.init(2)
-    assert threads() == running  # those of the first are gone
+    assert threads() == running  # the threads of the first pool have ended
     env.close()
     assert threads() < running and threads() <= before + 2  # TensorFlow may start some
     with pytest.raises(EnvError, match="pool is closed"):
         env.init(1)
 
 
-def test_invalid_actions_are_refused_that_envpool_would_take():
+def test_actions_that_envpool_would_wrongly_accept_are_refused():
     with make_env("envpool:CartPole-v1", 2) as env:
         state, _ = env.init(1)
         with pytest.raises(EnvError, match=r"action is 7; Discrete\(2\) takes 0 to 1"):
@@ -191,7 +191,7 @@ def test_invalid_actions_are_refused_that_envpool_would_take():
         ("CartPole-v1", {"max_episode_steps": "x"}, "do not fit: TypeError: __init__"),
     ],
 )
-def test_what_envpool_does_not_have_is_refused(name, env_kwargs, text):
+def test_unknown_names_and_arguments_of_envpool_are_refused(name, env_kwargs, text):
     with pytest.raises(UserError, match=text):
         make_env(f"envpool:{name}", 2, env_kwargs=env_kwargs)
 
@@ -224,7 +224,7 @@ def test_an_existing_pool_is_refused():
         make_env(pool)
 
 
-def test_answers_in_another_order_are_an_error():
+def test_results_in_another_order_are_an_error():
     batch = ours.EnvPoolBatch("CartPole-v1", 2)
     with VectorEnv(batch) as env:
         state, _ = env.init(1)
@@ -233,7 +233,7 @@ def test_answers_in_another_order_are_an_error():
             env.step(state, [0, 0])
 
 
-def test_it_trains_and_evaluates(tmp_path, linear):
+def test_an_agent_trains_and_is_evaluated_on_envpool(tmp_path, linear):
     run = tfb.train(
         linear,
         env="envpool:CartPole-v1",

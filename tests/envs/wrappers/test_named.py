@@ -1,4 +1,4 @@
-"""Wrappers by name: what a config says is put around every environment."""
+"""Wrappers by name: every environment gets the wrappers of the config."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ LIMITED = [{"name": "LimitDuration", "max_episode_steps": 5}]
 
 
 class Closing(CountingEnv):
-    """Tells when it is closed."""
+    """An environment that logs when it is closed."""
 
     def __init__(self, log):
         super().__init__()
@@ -43,7 +43,7 @@ class Closing(CountingEnv):
 
 
 class Duck:
-    """Behaves like an environment without being one."""
+    """An object with the attributes of an environment that is not one."""
 
     observation_space = action_space = gymnasium.spaces.Discrete(2)
     reset = step = None
@@ -53,13 +53,13 @@ def layers_of(env):
     return [type(each).__name__ for each in wrappers.layers.walk(env)]
 
 
-def test_the_first_one_is_innermost():
+def test_the_first_wrapper_is_innermost():
     listed = [{"name": "ActionRepeat", "amount": 2}, "FrameDelta"]
     env = named.wrapped(CountingEnv, listed)()
     assert layers_of(env) == ["FrameDelta", "ActionRepeat", "CountingEnv"]
 
 
-def test_without_wrappers_a_constructor_stays_what_it_is():
+def test_without_wrappers_a_constructor_is_returned_unchanged():
     assert named.wrapped(CountingEnv, []) is CountingEnv
 
 
@@ -81,7 +81,7 @@ def entries():
 
 
 ONE = np.float32(1)
-# What they wrap, arguments in JSON, those arguments in Python.
+# Environment to wrap, arguments in JSON, and the arguments that Python converts.
 OURS = {
     "ActionRepeat": (pendulum, '{"amount": 2}', {}),
     "FrameHistory": (pendulum, '{"past_indices": [0, 1]}', {}),
@@ -120,7 +120,7 @@ GYMNASIUMS = {
 
 
 @pytest.mark.parametrize("name", named.NAMES)
-def test_a_wrapper_is_put_on_by_its_name(name):
+def test_a_named_wrapper_acts_like_its_class(name):
     make, text, typed = {**OURS, **GYMNASIUMS}.get(name, (pendulum, "{}", {}))
     if name == "ResizeObservation":
         pytest.importorskip("cv2")
@@ -139,7 +139,7 @@ def test_a_wrapper_is_put_on_by_its_name(name):
         np.testing.assert_equal(by_name.step(action), direct.step(action))
 
 
-def test_only_wrappers_that_came_later_may_be_missing():
+def test_only_wrappers_of_newer_gymnasium_may_be_missing():
     assert {*named.GYMNASIUM} <= {*GYMNASIUMS}
     later = {"DiscretizeAction", "DiscretizeObservation", "RepeatAction"}
     assert {*GYMNASIUMS} - {*named.GYMNASIUM} <= later
@@ -156,7 +156,7 @@ def test_only_wrappers_that_came_later_may_be_missing():
         {"name": "ReshapeObservation", "shape": 7},
     ],
 )
-def test_what_a_wrapper_refuses_is_said_with_its_place(entry):
+def test_an_error_of_a_wrapper_names_its_place(entry):
     with pytest.raises(UserError, match=rf"wrappers\[1\], {entry['name']}: "):
         named.wrapped(pendulum, ["CacheSpaces", entry])()
 
@@ -186,7 +186,7 @@ def test_what_a_wrapper_refuses_is_said_with_its_place(entry):
         ([{"name": "CacheSpaces", "env": 1}], r"CacheSpaces: unknown argument 'env'"),
     ],
 )
-def test_what_is_wrong_is_named_without_an_environment(listed, message):
+def test_invalid_entries_are_found_without_an_environment(listed, message):
     with pytest.raises(UserError, match=message):
         named.check(listed)
     with pytest.raises(UserError, match=message):
@@ -201,7 +201,7 @@ def test_the_environment_is_closed_when_a_wrapper_raises():
     assert log == ["closed"]
 
 
-def test_what_is_no_gymnasium_env_is_refused():
+def test_an_object_that_is_not_a_gymnasium_env_is_refused():
     with pytest.raises(UserError, match=r"wrappers\[0\], AutoReset: .*Duck"):
         named.wrapped(Duck, ["AutoReset"])()
     with pytest.raises(EnvError, match="the constructor returned int"):
@@ -209,7 +209,7 @@ def test_what_is_no_gymnasium_env_is_refused():
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_batch_is_of_wrapped_environments(num_workers):
+def test_a_batch_consists_of_wrapped_environments(num_workers):
     makes = [CountingEnv, functools.partial(CountingEnv, 9)]
     for env in (makes, CountingEnv):
         with tfb.make_env(env, 2, num_workers, wrappers=LIMITED) as batch:
@@ -225,7 +225,7 @@ def test_a_batch_is_of_wrapped_environments(num_workers):
         (lambda: gymnasium.make_vec("CartPole-v1", 2), "a CartPoleVectorEnv"),
     ],
 )
-def test_what_is_made_already_or_a_batch_is_not_wrapped(make, message):
+def test_existing_instances_and_batches_are_not_wrapped(make, message):
     with pytest.raises(UserError, match=f"wrappers cannot be put around.*{message}"):
         tfb.make_env(make(), wrappers=LIMITED)
 
@@ -241,14 +241,14 @@ def test_an_env_object_is_not_wrapped(tmp_path, linear):
         assert tfb.evaluate(run.logdir, 2, env=env, wrappers=[]).episodes == 2
 
 
-def test_seeds_of_one_program_have_no_wrappers(tmp_path):
+def test_train_seeds_refuses_wrappers(tmp_path):
     with pytest.raises(UserError, match="wrappers cannot be put around tf/Cart"):
         tfb.train_seeds(env="tf/CartPole-v1", wrappers=LIMITED, logdir=tmp_path)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, linear):
-    """Trained on CartPole, of whose episodes five steps are played."""
+    """Run trained on CartPole with episodes of five steps."""
     logdir = tmp_path_factory.mktemp("logs")
     options = {"env": "CartPole-v1", "num_workers": 1, "wrappers": LIMITED}
     return tfb.train(linear, logdir=logdir, **SMALL, **options)
@@ -271,7 +271,7 @@ def test_evaluation_and_resuming_wrap_as_the_run_did(run):
     assert read_metrics(more.logdir)[-1]["episode/length_mean"] == 5
 
 
-def test_films_are_of_wrapped_environments(run, tmp_path):
+def test_videos_show_wrapped_environments(run, tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     (episode,) = tfb.visualize(run.logdir, tmp_path, 1)
     assert episode.length == 5
@@ -282,11 +282,11 @@ def test_films_are_of_wrapped_environments(run, tmp_path):
         clips.close()
 
 
-def test_entries_of_a_vector_are_selected_in_their_order():
+def test_entries_of_a_vector_are_selected_in_the_given_order():
     env = wrappers.SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
     whole, _ = gymnasium.make("CartPole-v1").reset(seed=3)
-    seen, _ = env.reset(seed=3)
-    np.testing.assert_array_equal(seen, whole[[2, 0]])
-    assert env.observation_space.contains(seen)
+    selected, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(selected, whole[[2, 0]])
+    assert env.observation_space.contains(selected)
     after, *_ = env.step(0)
     assert env.observation_space.contains(after) and after.dtype == np.float32

@@ -23,9 +23,9 @@ PAGE = pathlib.Path(__file__).parents[3] / "docs/concepts/wrappers.md"
 
 
 class Script(gymnasium.Env):
-    """Plays a list of observations again and again, from one reused array.
+    """Environment that repeats a list of observations, in one reused array.
 
-    The reward is 1, 2, ...; an episode ends (by ``end``) with the list.
+    The rewards are 1, 2, ...; an episode ends with the list, by the flag ``end``.
     """
 
     def __init__(self, observations, space, action_space=None, end="terminated"):
@@ -58,7 +58,7 @@ class Script(gymnasium.Env):
 
 
 class Echo(gymnasium.Env):
-    """Observes its last action; for maps of actions."""
+    """Environment that observes its last action, to test maps of actions."""
 
     def __init__(self, action_space):
         self.action_space = self.observation_space = action_space
@@ -77,14 +77,14 @@ def box(low, high, shape=(1,), dtype=np.float32):
 
 
 def numbers(*observations, dtype=np.float32, high=100, **options):
-    """An environment that observes one number, ``[1]``."""
+    """Return an environment that observes one number, ``[1]``."""
     return Script(
         [[x] for x in observations], box(0, high, dtype=dtype), None, **options
     )
 
 
 def play(env, steps, action=0, seed=1):
-    """Observations of a reset and ``steps`` steps, each checked, kept uncopied."""
+    """Return the checked observations of a reset and ``steps`` steps, not copied."""
     found = [env.reset(seed=seed)[0]]
     for _ in range(steps):
         found.append(env.step(action)[0])
@@ -138,7 +138,7 @@ def test_restarts_in_a_batch_are_the_same_with_and_without_auto_reset():
         functools.partial(wrappers.LimitDuration, max_episode_steps=2),
     ],
 )
-def test_what_remembers_cannot_wrap_what_restarts_itself(wrap, restart):
+def test_wrappers_with_state_refuse_environments_that_restart_themselves(wrap, restart):
     inner = gymnasium.Wrapper(restart(numbers(1, 2)))
     with pytest.raises(UserError, match=r"cannot wrap Auto[rR]eset, .* outermost"):
         wrap(inner)
@@ -146,7 +146,7 @@ def test_what_remembers_cannot_wrap_what_restarts_itself(wrap, restart):
 
 @settings(deadline=None)
 @given(amount=st.integers(1, 6), length=st.integers(1, 9), truncate=st.booleans())
-def test_repeating_equals_stepping_by_hand(amount, length, truncate):
+def test_action_repeat_equals_repeated_steps(amount, length, truncate):
     repeated = wrappers.ActionRepeat(CountingEnv(length, truncate), amount)
     plain = CountingEnv(length, truncate)
     repeated.reset(seed=1)
@@ -165,7 +165,7 @@ def test_repeating_equals_stepping_by_hand(amount, length, truncate):
         over = terminated or truncated
 
 
-def test_a_time_limit_beneath_counts_in_outer_steps():
+def test_an_inner_time_limit_is_reported_in_outer_steps():
     limited = wrappers.LimitDuration(numbers(*range(20)), 10)
     env = wrappers.ActionRepeat(limited, 4)
     assert layers.time_limit(env) == 3
@@ -175,15 +175,15 @@ def test_a_time_limit_beneath_counts_in_outer_steps():
     assert layers.time_limit(wrappers.ActionRepeat(numbers(1, 2), 4)) is None
 
 
-@pytest.mark.parametrize("around", ["CacheSpaces", "standard_stack"])
-def test_a_batch_knows_the_limit_in_outer_steps_whatever_is_around(around):
-    """The example of the page on wrappers: 200 steps, two for each action."""
-    repeated = [{"name": "ActionRepeat", "amount": 2}, around]
+@pytest.mark.parametrize("outer", ["CacheSpaces", "standard_stack"])
+def test_a_batch_knows_the_time_limit_in_outer_steps(outer):
+    """The page on wrappers has this example: 200 steps, two for each action."""
+    repeated = [{"name": "ActionRepeat", "amount": 2}, outer]
     with tfb.make_env("Pendulum-v1", 1, num_workers=0, wrappers=repeated) as env:
         assert env.spec.max_episode_steps == 100
 
 
-def test_an_episode_begins_with_0_to_less_than_max_steps_random_actions():
+def test_random_start_takes_fewer_than_max_steps_actions():
     env = wrappers.RandomStart(numbers(*range(30)), 5)
     counts, taken = [], set()
     for episode in range(100):
@@ -197,7 +197,7 @@ def test_an_episode_begins_with_0_to_less_than_max_steps_random_actions():
     assert env.step(0)[0].tolist() == [counts[-1] + 1]
 
 
-def test_equal_seeds_start_alike_and_environments_of_a_batch_do_not():
+def test_random_starts_depend_on_the_seed_of_each_environment():
     draws = []
     for index in (0, 1, 2, 0):
         env = wrappers.RandomStart(numbers(*range(99)), 90)
@@ -205,7 +205,7 @@ def test_equal_seeds_start_alike_and_environments_of_a_batch_do_not():
         draws.append([env.reset()[1]["random_start_steps"] for _ in range(8)])
     assert draws[0] == draws[3]
     assert draws[0] != draws[1] != draws[2] != draws[0]
-    assert len(set(draws[0])) > 1  # the generator goes on
+    assert len(set(draws[0])) > 1  # the generator continues
 
 
 def test_seeding_the_visible_action_space_changes_no_random_action():
@@ -220,7 +220,7 @@ def test_seeding_the_visible_action_space_changes_no_random_action():
     assert actions(disturb=True) == actions(disturb=False)
 
 
-def test_an_episode_that_ends_meanwhile_is_begun_anew_without_its_seed():
+def test_an_episode_that_ends_in_its_random_start_restarts_without_the_seed():
     env = wrappers.RandomStart(numbers(0, 1, 2), 4, retries=50)
     for seed in range(20):
         _, info = env.reset(seed=seed)
@@ -229,7 +229,7 @@ def test_an_episode_that_ends_meanwhile_is_begun_anew_without_its_seed():
     assert len(resets) > 20 and [x for x in resets if x is not None] == [*range(20)]
 
 
-def test_random_starts_that_never_succeed_give_up():
+def test_random_starts_that_never_succeed_raise():
     env = wrappers.RandomStart(numbers(0, 1), 10**6, retries=3)
     with pytest.raises(RuntimeError, match=r"4 episodes in a row ended .* max_steps"):
         env.reset(seed=1)
@@ -249,7 +249,7 @@ indices = st.lists(st.integers(0, 7), max_size=5).map(lambda x: [*x, 0])
 
 @settings(deadline=None)
 @given(indices, st.randoms(), st.integers(0, 12))
-def test_history_is_indexing_into_what_was_recorded(chosen, random, steps):
+def test_frame_history_selects_past_observations(chosen, random, steps):
     random.shuffle(chosen)
     sequence = random.choices(range(100), k=steps + 2)
     env = wrappers.FrameHistory(numbers(*sequence), chosen)
@@ -257,10 +257,10 @@ def test_history_is_indexing_into_what_was_recorded(chosen, random, steps):
         expected = [sequence[max(t - i, 0)] for i in chosen]
         assert observation[:, 0].tolist() == expected
     assert env.observation_space == box(0, 100, (len(chosen), 1))
-    assert set(env.reset()[0].ravel()) == {sequence[0]}  # nothing of the last episode
+    assert set(env.reset()[0].ravel()) == {sequence[0]}  # no frame of the last episode
 
 
-def test_history_keeps_dtypes_of_any_space():
+def test_frame_history_keeps_the_dtypes_of_any_space():
     space = gs.Dict(
         a=gs.Tuple([gs.Discrete(4, start=2), box(-1, 1, ()), gs.MultiDiscrete([3, 4])]),
         b=gs.Tuple([gs.MultiBinary(3), box(0, 255, (4, 4, 3), np.uint8)]),
@@ -271,16 +271,14 @@ def test_history_keeps_dtypes_of_any_space():
     for now in seen:
         for leaf, new in zip(leaves, now, strict=True):
             assert new.dtype == leaf.space.dtype and new.shape == (3, *leaf.shape)
-    # What is now the present will in three steps be three steps ago.
+    # The current frame is the one of three steps ago, three steps later.
     for now, later in zip(seen, seen[3:], strict=False):
         for new, old in zip(now, later, strict=True):
             np.testing.assert_array_equal(new[0], old[1])
 
 
 @pytest.mark.parametrize("reset_value, first", [("raw", 7), ("zeros", 0)])
-def test_what_is_observed_is_the_change_and_first_the_raw_value_or_zero(
-    reset_value, first
-):
+def test_frame_delta_observes_changes_after_a_raw_value_or_zero(reset_value, first):
     """[5, 10] has differences in [-5, 5] only; a raw first value lies above."""
     env = wrappers.FrameDelta(Script([[7], [10], [5]], box(5, 10)), reset_value)
     assert values(play(env, 2)) == [[first], [3], [-5]]
@@ -299,7 +297,7 @@ def test_what_is_observed_is_the_change_and_first_the_raw_value_or_zero(
         ("float64", "float64"),
     ],
 )
-def test_differences_have_a_dtype_that_holds_them(dtype, wide):
+def test_differences_have_a_dtype_that_fits_them(dtype, wide):
     env = wrappers.FrameDelta(numbers(0, 100, 0, dtype=dtype))
     assert values(play(env, 2)) == [[0], [100], [-100]]
     assert env.observation_space.dtype == wide
@@ -319,7 +317,7 @@ def test_observations_and_actions_are_scaled_by_their_bounds():
     wrapped = wrappers.RangeNormalize(env)
     assert wrapped.action_space == wrapped.observation_space == box(-1, 1)
     assert wrapped.reset(seed=1)[0].tolist() == [-0.5]
-    # Outside of the bounds it goes on in a line: nothing is clipped here.
+    # Values outside the bounds are scaled, not clipped.
     assert wrapped.step(np.float32([0.5]))[0].tolist() == [1.5]
     wrapped.reset()
     wrapped.step(np.float32([-1.25]))
@@ -329,7 +327,7 @@ def test_observations_and_actions_are_scaled_by_their_bounds():
     assert (same.observation_space, same.action_space) == (box(2, 6), box(-4, 4))
 
 
-def test_equal_bounds_become_zero_and_their_only_action():
+def test_equal_bounds_scale_to_zero_and_to_their_only_action():
     space = gs.Box(np.float32([3, 0]), np.float32([3, 4]))
     env = Script([[3, 1], [3, 4]], space, space)
     wrapped = wrappers.RangeNormalize(env, observation=True, action=True)
@@ -338,7 +336,7 @@ def test_equal_bounds_become_zero_and_their_only_action():
 
 
 @pytest.mark.parametrize("bound", [np.inf, 1e30, 3.4e38])
-def test_infinite_and_huge_bounds_are_left_alone_or_refused(bound):
+def test_infinite_and_huge_bounds_are_not_scaled_or_are_refused(bound):
     space = gs.Box(np.float32([0, -bound]), np.float32([1, 1]))
     env = Script([[1, 2], [0, -9]], space, space)
     wrapped = wrappers.RangeNormalize(env)
@@ -364,7 +362,7 @@ def test_integer_actions_are_rounded():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 @settings(deadline=None)
 @given(data=st.data())
-def test_scaling_there_and_back_gives_the_action(dtype, data):
+def test_scaling_to_the_unit_range_and_back_gives_the_action(dtype, data):
     number = st.integers(-(10**4), 10**4)
     if np.dtype(dtype).kind == "f":
         width = 8 * np.dtype(dtype).itemsize
@@ -375,13 +373,13 @@ def test_scaling_there_and_back_gives_the_action(dtype, data):
     env.reset(seed=1)
     unit = env._action.to_unit(value)
     assert env.action_space.contains(unit)
-    observed = env.step(unit)[0]  # Echo refuses what its space has not
+    observed = env.step(unit)[0]  # Echo refuses values outside its space
     assert env.observation_space.contains(observed)
     np.testing.assert_allclose(observed, unit, atol=1e-6 if low < high else 0)
     if np.dtype(dtype).kind == "f" and low < high:
         action = np.full(2, data.draw(st.floats(-1, 1, width=32)), np.float32)
         env.step(action)
-        # Where the dtype has enough numbers between the bounds.
+        # Compare only if the dtype has enough numbers between the bounds.
         if high - low > max(1e-3 * max(abs(low), abs(high)), 1e-30):
             np.testing.assert_allclose(env.step(action)[0], action, atol=1e-3)
 
@@ -394,7 +392,7 @@ def test_an_action_of_a_wrong_shape_is_not_broadcast(wrap):
         env.step(np.float32([1]))
 
 
-def test_actions_are_clipped_and_the_share_is_told():
+def test_actions_are_clipped_and_the_clipped_fraction_is_reported():
     env = Script([[0]] * 5, box(0, 1), box(-2, 3, (4,)))
     wrapped = wrappers.ClipAction(env)
     assert wrapped.action_space == box(-np.inf, np.inf, (4,))
@@ -403,7 +401,7 @@ def test_actions_are_clipped_and_the_share_is_told():
     assert info == {"step": 1, "action_clipped_fraction": 0.5}
     assert values(env.actions) == [[-2, 0.5, 3, 3]]
     assert wrapped.step(np.zeros(4, np.float32))[4]["action_clipped_fraction"] == 0
-    theirs = gymnasium.wrappers.ClipAction(env)  # so that ours stays
+    theirs = gymnasium.wrappers.ClipAction(env)  # the reason to have our own
     assert "action_clipped_fraction" not in theirs.step(np.zeros(4, np.float32))[4]
     wide = wrappers.ClipAction(Echo(box(-0.1, 0.1, (1,), np.float64)))
     wide.reset(seed=1)
@@ -427,7 +425,7 @@ def test_the_limit_truncates_and_stepping_after_any_end_is_an_error(end, limit):
 
 
 @pytest.mark.parametrize("limit, expected", [(50, 50), (500, 200)])
-def test_the_limit_is_known_outside_whatever_wraps_it(limit, expected):
+def test_outer_wrappers_report_the_time_limit(limit, expected):
     env = wrappers.LimitDuration(gymnasium.make("Pendulum-v1"), limit)
     for wrap in (lambda x: x, wrappers.ClipAction, gymnasium.wrappers.ClipAction):
         assert layers.time_limit(wrap(env)) == expected
@@ -436,14 +434,14 @@ def test_the_limit_is_known_outside_whatever_wraps_it(limit, expected):
     assert layers.time_limit(bare) == 7
 
 
-def test_names_of_what_a_batch_does_itself_change_nothing():
+def test_wrappers_that_a_batch_makes_unnecessary_change_nothing():
     env = numbers(1, 2)
     assert wrappers.CacheSpaces(env) is env
     assert wrappers.ConvertTo32Bit(env) is env
     assert wrappers.ConvertTo32Bit(env, finite_check="off") is env
 
 
-def test_a_time_limit_of_gymnasium_also_truncates_what_terminated():
+def test_gymnasiums_time_limit_also_truncates_terminated_episodes():
     ends = []
     for wrap in (wrappers.LimitDuration, gymnasium.wrappers.TimeLimit):
         env = wrap(numbers(0, 1, 2), 2)
@@ -495,7 +493,7 @@ WIDE, PARTS = box(-np.inf, np.inf, (2,), np.float64), gs.Dict(a=box(-1, 1))
         (WIDE, PARTS, WIDE, PARTS),
     ],
 )
-def test_the_stack_takes_any_supported_space(
+def test_the_standard_stack_accepts_any_supported_space(
     space, action_space, expected, expected_action
 ):
     env = wrappers.standard_stack(SpaceEnv(space, action_space))
@@ -504,7 +502,7 @@ def test_the_stack_takes_any_supported_space(
     play(env, 2, env.action_space.sample())
 
 
-def test_without_scaling_only_clipping_is_left():
+def test_the_standard_stack_without_scaling_only_clips_actions():
     env = SpaceEnv(box(2, 6, dtype=np.float64), box(-2, 2))
     env = wrappers.standard_stack(env, normalize_ranges=False, finite_check="off")
     assert env.observation_space == box(2, 6, dtype=np.float64)
@@ -527,7 +525,7 @@ COUNT = "is .*; expected an integer, at least"
             ("FrameHistory", box(0, 1), {"past_indices": indices}, message)
             for indices, message in (
                 ([1, 2], r"past_indices is \[1, 2\]; expected steps back"),
-                ([], "0 among them"),
+                ([], "0 included"),
                 ([0, -1], "one of past_indices is -1"),
                 ([0, 1.5], "one of past_indices is 1.5"),
                 (3, "past_indices is 3"),
@@ -542,7 +540,7 @@ COUNT = "is .*; expected an integer, at least"
         ("RangeNormalize", box(0, 1), {"action": "no"}, "action is 'no'; expected T"),
         (
             *("RangeNormalize", gs.Discrete(3), {"observation": True}),
-            r"observation=True, .*Discrete\(3\), is no Box",
+            r"observation=True, .*Discrete\(3\), is not a Box",
         ),
         ("ClipAction", gs.Discrete(3), {}, "ClipAction: the action space is"),
         ("ClipAction", box(0, 3, dtype=np.int32), {}, "ClipAction: the action space"),
@@ -562,26 +560,28 @@ COUNT = "is .*; expected an integer, at least"
         ),
     ],
 )
-def test_what_a_wrapper_cannot_use_is_refused(wrap, space, arguments, message):
+def test_invalid_arguments_and_spaces_of_wrappers_are_refused(
+    wrap, space, arguments, message
+):
     with pytest.raises(UserError, match=message):
         getattr(wrappers, wrap)(SpaceEnv(space, space), **arguments)
 
 
-def test_a_specification_of_all_wrappers_makes_them_again():
+def test_a_spec_recreates_all_wrappers():
     env = wrappers.RandomStart(gymnasium.make("Pendulum-v1"), 3, retries=5)
     env = wrappers.FrameDelta(env, reset_value="zeros")
     env = wrappers.FrameHistory(env, past_indices=[0, 2], flatten=True)
     env = wrappers.standard_stack(wrappers.ActionRepeat(env, 2), max_episode_steps=9)
     env = wrappers.AutoReset(env)
-    recipe = env.spec.additional_wrappers
-    assert len(recipe) == 8 and None not in [each.kwargs for each in recipe]
+    specs = env.spec.additional_wrappers
+    assert len(specs) == 8 and None not in [each.kwargs for each in specs]
     again = gymnasium.make(env.spec)
-    assert again.spec.additional_wrappers == recipe and str(again) == str(env)
+    assert again.spec.additional_wrappers == specs and str(again) == str(env)
     assert env.spec.max_episode_steps == 9
 
 
 @pytest.mark.parametrize("reset_value", ["raw", "zeros"])
-def test_later_steps_do_not_change_observations_that_were_kept(reset_value):
+def test_later_steps_do_not_change_earlier_observations(reset_value):
     """Script returns the same array at every step."""
 
     def make():
@@ -591,8 +591,8 @@ def test_later_steps_do_not_change_observations_that_were_kept(reset_value):
     env = make()
     copied = [env.reset(seed=1)[0].copy()]
     copied += [env.step(0)[0].copy() for _ in range(4)]
-    for kept, copy in zip(play(make(), 4), copied, strict=True):
-        np.testing.assert_array_equal(kept, copy)
+    for observation, copy in zip(play(make(), 4), copied, strict=True):
+        np.testing.assert_array_equal(observation, copy)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8])

@@ -56,7 +56,7 @@ def _is_dm(value: Any) -> bool:
 
 
 def _is_legacy_gym(value: Any) -> bool:
-    """Check the class, or the space's class if the object only acts like gym's."""
+    """Return whether the object or its observation space is of a class of gym."""
     if not all(hasattr(value, name) for name in ("reset", "step")):
         return False
     space = getattr(value, "observation_space", None)
@@ -72,10 +72,10 @@ def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) ->
 
     Args:
       make: a constructor.
-      wrap: function that puts wrappers around the environment.
+      wrap: function that wraps the environment.
 
     Raises:
-      Defect: if it is no environment; also exceptions of ``make`` and ``wrap``.
+      Defect: if it is not an environment. Exceptions of ``make`` and ``wrap`` pass.
     """
     original = make()
     try:
@@ -83,6 +83,6 @@ def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) ->
         validation.environment(env)
         return env if wrap is None else wrap(env)
     except BaseException:
-        with contextlib.suppress(Exception):  # raise the first error
+        with contextlib.suppress(Exception):  # report the first error only
             getattr(original, "close", lambda: None)()
         raise

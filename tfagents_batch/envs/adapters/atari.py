@@ -10,8 +10,8 @@ An ``ALE/...`` id is created with ``frameskip=1`` and wrapped, from the inside o
 
 (Mnih et al. 2015, Methods; Machado et al. 2018, section 5.) Sticky actions (with
 probability 0.25 the previous action is repeated), the minimal action set and the limit
-of 108 000 frames come from ALE's ids. Rewards stay raw, so that the returns of episodes
-are the scores of the game; the algorithm scales them.
+of 108 000 frames come from ALE's ids. Rewards stay raw, so that episode returns are
+scores of the game; the algorithm scales them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def preprocess(
 
     Args:
       env: environment of ale-py, created with ``frameskip=1``.
-      noop_max: maximum number of no-ops after a reset, at least one; 0 for none.
+      noop_max: maximum number of no-ops after a reset (the minimum is 1); 0 for none.
       frame_skip: number of frames for which an action is repeated.
       screen_size: pixels per side, or width and height.
       grayscale_obs: observe gray; False gives three channels per frame.
@@ -105,7 +105,7 @@ class FireReset(gymnasium.Wrapper):
 
 
 def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """Create a game by its registration; runs in workers.
+    """Create a game from its registered spec; runs in workers.
 
     Args:
       spec: spec of an id that ale-py registered.
@@ -124,7 +124,7 @@ def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
     base = gymnasium.make(spec, **{**kwargs, "frameskip": 1})
     env = preprocess(base, **options)
     if limit is None and frames:
-        # ALE itself truncates no later; this wrapper makes the limit readable.
+        # ALE truncates at this step or earlier; the wrapper makes the limit readable.
         skip = options.get("frame_skip", _options()["frame_skip"].default)
         limit = math.ceil(frames / skip)
     return env if limit is None else TimeLimit(env, limit)

@@ -1,8 +1,8 @@
 """Convert observations to the dtypes of their space, for lenient interfaces.
 
 Gymnasium environments must match their spaces. Environments of older or other
-interfaces return lists, Python numbers or float64 where the space says float32. They
-are converted to the space's arrays, unless a value would be lost.
+interfaces return lists, Python numbers or float64 where the space says float32. These
+are converted to arrays of the space's dtype, unless an integer would not fit.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def coerce(space: gymnasium.Space, value: Any) -> Any:
             return value
         return tuple(map(coerce, space.spaces, value))
     if isinstance(space, gs.Discrete):
-        one = isinstance(value, np.ndarray) and value.size == 1
-        if one and value.dtype.kind in "iub":
+        single = isinstance(value, np.ndarray) and value.size == 1
+        if single and value.dtype.kind in "iub":
             return int(value.item())
         return int(value) if isinstance(value, np.bool_) else value
     try:

@@ -30,9 +30,9 @@ _FIRST, _LAST = 0, 2  # values of dm_env.StepType
 class DmEnv(gymnasium.Env):
     """Adapter of one ``dm_env.Environment`` to Gymnasium's interface.
 
-    Array specs become Box. DiscreteArray and scalar bounded integer actions become
-    Discrete, vectors of bounded integer actions MultiDiscrete, and bools MultiBinary.
-    Dicts become Dict; lists and tuples become Tuple.
+    Array specs become Box, bools MultiBinary, dicts Dict, and lists and tuples Tuple.
+    DiscreteArray and single bounded integer actions become Discrete; arrays of bounded
+    integer actions become MultiDiscrete.
 
     Args:
       env: any object with the methods of ``dm_env.Environment``.
@@ -64,7 +64,7 @@ class DmEnv(gymnasium.Env):
         return observation, {"discount": 1.0}
 
     def step(self, action):
-        timestep = self.env.step(_nested(self._action_spec, action))
+        timestep = self.env.step(_cast(self._action_spec, action))
         kind = int(timestep.step_type)
         if kind == _FIRST:
             raise Defect(
@@ -121,8 +121,8 @@ def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
         return gs.Box(low, high, spec.shape, spec.dtype.type)
     if not hasattr(spec, "minimum"):
         raise UserError(
-            f"{where} has the spec {spec!r}: integers need bounds to be selected; "
-            "use BoundedArray or DiscreteArray"
+            f"{where} has the spec {spec!r}, integers without bounds; use BoundedArray "
+            "or DiscreteArray"
         )
     count = high.astype(np.int64) - low + 1
     if not spec.shape:
@@ -141,13 +141,13 @@ def _bounds(spec: Any) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.broadcast_to(np.asarray(x, dtype), spec.shape) for x in (low, high))
 
 
-def _nested(spec: Any, action: Any) -> Any:
+def _cast(spec: Any, action: Any) -> Any:
     """Convert an action to the structure and dtypes of its spec."""
     if isinstance(spec, dict):
-        return {key: _nested(child, action[key]) for key, child in spec.items()}
+        return {key: _cast(child, action[key]) for key, child in spec.items()}
     if isinstance(spec, (list, tuple)):
         kind = list if isinstance(spec, list) else tuple
-        return kind(map(_nested, spec, action))
+        return kind(map(_cast, spec, action))
     return np.asarray(action).astype(spec.dtype)
 
 

@@ -1,12 +1,13 @@
 """Adapter of the legacy gym package, 0.21 to 0.26, to ``gymnasium.Env``.
 
-For ``gym:CartPole-v1`` and for environments that a user's function returned. Both
-interfaces are supported, call by call: ``step`` with ``done`` or with ``terminated``
-and ``truncated``, ``reset`` with or without info, ``seed(s)`` or ``reset(seed=s)``.
+It serves ids such as ``gym:CartPole-v1``, and gym environments that a user's function
+returns. Each call may use the old or the new interface: ``step`` with ``done`` or with
+``terminated`` and ``truncated``, ``reset`` with or without info, ``seed(s)`` or
+``reset(seed=s)``.
 
 gym is not maintained and breaks with NumPy 2 in a few places. Environments created here
-do not get gym's checker. Other modules of gym get the names of NumPy that they miss
-(``_LOST``); no module outside gym is changed.
+do not get gym's checker. Some modules of gym get back the names that NumPy removed; no
+module outside gym is changed.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from tfagents_batch.errors import UserError
 
 EXTRA = 'pip install "tfagents_batch[gym]"'
 # Names that NumPy removed and gym 0.26 still uses, and the modules that use them.
-_LOST = {"bool8": np.bool_, "float_": np.float64, "float": float}
-_USERS = (
+_REMOVED_NAMES = {"bool8": np.bool_, "float_": np.float64, "float": float}
+_BROKEN_MODULES = (
     "gym.envs.classic_control.acrobot",
     "gym.utils.passive_env_checker",
     "gym.wrappers.pixel_observation",
 )
 # Outermost wrappers of gym.make; ours do the same and accept both interfaces.
 _TIME_LIMIT = ("gym.wrappers.time_limit", "TimeLimit")
-_OF_MAKE = {
+_MAKE_WRAPPERS = {
     _TIME_LIMIT,
     ("gym.wrappers.order_enforcing", "OrderEnforcing"),
     ("gym.wrappers.env_checker", "PassiveEnvChecker"),
@@ -71,8 +72,8 @@ class LegacyGymEnv(gymnasium.Env):
         name = type(_unwrapped(env)).__name__
         if any(base.__name__ == "VectorEnv" for base in type(env).__mro__):
             raise UserError(
-                f"{name} is a batch of gym environments; pass what creates one "
-                "environment"
+                f"{name} is a batch of gym environments; pass a function that creates "
+                "one environment"
             )
         self.env = env
         self.observation_space = convert_space(env.observation_space, name)
@@ -98,9 +99,9 @@ class LegacyGymEnv(gymnasium.Env):
         observation, reward, done, info = result
         if not isinstance(done, (bool, np.bool_, int, np.integer)):
             raise Defect(f"done is {done!r}; expected a bool")
-        cut = isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
-        done = bool(done)
-        return self._coerce(observation), reward, done and not cut, done and cut, info
+        limited = isinstance(info, dict) and bool(info.get("TimeLimit.truncated"))
+        flags = bool(done) and not limited, bool(done) and limited
+        return self._coerce(observation), reward, *flags, info
 
     def render(self):
         if self._native_mode is not None or self.render_mode is None:
@@ -115,15 +116,15 @@ class LegacyGymEnv(gymnasium.Env):
         # The environment may sample from it, so it needs a seed too.
         self.env.action_space.seed(seed)
         *wrappers, base = _layers(self.env)
-        taken = _parameters(base.reset)
+        accepted = _parameters(base.reset)
         forwarded = all({"seed", "**"} & _parameters(each.reset) for each in wrappers)
-        if "seed" in taken and not forwarded:
+        if "seed" in accepted and not forwarded:
             base.reset(seed=seed)  # its generator continues in the next reset
             return {}
-        if "seed" not in taken and callable(getattr(self.env, "seed", None)):
+        if "seed" not in accepted and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
             return {}
-        return {"seed": seed} if forwarded and {"seed", "**"} & taken else {}
+        return {"seed": seed} if forwarded and {"seed", "**"} & accepted else {}
 
 
 def adapt(
@@ -139,9 +140,9 @@ def adapt(
       max_episode_steps: limit that replaces its own; None keeps its own.
       render_mode: see ``LegacyGymEnv``.
     """
-    _repair()
+    _restore_numpy_names()
     limit = None
-    while (type(env).__module__, type(env).__name__) in _OF_MAKE:
+    while (type(env).__module__, type(env).__name__) in _MAKE_WRAPPERS:
         if (type(env).__module__, type(env).__name__) == _TIME_LIMIT:
             inner = env._max_episode_steps
             limit = inner if limit is None else min(limit, inner)
@@ -249,7 +250,7 @@ def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
 
 
 def _load() -> types.ModuleType:
-    """Import gym, without the four lines that it prints at import."""
+    """Import gym without its notice of four lines."""
     if "gym" not in sys.modules:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module("gym_notices.notices").notices.clear()
@@ -262,15 +263,15 @@ def _registry(gym: types.ModuleType) -> Any:
     return getattr(registry, "env_specs", registry)
 
 
-def _repair() -> None:
+def _restore_numpy_names() -> None:
     """Give gym's imported modules the names that NumPy removed."""
     if hasattr(np, "float_"):
         return
-    for name in _USERS:
+    for name in _BROKEN_MODULES:
         module = sys.modules.get(name)
         if module is not None and vars(module).get("np") is np:
             module.np = types.ModuleType("numpy")
-            vars(module.np).update(vars(np), **_LOST)
+            vars(module.np).update(vars(np), **_REMOVED_NAMES)
 
 
 def _layers(env: Any) -> list[Any]:
@@ -286,7 +287,7 @@ def _unwrapped(env: Any) -> Any:
 
 
 def _parameters(function: Any) -> set[str]:
-    """Return names of parameters; with ``**`` if any keyword is accepted."""
+    """Return the names of parameters, and ``**`` if any keyword is accepted."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
 """``check_env``: list everything that is wrong with an environment, and how to fix it.
 
-The environment is played in this process with random actions, three times: once to
-check its results, once more on the same instance, and once on a second instance beside
-the first, to check that the seed determines everything. No TensorFlow here.
+The environment is played in this process with random actions, three times. The first
+time checks its results. The second uses the same instance, and the third a new instance
+beside it, to check that the seed determines everything. Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ BESIDE_STEPS = 100  # steps of a second instance beside the first
 MAX_EXCEPTIONS = 10  # exceptions of an environment that end its run
 
 # Findings when repeated calls give other results: field, problem and fix.
-_AGAIN = (
+_SAME_INSTANCE = (
     "reset(seed)",
     "after a reset with the same seed, the same actions give different results",
     "begin reset() with super().reset(seed=seed), and draw every random number from "
     "self.np_random",
 )
-_BESIDE = (
+_NEW_INSTANCE = (
     "constructor",
     "two environments with the same arguments, seed and actions differ",
     "draw random numbers in reset(), from self.np_random, and keep state "
     "in self, not in classes or modules",
 )
-Play = Callable[[Any], Iterator[Call]]  # plays an environment by the same calls
+Play = Callable[[Any], Iterator[Call]]  # plays an environment with the same calls
 
 
 def check_env(
@@ -94,15 +94,15 @@ def check_env(
             return env
 
         first = close_later(_construct(make, report))
-        calls, again = [], None
+        calls, replay = [], None
         if first is not None:
-            calls, again = _check(first, steps, seed, report)
+            calls, replay = _check(first, steps, seed, report)
         if calls:
-            same = _same(report, _AGAIN, calls, again(first))
+            same = _same(report, _SAME_INSTANCE, calls, replay(first))
             second = close_later(_second(make, first, report)) if owned else None
             if same and second is not None:
-                before = calls[: BESIDE_STEPS + 1]
-                same = _same(report, _BESIDE, before, again(first), again(second))
+                before, both = calls[: BESIDE_STEPS + 1], map(replay, (first, second))
+                same = _same(report, _NEW_INSTANCE, before, *both)
             report.facts["reproducible"] = same
     if report.defects and raise_on_defect:
         lines = [finding.full_text() for finding in report.defects]
@@ -113,11 +113,11 @@ def check_env(
 def _construct(make: Callable[[], Any], report: Report) -> Any:
     """Create the environment; return None if it cannot be checked."""
     place = Place("constructor")
-    good, env = report.attempt(place, lambda: adapt(make()))
-    wrong = len(report.defects)
-    if good:
+    created, env = report.attempt(place, lambda: adapt(make()))
+    before = len(report.defects)
+    if created:
         report.check(place, validation.environment, env)
-    return env if good and len(report.defects) == wrong else None
+    return env if created and len(report.defects) == before else None
 
 
 def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
@@ -129,7 +129,7 @@ def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
         text = (
             f"a second environment cannot be created beside the first: {words(error)}; "
             "expected any number of them: use separate files, ports and devices, or "
-            "give each a process of its own with num_workers=num_envs"
+            "give each its own process with num_workers=num_envs"
         )
         report.add(WARNING, "alone", "constructor", text, place)
         return None
@@ -148,7 +148,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
 
     Returns:
       the calls up to the first exception (empty if the environment takes no seed), and
-      a function that plays an environment again by the same calls.
+      a function that plays an environment with the same calls.
     """
     observations, actions = declared.check_spaces(env, report)
     supported, facts = not report.defects, report.facts
@@ -156,15 +156,15 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
         facts["max_episode_steps"] = stepper.inspect(env)["max_episode_steps"]
     declared.hint_at_action_scale(actions, report)
     seeded = declared.check_signatures(env, report)
-    again = functools.partial(
+    replay = functools.partial(
         play, space=actions, seed=seed, steps=steps, report=report
     )
     if actions is None:
-        return [], again
+        return [], replay
     returned = Returned(observations, report)
     calls: list[Call] = []
     lengths, rewards, num_steps, exceptions = [], [], 0, 0
-    for call in again(env, seeded=seeded, patience=MAX_EXCEPTIONS):
+    for call in replay(env, seeded=seeded, patience=MAX_EXCEPTIONS):
         place, stepping = call.place, call.place.call == STEP
         num_steps += stepping
         exceptions += call.raised
@@ -175,7 +175,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
             lengths += [place.step + 1] if call.ended else []
         else:
             returned.reset(call.result, place)
-        returned.look_again(place)
+        returned.find_changes(place)
         if not exceptions:
             calls.append(call._replace(result=None))
     facts |= {"steps": num_steps, "episodes": len(lengths)}
@@ -184,11 +184,11 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     if rewards:
         facts["reward"] = (min(rewards), max(rewards))
     if supported and not exceptions and not lengths:
-        _never_ends(num_steps, facts["max_episode_steps"], report)
-    return calls if seeded else [], again
+        _add_never_ends(num_steps, facts["max_episode_steps"], report)
+    return calls if seeded else [], replay
 
 
-def _never_ends(steps: int, limit: int | None, report: Report) -> None:
+def _add_never_ends(steps: int, limit: int | None, report: Report) -> None:
     text = f"no episode ended in {steps} steps, "
     if limit is None:
         level = WARNING

@@ -33,8 +33,8 @@ def check_spaces(
         except UserError as error:
             text = f"{name}: {error}"
             report.add(DEFECT, "unsupported", name, text, Place("constructor"))
-    unknown = [finding.field for finding in report.defects]
-    observations = None if "observation_space" in unknown else env.observation_space
+    unsupported = [finding.field for finding in report.defects]
+    observations = None if "observation_space" in unsupported else env.observation_space
     is_space = isinstance(env.action_space, gymnasium.Space)
     return observations, env.action_space if is_space else None
 

@@ -88,10 +88,10 @@ class Report:
       env: the environment, as text.
 
     Attributes:
-      facts: "env", "observation_space" and "action_space" (as text),
-        "max_episode_steps" (None if there is no known limit); of the main run "steps",
-        "episodes" (finished ones), "longest_episode" and "reward" (lowest and highest);
-        and "reproducible". None if unknown.
+      facts: "env", "observation_space" and "action_space" as text;
+        "max_episode_steps"; "steps", finished "episodes", "longest_episode" and
+        "reward" (lowest and highest) of the main run; and "reproducible". None if
+        unknown.
     """
 
     def __init__(self, env: str = ""):
@@ -176,7 +176,7 @@ class Report:
     def attempt(
         self, place: Place, function: Callable, *args: Any, **kwargs: Any
     ) -> tuple[bool, Any]:
-        """Call a function of an environment, and add an exception as a defect.
+        """Call a function of an environment, and add its exception as a defect.
 
         Returns:
           whether it returned, and its result.
@@ -185,8 +185,8 @@ class Report:
         try:
             return True, function(*args, **kwargs)
         except CATCH as error:
-            own = error.with_traceback(error.__traceback__.tb_next)  # not this frame
-            traced = failures.describe(own)["traceback_text"]
+            inner = error.with_traceback(error.__traceback__.tb_next)  # skip this frame
+            traced = failures.describe(inner)["traceback_text"]
             action = f", with action {given[0]}" if given else ""
             kind, call = f"raised {type(error).__name__}", place.call
             text = f"{call} raised {words(error)}{action}; expected no exception: see "

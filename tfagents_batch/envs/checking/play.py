@@ -1,4 +1,4 @@
-"""Random play of an environment, call by call, determined by seed and space."""
+"""Play an environment with random actions, which seed and space determine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def play(
 def parts(result: Any) -> dict[str, Any]:
     """Split a result of ``reset`` or ``step`` into fields, in any known form.
 
-    Any other result is taken as the observation, such as that of ``reset`` in the
+    A result of another form is returned as the observation, as from ``reset`` in the
     legacy API.
     """
     names = _FIELDS.get(len(result)) if isinstance(result, tuple) else None
@@ -148,10 +148,9 @@ def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:
 
 
 def _sample(space: gymnasium.Space, observation: Any) -> Any:
-    """Draw a random action that ``observation["action_mask"]``, if present, allows.
+    """Draw a random action; ``observation["action_mask"]``, if present, must allow it.
 
-    It has the form in which workers pass actions: a Box action is an array, even if it
-    has no axes.
+    Workers pass actions in the same form: a Box action is an array, even without axes.
     """
     mask = _mask(space, observation)
     action = space.sample() if mask is None else space.sample(mask)

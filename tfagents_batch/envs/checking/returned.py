@@ -1,7 +1,7 @@
 """Check the results of ``reset`` and ``step`` for every defect.
 
-Worker processes stop at the first broken rule. Here all of them are collected, and
-earlier observations are stored to see whether they change.
+Worker processes stop at the first broken rule; here all of them are collected. Earlier
+observations are stored to find later changes to them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Returned:
             self._observe(result[0] if pair else result, place)
 
     def step(self, result: Any, place: Place) -> float | None:
-        """Check the result of ``step``; return the reward, None if it is no number."""
+        """Check a result of ``step``; return the reward, None if it is not a number."""
         self._report.check(place, validation.step_result, result)
         read = parts(result)
         if "reward" not in read:
@@ -55,8 +55,8 @@ class Returned:
         self._observe(read["observation"], place)
         return number
 
-    def look_again(self, place: Place) -> None:
-        """Find observations that changed since they were returned."""
+    def find_changes(self, place: Place) -> None:
+        """Add a defect for each observation that changed after it was returned."""
         for index, (origin, observation, before) in enumerate(self._stored):
             after = snapshot(observation)
             if after == before:

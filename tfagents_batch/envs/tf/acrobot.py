@@ -21,7 +21,7 @@ class Acrobot:
     """Gymnasium's Acrobot-v1; a state is two angles and their speeds.
 
     The first angle is that of the upper link, 0 downwards. The second angle is between
-    the upper and the lower link. An action is the torque between them plus one.
+    the links. Actions 0, 1 and 2 apply the torques -1, 0 and 1 between them.
     """
 
     max_episode_steps = 500
@@ -38,12 +38,12 @@ class Acrobot:
 
     def step(self, state, action, key):
         torque = tf.cast(action - 1, tf.float32)
-        upper, lower, *speeds = _integrated(tf.unstack(state), torque)
+        upper, lower, *speeds = _integrate(tf.unstack(state), torque)
         speeds = [
             tf.clip_by_value(speed, -most, most)
             for speed, most in zip(speeds, MAX_SPEEDS, strict=True)
         ]
-        upper, lower = _wrapped(upper), _wrapped(lower)
+        upper, lower = _wrap_angle(upper), _wrap_angle(lower)
         state = tf.stack([upper, lower, *speeds])
         terminated = -tf.cos(upper) - tf.cos(upper + lower) > 1
         reward = tf.where(terminated, 0.0, -1.0)
@@ -70,25 +70,25 @@ def _observation(state):
     return tf.stack([*angles, *speeds])
 
 
-def _integrated(state, torque):
+def _integrate(state, torque):
     """Integrate one step by the classic Runge-Kutta method."""
 
-    def moved(slopes, seconds):
+    def move(slopes, seconds):
         return [x + seconds * slope for x, slope in zip(state, slopes, strict=True)]
 
     k1 = _slopes(state, torque)
-    k2 = _slopes(moved(k1, SECONDS / 2), torque)
-    k3 = _slopes(moved(k2, SECONDS / 2), torque)
-    k4 = _slopes(moved(k3, SECONDS), torque)
+    k2 = _slopes(move(k1, SECONDS / 2), torque)
+    k3 = _slopes(move(k2, SECONDS / 2), torque)
+    k4 = _slopes(move(k3, SECONDS), torque)
     mean = [
         (a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)
     ]
-    return moved(mean, SECONDS)
+    return move(mean, SECONDS)
 
 
 def _slopes(state, torque):
-    """Return speeds and accelerations of both joints (Sutton and Barto, 2018,
-    "Reinforcement Learning", section 11.3 of the first edition)."""
+    """Return speeds and accelerations of both joints (Sutton and Barto, section 11.3
+    of the first edition of "Reinforcement Learning", 1998)."""
     upper, lower, upper_speed, lower_speed = state
     cosine, sine = tf.cos(lower), tf.sin(lower)
     d1 = (
@@ -112,6 +112,6 @@ def _slopes(state, torque):
     return upper_speed, lower_speed, upper_acceleration, lower_acceleration
 
 
-def _wrapped(angle):
+def _wrap_angle(angle):
     """Wrap an angle into [-pi, pi]."""
     return angle - 2 * math.pi * tf.round(angle / (2 * math.pi))

@@ -1,4 +1,4 @@
-"""A bandit with several arms: the smallest task there is."""
+"""A bandit with several arms, the smallest possible task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfagents_batch.errors import UserError
 
 
 class Bandit:
-    """Episodes of one step: pull an arm, get its mean reward plus noise.
+    """Bandit with episodes of one step: an arm pays its mean reward plus noise.
 
     The observation is always 1 (Sutton and Barto, 2018, chapter 2).
 

@@ -38,17 +38,17 @@ class State(NamedTuple):
 
 
 class TensorBatch:
-    """``num_envs`` copies of an environment, stepped by vectorised ops.
+    """Batch of ``num_envs`` copies of an environment, stepped by vectorised ops.
 
-    There are no processes, no locks and nothing to close; a whole training run can be
+    It has no processes, no locks and nothing to close, so a whole training run can be
     one compiled program. Actions outside a Box are clipped to it. Other actions are
     not checked, because a compiled program cannot raise errors.
 
     Args:
       env: see ``TensorEnv``.
       num_envs: B.
-      check: check before use that the environment is a valid ``TensorEnv`` and can be
-        vectorised; takes about a second.
+      check: check first that the environment is a valid ``TensorEnv`` and can be
+        vectorised, in about a second.
 
     Attributes:
       spec: EnvSpec.
@@ -82,11 +82,11 @@ class TensorBatch:
             self._check()
 
     def init(self, seed: int | tf.Tensor) -> tuple[State, TimeStep]:
-        """Open an episode in every row. Row i depends on ``(seed, i)`` only."""
+        """Start an episode in every row. Row i depends on ``(seed, i)`` only."""
         return self._init(host_calls.seed_tensor(seed))
 
     def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
-        """Step every row; one whose episode has ended restarts instead."""
+        """Step every row, or restart it if its episode has ended."""
         flat = host_calls.flat_actions(self.spec, action)
         space = self.spec.action_space
         fitted = [
@@ -118,8 +118,7 @@ class TensorBatch:
             self._step_rows(state, action)
 
     def init_each(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
-        """Open ``num_envs / S`` rows for each seed, int32 ``[S]``, with the results of
-        ``init`` of a smaller batch."""
+        """Start ``num_envs / S`` rows for each of ``S`` seeds, as ``init`` does."""
         return self._init_each(seeds)
 
     def _init_rows(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
@@ -132,7 +131,7 @@ class TensorBatch:
         )
 
     def _open(self, key: tf.Tensor) -> tuple[State, TimeStep]:
-        """Open an episode in every row, from its key."""
+        """Start an episode in every row, from its key."""
         batch = self.spec.num_envs
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
@@ -144,12 +143,12 @@ class TensorBatch:
         key = seeds.fold(state.key, draws)
 
         def row(inner, action, key, first):
-            # Every row computes both, as rows cannot branch. A restarting row steps
-            # from its new state: the result is unused, but the step must be valid.
+            # Rows cannot branch, so every row computes a reset and a step. The step of
+            # a restarting row is unused but must be valid: it starts from the reset.
             fresh = tracing.reset(self.env, key)
-            begun = nest.where(first, fresh[0], inner)
+            start = nest.where(first, fresh[0], inner)
             inner, observation, reward, terminated = tracing.step(
-                self.env, begun, action, key
+                self.env, start, action, key
             )
             chosen = nest.where(first, fresh, (inner, observation))
             return *chosen, tf.where(first, 0.0, reward), terminated & ~first
@@ -198,11 +197,11 @@ def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
 def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
     """Cast an action to the space's dtype, and clip it to the bounds of a Box."""
     if isinstance(leaf.space, gymnasium.spaces.Box):
-        # Clip before the cast, which would wrap, by bounds in the action's dtype.
+        # Clip before the cast, because the cast would wrap large values.
         dtype = action.dtype.as_numpy_dtype
-        most = np.finfo(dtype) if action.dtype.is_floating else np.iinfo(dtype)
+        limits = np.finfo(dtype) if action.dtype.is_floating else np.iinfo(dtype)
         low, high = (
-            np.clip(bound, most.min, most.max).astype(dtype)
+            np.clip(bound, limits.min, limits.max).astype(dtype)
             if action.dtype.is_integer
             else bound.astype(dtype)
             for bound in (leaf.space.low, leaf.space.high)

@@ -26,14 +26,14 @@ class CartPole:
     """Gymnasium's CartPole-v1; a state is position, speed, angle, angular speed.
 
     Args:
-      sutton_barto_reward: reward -1 for the fall and 0 before, instead of 1 per step.
+      sutton_barto_reward: reward -1 for the fall and 0 before it, not 1 per step.
     """
 
     max_episode_steps = 500
     render_fps = 50
 
     def __init__(self, sutton_barto_reward: bool = False):
-        self._falls_cost = sutton_barto_reward
+        self._sutton_barto = sutton_barto_reward
         high = np.array([2 * FAR, np.inf, 2 * TILTED, np.inf], np.float32)
         self.observation_space = gymnasium.spaces.Box(-high, high)
         self.action_space = gymnasium.spaces.Discrete(2)
@@ -62,7 +62,7 @@ class CartPole:
         state = tf.stack([x, speed, angle, angular_speed])
         terminated = (tf.abs(x) > FAR) | (tf.abs(angle) > TILTED)
         reward = tf.constant(1.0)
-        if self._falls_cost:
+        if self._sutton_barto:
             reward = tf.where(terminated, -1.0, 0.0)
         return state, state, reward, terminated
 

@@ -1,4 +1,4 @@
-"""Catch: meet a falling ball with a paddle (Mnih et al., 2014, section 4; bsuite)."""
+"""Catch a falling ball with a paddle (Mnih et al., 2014, section 4; bsuite)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfagents_batch.envs.tf import drawing
 
 
 class Catch:
-    """The ball falls a row a step; at the bottom the reward is 1 if caught, else -1.
+    """Game of one falling ball; the last reward is 1 if it is caught, else -1.
 
-    Actions move the paddle left, not at all, or right. A state is int32 ``[3]``: row
-    and column of the ball, column of the paddle. The observation is the picture, 1
-    where ball and paddle are.
+    The ball falls one row per step. Actions move the paddle left, not at all, or right.
+    A state is int32 ``[3]``: row and column of the ball, column of the paddle. The
+    observation is a picture that is 1 at ball and paddle, else 0.
 
     Args:
-      rows, columns: of the picture; an episode takes ``rows - 1`` steps.
+      rows, columns: size of the picture; an episode takes ``rows - 1`` steps.
     """
 
     render_fps = 5

@@ -1,6 +1,6 @@
-"""Pictures of environments: a few shapes on a NumPy array, nothing to install.
+"""Pictures of environments: a few shapes on a NumPy array, without extra packages.
 
-Coordinates are of the world, y upwards, until they become pixels here.
+Arguments are in world coordinates, with y upwards.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 WHITE, BLACK, GRAY = (255, 255, 255), (0, 0, 0), (128, 128, 128)
-_SAMPLES = 2  # of a pixel, in each direction: smooth edges
+_SAMPLES = 2  # samples per pixel in each direction, for smooth edges
 
 Color = tuple[int, int, int]
 Point = Sequence[float]
@@ -20,12 +20,12 @@ class Canvas:
     """A picture of the world between two corners.
 
     Args:
-      low, high: corners ``(x, y)`` of what is to be seen.
-      width: of the picture in pixels; its height follows from the corners.
-      background: color.
+      low, high: corners ``(x, y)`` of the visible part of the world.
+      width: width of the picture in pixels; its height follows from the corners.
+      background: background color.
 
     Attributes:
-      x: f64 ``[columns]``, where the columns are in the world.
+      x: f64 ``[columns]``, world coordinates of the columns.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Canvas:
         (left, bottom), (right, top) = low, high
         columns = width * _SAMPLES
         self._scale = columns / (right - left)
-        # Video codecs want even sizes.
+        # Video codecs need even sizes.
         rows = _SAMPLES * 2 * round(width * (top - bottom) / (right - left) / 2)
         self._pixels = np.empty([rows, columns, 3], np.uint8)
         self._pixels[:] = background
@@ -42,11 +42,12 @@ class Canvas:
         self._y = (top - (np.arange(rows) + 0.5) / self._scale)[:, np.newaxis]
 
     def disc(self, center: Point, radius: float, color: Color) -> None:
+        """Draw a filled circle."""
         x, y = center
         self._fill((self.x - x) ** 2 + (self._y - y) ** 2 <= radius**2, color)
 
     def polygon(self, corners: Sequence[Point], color: Color) -> None:
-        """A convex one, corners in either order around it."""
+        """Draw a filled convex polygon, with its corners in either direction."""
         inside = []
         for (x, y), (x2, y2) in zip(corners, [*corners[1:], corners[0]], strict=True):
             inside.append((x2 - x) * (self._y - y) - (y2 - y) * (self.x - x))
@@ -54,7 +55,7 @@ class Canvas:
         self._fill(left | np.all([side <= 0 for side in inside], 0), color)
 
     def bar(self, start: Point, end: Point, thickness: float, color: Color) -> None:
-        """A straight line with flat ends."""
+        """Draw a straight line with flat ends."""
         start, end = np.asarray(start, float), np.asarray(end, float)
         along = end - start
         across = np.array([-along[1], along[0]]) * thickness / (2 * np.hypot(*along))
@@ -63,11 +64,11 @@ class Canvas:
         )
 
     def below(self, heights: np.ndarray, color: Color) -> None:
-        """The ground: what lies under a height given for every column, see ``x``."""
+        """Draw the ground, up to the height of every column; see ``x``."""
         self._fill(self._y <= heights, color)
 
     def picture(self) -> np.ndarray:
-        """uint8 ``[height, width, 3]``"""
+        """Return the picture, uint8 ``[height, width, 3]``."""
         rows, columns, _ = self._pixels.shape
         blocks = self._pixels.reshape(
             [rows // _SAMPLES, _SAMPLES, columns // _SAMPLES, _SAMPLES, 3]
@@ -79,5 +80,5 @@ class Canvas:
 
 
 def cells(colors: np.ndarray, size: int = 20) -> np.ndarray:
-    """Squares of ``size`` pixels for uint8 ``[rows, columns, 3]`` colors."""
+    """Return a picture of squares with the colors uint8 ``[rows, columns, 3]``."""
     return np.kron(colors, np.ones([size, size, 1], np.uint8))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class TensorEnv(Protocol):
     """One environment as two pure functions of tensors; no base class is needed.
 
-    The functions see one environment, without a batch axis, and are vectorised by
-    ``TensorBatch``, which adds the batch, restarts, the time limit and statistics.
-    They are traced, not run: use ``tf.where`` instead of ``if`` for conditions on
-    tensors, and draw random numbers from the key, see ``seeds``. Sizes are static.
+    The functions have no batch axis. ``TensorBatch`` vectorises them and adds restarts,
+    the time limit and statistics. Because the functions are traced, use ``tf.where``
+    instead of ``if`` for conditions on tensors, and draw random numbers from the key
+    (see ``seeds``). Shapes are static.
 
     Attributes:
-      observation_space, action_space: of one environment.
+      observation_space, action_space: spaces of one environment.
       max_episode_steps: truncates longer episodes; optional, None for no limit.
       render: optional function of a state, given as NumPy arrays, that returns a
         picture, uint8 ``[height, width, 3]``; ``render_fps`` is in frames per second.
@@ -31,10 +31,10 @@ class TensorEnv(Protocol):
     max_episode_steps: int | None
 
     def reset(self, key: tf.Tensor) -> tuple[Nest, Nest]:
-        """Open an episode.
+        """Start an episode.
 
         Args:
-          key: int32 ``[2]``, another one for each call.
+          key: int32 ``[2]``, a different one for each call.
 
         Returns:
           The state, any nest of tensors, and the observation.
@@ -46,10 +46,10 @@ class TensorEnv(Protocol):
         """Step once; the episode of ``state`` has not ended.
 
         Args:
-          state: as returned before.
-          action: within bounds, of the space's dtype, in 32 bits where that is wider:
-            int32 of a Discrete or MultiDiscrete space, int8 of a MultiBinary one.
-          key: int32 ``[2]``, another one for each call.
+          state: state that ``reset`` or the previous step returned.
+          action: action within the bounds. Its dtype is the space's, in at most 32
+            bits: int32 for Discrete and MultiDiscrete, int8 for MultiBinary.
+          key: int32 ``[2]``, a different one for each call.
 
         Returns:
           The state, of the same structure, shapes and dtypes; the observation; the

@@ -39,16 +39,16 @@ _COLORS = {
 
 
 class GridWorld:
-    """Walk up, right, down or left; a step into a wall has no effect.
+    """Grid to walk up, right, down or left; a step into a wall has no effect.
 
-    A state is int32 ``[2]``, row and column; so is the observation, as float32 in
-    [0, 1], or one-hot. Episodes begin on a random ``S``, or on any free cell if there
-    is none, and end on ``G`` with reward 1 or on ``X`` with -1.
+    A state is int32 ``[2]``, row and column. The observation is the same scaled to
+    float32 in [0, 1], or one-hot. Episodes start on a random ``S``, or on any free cell
+    if there is no ``S``, and end on ``G`` with reward 1 or on ``X`` with -1.
 
     Args:
-      layout: rows of equal length, of ``# SGX``; ``#`` is a wall.
-      slip: probability that the step goes to a random side instead.
-      step_reward: reward of every other step.
+      layout: rows of equal length, of the characters ``# SGX``; ``#`` is a wall.
+      slip: probability of a step in a random direction instead.
+      step_reward: reward of a step that does not end the episode.
       one_hot: observe ``[rows * columns]`` instead of two coordinates.
       max_episode_steps: time limit in steps.
 
@@ -87,8 +87,8 @@ class GridWorld:
         action = tf.where(
             seeds.bernoulli([], slips, self.slip), seeds.integers([], side, 4), action
         )
-        there = state + tf.gather(tf.constant(_MOVES), action)
-        state = tf.where(self._is("#", there), state, there)
+        target = state + tf.gather(tf.constant(_MOVES), action)
+        state = tf.where(self._is("#", target), state, target)
         goal, trap = self._is("G", state), self._is("X", state)
         reward = tf.where(goal, 1.0, tf.where(trap, -1.0, self.step_reward))
         return state, self._observe(state), reward, goal | trap
@@ -113,7 +113,7 @@ class GridWorld:
 
 
 def _cells(layout: Sequence[str]) -> np.ndarray:
-    """``[rows, columns]`` of characters, with walls around."""
+    """Return characters ``[rows, columns]``, with walls added around the layout."""
     widths = {len(row) for row in layout}
     unknown = {cell for row in layout for cell in row} - set(_COLORS)
     if len(widths) != 1 or unknown:
@@ -123,5 +123,5 @@ def _cells(layout: Sequence[str]) -> np.ndarray:
         )
     cells = np.array([list(row) for row in layout])
     if not (cells == "G").any() or not ((cells == "S") | (cells == " ")).any():
-        raise UserError("layout needs a goal G, and a free cell or S to begin on")
+        raise UserError("layout needs a goal G, and a free cell or S to start from")
     return np.pad(cells, 1, constant_values="#")

@@ -1,4 +1,4 @@
-"""MountainCar: rock a weak car out of a valley (Moore, 1990)."""
+"""MountainCar: swing a weak car out of a valley (Moore, 1990)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MountainCar:
         return state, state
 
     def step(self, state, action, key):
-        state = _rolled(state, 0.001 * tf.cast(action - 1, tf.float32))
+        state = _move(state, 0.001 * tf.cast(action - 1, tf.float32))
         return state, state, tf.constant(-1.0), self._arrived(state)
 
     def _arrived(self, state):
@@ -49,7 +49,7 @@ class MountainCar:
 
 
 class MountainCarContinuous(MountainCar):
-    """Gymnasium's MountainCarContinuous-v0; an action is a force, and costs.
+    """Gymnasium's MountainCarContinuous-v0; an action is a force and has a cost.
 
     Args:
       goal_velocity: least speed at the goal, position per step.
@@ -61,12 +61,12 @@ class MountainCarContinuous(MountainCar):
 
     def step(self, state, action, key):
         force = action[0]
-        state = _rolled(state, 0.0015 * force)
+        state = _move(state, 0.0015 * force)
         arrived = self._arrived(state)
         return state, state, tf.where(arrived, 100.0, 0.0) - 0.1 * force**2, arrived
 
 
-def _rolled(state, push):
+def _move(state, push):
     x, speed = tf.unstack(state)
     speed = speed + push - GRAVITY * tf.cos(3 * x)
     speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)

@@ -1,4 +1,4 @@
-"""``tf/<id>``: the environments written in TensorFlow that come with this package."""
+"""Names ``tf/<id>`` of the environments in this package written in TensorFlow."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
 
 
 def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
-    """Create the environment of a name that begins with ``tf/``.
+    """Create an environment from a name that begins with ``tf/``.
 
     Raises:
-      UserError: if there is none, or it does not take the arguments.
+      UserError: if the name is unknown, or if it does not take the arguments.
     """
     id = name.removeprefix(PREFIX)
     if id not in ENVIRONMENTS:
@@ -73,7 +73,7 @@ def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
 def construct(
     make: Callable[..., TensorEnv], env_kwargs: dict[str, Any] | None, name: str
 ) -> TensorEnv:
-    """Call a class or function that makes an environment.
+    """Call a class or function that creates an environment.
 
     All of them accept ``max_episode_steps``, as in ``gymnasium.make``.
 
@@ -90,7 +90,7 @@ def construct(
     try:
         env = make(**kwargs)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{name} could not be made: {first_line(error)}") from error
+        raise UserError(f"{name} cannot be created: {first_line(error)}") from error
     for attribute, value in limit.items():
         setattr(env, attribute, value)
     return env

@@ -1,4 +1,4 @@
-"""Pendulum: swing up and hold, with a weak motor."""
+"""Pendulum: swing a pole up with a weak motor, and hold it there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SECONDS = 0.05  # between two states
 
 
 class Pendulum:
-    """Gymnasium's Pendulum-v1; a state is angle, 0 upright, and angular speed.
+    """Gymnasium's Pendulum-v1; a state is angle (0 upright) and angular speed.
 
     Args:
-      g: acceleration of free fall, m / s^2.
+      g: acceleration by gravity, m / s^2.
     """
 
     max_episode_steps = 200
@@ -41,14 +41,13 @@ class Pendulum:
     def step(self, state, action, key):
         angle, speed = tf.unstack(state)
         torque = action[0]
-        off = _wrapped(angle)
-        cost = off**2 + 0.1 * speed**2 + 0.001 * torque**2
+        cost = _wrap_angle(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
 
         fall = 3 * self.g / (2 * LENGTH) * tf.sin(angle)
         speed = speed + (fall + 3 / (MASS * LENGTH**2) * torque) * SECONDS
         speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
         # Wrapped, because large angles lose precision in float32.
-        state = tf.stack([_wrapped(angle + speed * SECONDS), speed])
+        state = tf.stack([_wrap_angle(angle + speed * SECONDS), speed])
         return state, _observation(state), -cost, tf.constant(False)
 
     def render(self, state):
@@ -62,7 +61,7 @@ class Pendulum:
         return canvas.picture()
 
 
-def _wrapped(angle):
+def _wrap_angle(angle):
     """Wrap an angle into [-pi, pi)."""
     return tf.math.floormod(angle + math.pi, 2 * math.pi) - math.pi
 

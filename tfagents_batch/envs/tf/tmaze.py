@@ -14,13 +14,13 @@ from tfagents_batch.envs.tf import drawing
 class TMaze:
     """A corridor with a sign at its start and a fork at its end.
 
-    The sign says up or down, and is visible at the start only. Turning that way at the
-    fork gives reward 4, the other way -1; bumping into a wall costs 0.1. Without memory
-    the best mean return is 1.5.
+    The sign says north or south, and is visible at the start only. A turn in its
+    direction at the fork gives reward 4, the other turn -1; a step into a wall costs
+    0.1. Without memory the best mean return is 1.5.
 
     Actions are north, east, south and west. A state is int32 ``[2]``: the position, and
-    the sign, 1 for north. The observation is float32 ``[3]``: sign as 1 or -1 at the
-    start and 0 elsewhere, whether it is the corridor, whether it is the fork.
+    the sign, 1 for north. The observation is float32 ``[3]``: the sign, 1 or -1 at the
+    start and 0 elsewhere; 1 in the corridor; 1 at the fork.
 
     Args:
       length: steps from the start to the fork.
@@ -48,13 +48,13 @@ class TMaze:
         north, east, south = action == 0, action == 1, action == 2
         at_fork = position == self.length
         turned = at_fork & (north | south)
-        right = north == (sign == 1)
-        there = position + tf.where(east, 1, tf.where(north | south, 0, -1))
-        moved = tf.clip_by_value(there, 0, self.length)
+        correct = north == (sign == 1)
+        target = position + tf.where(east, 1, tf.where(north | south, 0, -1))
+        moved = tf.clip_by_value(target, 0, self.length)
         bumped = (moved == position) & ~turned
         state = tf.stack([moved, sign])
         reward = tf.where(
-            turned, tf.where(right, 4.0, -1.0), tf.where(bumped, -0.1, 0.0)
+            turned, tf.where(correct, 4.0, -1.0), tf.where(bumped, -0.1, 0.0)
         )
         return state, self._observe(state), reward, turned
 
@@ -69,6 +69,6 @@ class TMaze:
     def _observe(self, state):
         position, sign = tf.unstack(state)
         start, fork = position == 0, position == self.length
-        seen = tf.where(start, 2.0 * tf.cast(sign, tf.float32) - 1.0, 0.0)
+        shown = tf.where(start, 2.0 * tf.cast(sign, tf.float32) - 1.0, 0.0)
         corridor = tf.cast(~start & ~fork, tf.float32)
-        return tf.stack([seen, corridor, tf.cast(fork, tf.float32)])
+        return tf.stack([shown, corridor, tf.cast(fork, tf.float32)])

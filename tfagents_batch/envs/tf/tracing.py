@@ -36,8 +36,8 @@ def check_attributes(env: TensorEnv) -> None:
 def check(env: TensorEnv) -> None:
     """Refuse an object that is not a valid ``TensorEnv``.
 
-    Traces in a graph of its own, not in a ``tf.function``, after which TensorFlow's
-    threads could no longer be set.
+    Traces in a separate graph, because after a ``tf.function`` TensorFlow's threads can
+    no longer be set.
 
     Raises:
       UserError: if ``reset`` or ``step`` return wrong values, or branch in Python
@@ -51,7 +51,7 @@ def check(env: TensorEnv) -> None:
         again, *_ = _trace(
             f"{name}.step", step, env, nest.map(_input, state), action, key
         )
-        _same(f"{name}.step", again, state)
+        _check_same(f"{name}.step", again, state)
 
 
 def _input(like: tf.Tensor | tf.TensorSpec) -> tf.Tensor:
@@ -71,7 +71,7 @@ def reset(env: TensorEnv, key: tf.Tensor) -> tuple[Nest, Nest]:
 def step(
     env: TensorEnv, state: Nest, action: Nest, key: tf.Tensor
 ) -> tuple[Nest, Nest, tf.Tensor, tf.Tensor]:
-    """Call ``env.step``; return values of the dtypes of the space and ``TimeStep``."""
+    """Call ``env.step``; return its values in the dtypes of a ``TimeStep``."""
     where = f"{type(env).__name__}.step"
     returned = env.step(state, action, key)
     if not isinstance(returned, tuple) or len(returned) != 4:
@@ -97,8 +97,8 @@ def _trace(where: str, function: Callable, *inputs: Any) -> Any:
         if "bool" not in str(error):
             raise
         raise UserError(
-            f"{where} decides in Python by what is in a tensor; it is traced once for "
-            f"all, so use tf.where ({first_line(error)})"
+            f"{where} branches in Python on the value of a tensor, which cannot be "
+            f"traced; use tf.where ({first_line(error)})"
         ) from error
 
 
@@ -119,8 +119,8 @@ def _scalar(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     tensor = _fit(name, value, dtype)
     if tensor.shape.rank != 0:
         raise UserError(
-            f"{name} has shape {tensor.shape.as_list()}; expected one {dtype.name}, as "
-            "there is one environment here"
+            f"{name} has shape {tensor.shape.as_list()}; expected one {dtype.name}, "
+            "because the function steps one environment"
         )
     return tensor
 
@@ -136,16 +136,17 @@ def _fit(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(tensor, dtype)
 
 
-def _same(where: str, found: Nest, expected: Nest) -> None:
+def _check_same(where: str, found: Nest, expected: Nest) -> None:
     try:
         tf.nest.assert_same_structure(found, expected)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{where}: the state is not nested as that of reset ({first_line(error)})"
+            f"{where}: the state has another structure than after reset "
+            f"({first_line(error)}); expected the same"
         ) from error
     for x, y in zip(nest.flatten(found), nest.flatten(expected), strict=True):
         if (x.dtype, x.shape) != (y.dtype, y.shape):
             raise UserError(
                 f"{where}: a tensor of the state is {x.dtype.name} {x.shape}, but "
-                f"{y.dtype.name} {y.shape} after reset; they have to agree"
+                f"{y.dtype.name} {y.shape} after reset; expected the same"
             )

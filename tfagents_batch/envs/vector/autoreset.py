@@ -5,15 +5,15 @@ episode's first observation and has reward 0. A vector environment steps all of 
 or none, so the modes have different costs.
 
 * NEXT_STEP does exactly this. Nothing is lost.
-* SAME_STEP has already restarted when the last row is returned. It takes one more step,
-  with the caller's action, while the restart row is due. The restart row contains the
-  observation after that step, because the next row does not follow from the one before.
-  So the first transition of the episode is in no row and no statistic.
-* DISABLED is reset by this module: before the step, because a finished environment must
-  not be stepped, and after it, because that step has begun the new episode. So episodes
-  are complete; the cost is an unused episode of one step and a second reset.
+* SAME_STEP restarts within the step that ends an episode. The next step should only
+  restart, but it is already a step of the new episode. The restart row contains the
+  observation after that step, so the first transition is in no row and no statistic.
+* DISABLED never restarts by itself, so this module resets finished rows twice: before
+  the step, because a finished environment must not be stepped, and after it, because
+  that step belongs to the new episode. Episodes are complete, at the cost of one unused
+  step and a second reset each.
 
-These unused steps are counted.
+The unused steps are counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Stepped(NamedTuple):
       reward, terminated, truncated: f64, bool and bool ``[B]``; 0 and false where a
         row restarts.
       info: info of the vector environment.
-      rows: int ``[n]``, rows with another observation and info, given next.
+      rows: int ``[n]``, rows that use the next two fields as observation and info.
       rows_observation: leaves ``[n, ...]`` for ``rows``.
       rows_info: infos ``[B]``, valid at ``rows``.
       unused: number of environment steps that are in no row.
@@ -74,8 +74,8 @@ def mode_of(env: VectorEnv, given: AutoresetMode | str | None) -> AutoresetMode:
     except ValueError:
         names = ", ".join(repr(mode.value) for mode in AutoresetMode)
         raise UserError(
-            f"{type(env.unwrapped).__name__} has the autoreset mode {found!r}; pass "
-            f"autoreset_mode= as one of {names}: how it restarts after an episode"
+            f"{type(env.unwrapped).__name__} has the autoreset mode {found!r}; "
+            f"expected one of {names}; pass the right one as autoreset_mode="
         ) from None
 
 
@@ -96,7 +96,7 @@ def next_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
         if both.any():
             raise Defect(
                 "a row ended in the step in which it had to restart: its autoreset "
-                "mode may not be NEXT_STEP, as its metadata say; pass autoreset_mode=",
+                "mode may not be NEXT_STEP, as its metadata says; pass autoreset_mode=",
                 row=int(np.flatnonzero(both)[0]),
             )
         stepped.reward[over] = 0.0
@@ -127,9 +127,9 @@ def same_step(env: VectorEnv, action: Any, over: np.ndarray) -> Stepped:
         )
     rows = np.flatnonzero(ended)
     flat = _final_rows(env.single_observation_space, final, rows)
-    more = info.get("final_info", {})
+    final_info = info.get("final_info", {})
     return stepped._replace(
-        rows=rows, rows_observation=flat, rows_info=more, unused=unused
+        rows=rows, rows_observation=flat, rows_info=final_info, unused=unused
     )
 
 
@@ -173,17 +173,17 @@ def _step(env: VectorEnv, action: Any, num_envs: int) -> Stepped:
     terminated = _column("terminated", terminated, num_envs, "b", "bools")
     truncated = _column("truncated", truncated, num_envs, "b", "bools")
     flat = flatten(env.single_observation_space, observation)
-    own = reward.astype(np.float64), terminated.copy(), truncated.copy()
-    return Stepped(flat, *own, info)
+    copies = reward.astype(np.float64), terminated.copy(), truncated.copy()
+    return Stepped(flat, *copies, info)
 
 
 def _column(
-    name: str, value: Any, num_envs: int, kinds: str, wanted: str
+    name: str, value: Any, num_envs: int, kinds: str, expected: str
 ) -> np.ndarray:
     array = np.asarray(value)
     if array.shape != (num_envs,) or array.dtype.kind not in kinds:
         raise Defect(
-            f"{name} is {validation.kind_of(array)}; expected {wanted} of shape "
+            f"{name} is {validation.kind_of(array)}; expected {expected} of shape "
             f"[{num_envs}]"
         )
     return array

@@ -1,8 +1,8 @@
 """Step an existing batch, and write its results to rows of shared arrays.
 
-The counterpart of ``stepper.Stepper``, which steps environments one by one. The rules
-are those of ``validation`` and ``observation_rules``, for arrays with a batch axis. The
-attribute ``row`` of a Defect is the index of its environment, None if unknown.
+``stepper.Stepper`` does the same for single environments. Both follow the rules of
+``validation`` and ``observation_rules``; here arrays have a batch axis. The attribute
+``row`` of a Defect is the index of its environment, None if unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Steppable(Protocol):
         """Step every row; rows that are ``over`` restart."""
 
     def close(self, failed: bool = False) -> None:
-        """Free everything; if ``failed``, it may not respond. Idempotent."""
+        """Free the batch; after a failure it may not respond. Idempotent."""
 
 
 def inspect(batch: Steppable) -> dict:
@@ -58,7 +58,7 @@ def inspect(batch: Steppable) -> dict:
 
 
 class BatchStepper:
-    """Steps a batch and fills its rows. A failure loses all of them.
+    """Stepper of a batch that fills its rows. A failure loses all rows.
 
     Args:
       batch: the environments.
@@ -217,10 +217,10 @@ class BatchStepper:
         """Describe a failure: its row if known, else the actions of all rows."""
         row, arrays = getattr(error, "row", None), self._arrays
         known: dict[str, Any] = {"phase": phase, "seed": self._seed}
-        more = ""
+        suffix = ""
         if row is None:
             which = f"one of {self._batch.num_envs} environments; it is not known which"
-            more = f" ({which}; the seed of init was {self._seed})"
+            suffix = f" ({which}; the seed of init was {self._seed})"
             shown, place = [array[None] for array in arrays.action], 0
         else:
             starts = bool(self._over[row])
@@ -231,8 +231,13 @@ class BatchStepper:
             shown, place = arrays.action, row
         if phase == "step":
             known["action"] = actions.text(self._batch.action_space, shown, place)
+<<<<<<< HEAD
         failure = failures.from_error(error, **known)
         return failure._replace(text=failure.text + more)
+=======
+        failure = failures.of(error, **known)
+        return failure._replace(text=failure.text + suffix)
+>>>>>>> lang-3
 
 
 def _neutral(leaf: spaces.Leaf) -> Any:
@@ -317,7 +322,7 @@ class ObservationReader:
             array[slice(None) if rows is None else rows] = value
 
     def outside(self) -> dict[str, int]:
-        """Return ``{leaf: rows outside the bounds of its Box}``, which is no defect."""
+        """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
         found = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):

@@ -29,7 +29,7 @@ from tfagents_batch.suggest import closest
 
 PREFIX = "envpool:"
 # Arguments of EnvPool that env_kwargs may not set, and what sets them instead.
-_OURS = {
+_RESERVED = {
     **{"num_envs": "num_envs", "batch_size": "num_envs", "num_threads": "num_workers"},
     **{"seed": "the seed of init", "env_seed": "the seed of init"},
     "gym_reset_return_info": "this library",
@@ -69,9 +69,9 @@ class EnvPoolBatch:
         cores = len(cpus.available()) if num_threads is None else max(num_threads, 1)
         self.num_threads = min(cores, num_envs)
         kwargs = dict(env_kwargs or {})
-        self._make, spec = _recipe(name.removeprefix(PREFIX), name, kwargs)
+        self._make, spec = _find(name.removeprefix(PREFIX), name, kwargs)
         self._kwargs = kwargs
-        with warnings.catch_warnings():  # about bounds rounded to float32
+        with warnings.catch_warnings():  # EnvPool rounds bounds to float32
             warnings.simplefilter("ignore")
             space = spec.gymnasium_observation_space
             self.action_space = spec.gymnasium_action_space
@@ -141,8 +141,8 @@ class EnvPoolBatch:
         return flat_last
 
 
-def _recipe(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return a function that creates pools of an id, and their EnvSpec."""
+def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a function that creates pools of this id, and their spec."""
     try:
         envpool = importlib.import_module("envpool")
     except ImportError as error:
@@ -156,19 +156,19 @@ def _recipe(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
         hint = f"did you mean {PREFIX + close!r}?" if close else "see EnvPool's list"
         raise UserError(f"environment {name!r} does not exist; {hint}")
     for key in kwargs:
-        if key in _OURS:
+        if key in _RESERVED:
             raise UserError(
-                f"env_kwargs has {key!r}, which {_OURS[key]} sets; leave it out"
+                f"env_kwargs has {key!r}, which {_RESERVED[key]} sets; leave it out"
             )
     try:
         fields = envpool.make_spec(id).config._fields
     except Exception as error:  # for example, a library is not installed
         raise UserError(f"EnvPool cannot create {name!r}: {_line(error)}") from error
-    own = [field for field in fields if field not in _OURS]
+    accepted = [field for field in fields if field not in _RESERVED]
     for key in kwargs:
         if key not in fields and not key.startswith(("render_", "from_pixels")):
-            close = closest(key, own)
-            hint = f"did you mean {close!r}?" if close else f"it has {', '.join(own)}"
+            close = closest(key, accepted)
+            hint = f"did you mean {close!r}?" if close else f"known: {accepted}"
             raise UserError(f"environment {name!r} takes no {key!r}; {hint}")
     try:
         spec = envpool.make_spec(id, **kwargs)

@@ -19,8 +19,8 @@ class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
     """Declare an unbounded Box of actions and clip them to the bounds of ``env``.
 
     ``info["action_clipped_fraction"]`` is the fraction of the action's numbers outside
-    the bounds (float in [0, 1], 0 after a reset). A batch no longer sees bounds, so its
-    ``env/action_clipped_fraction`` counts nothing; use the key instead, by
+    the bounds (float in [0, 1], 0 after a reset). The batch sees no bounds, so its
+    metric ``env/action_clipped_fraction`` counts nothing. Read the info instead:
     ``make_env(..., info_keys={"action_clipped_fraction": "float32"})``.
 
     Args:
@@ -60,7 +60,7 @@ class ClipAction(gymnasium.Wrapper, RecordConstructorArgs):
 class ActionRepeat(gymnasium.Wrapper, RecordConstructorArgs):
     """Step ``amount`` times with one action and sum the rewards.
 
-    Stops early when the episode ends. Observation, flags and info are those of the
+    Repetition stops when the episode ends. Observation, flags and info are those of the
     last step taken. An inner time limit is reported as ``ceil(limit / amount)``.
 
     Args:

@@ -17,11 +17,11 @@ _STREAM = (0x57A27,)  # separates these draws from others with the same seed
 class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
     """Take ``n`` random actions after each reset, uniform in ``0..max_steps-1``.
 
-    If the episode ends meanwhile, another one begins with another ``n``. The wrapper
-    has its own random generator, seeded by the seed of ``reset``, which differs between
-    the environments of a batch; later resets continue it. Rewards of the random steps
-    are dropped, and ``info["random_start_steps"]`` counts the steps. An inner time
-    limit counts them too; a limit around this wrapper does not.
+    If the episode ends during them, a new one starts with a new ``n``. The wrapper has
+    its own random generator. ``reset(seed=...)`` seeds it, differently for each
+    environment of a batch; resets without a seed continue it. Rewards of the random
+    steps are dropped, and ``info["random_start_steps"]`` is their number. A time limit
+    inside this wrapper counts them; a limit around it does not.
 
     Args:
       env: environment to start; its action space is sampled uniformly.
@@ -29,7 +29,7 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
       retries: maximum number of further episodes to try before ``reset`` raises.
 
     Raises:
-      UserError: for other numbers, or if ``env`` restarts by itself.
+      UserError: for numbers out of range, or if ``env`` restarts by itself.
       RuntimeError: from ``reset``, if every episode ended during its random steps.
     """
 
@@ -70,15 +70,15 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
 class LimitDuration(gymnasium.Wrapper, RecordConstructorArgs):
     """Truncate episodes at step ``max_episode_steps``, and refuse steps after the end.
 
-    The limit sets ``truncated``, never ``terminated``. It does not set ``truncated`` on
-    a step that terminates the episode, because nothing was cut off.
+    The limit sets ``truncated``, never ``terminated``. If the last step terminates the
+    episode, ``truncated`` stays false, because nothing was cut off.
 
     Args:
       env: environment to limit.
       max_episode_steps: limit in steps, at least 1.
 
     Raises:
-      UserError: for another number, or if ``env`` restarts by itself.
+      UserError: for a limit out of range, or if ``env`` restarts by itself.
       RuntimeError: from ``step`` before the first reset or after the end of an episode.
     """
 
@@ -125,9 +125,9 @@ class AutoReset(gymnasium.wrappers.Autoreset):
 
     Use it for single environments in your own loop. The step after the end ignores its
     action and returns the results of ``reset`` with reward 0 and both end flags false:
-    ``observation, 0.0, False, False, info``. So no observation is lost, not even the
-    last of an episode, and one step of each episode is a restart, as in a batch of this
-    package. The first ``step`` starts the environment if ``reset`` was not called.
+    ``observation, 0.0, False, False, info``. No observation is lost, and each episode
+    has one extra step for the restart, as in a batch of this package. The first
+    ``step`` starts the environment if ``reset`` was not called.
 
     A batch restarts environments itself by ``reset``, which also clears a pending
     restart of this wrapper. Inside a batch it changes nothing; leave it out.

@@ -24,10 +24,10 @@ def walk(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 def time_limit(env: gymnasium.Env) -> int | None:
     """Return the time limit in steps of ``env``; None if unknown.
 
-    It is the limit of the outermost wrapper that counts steps, because a limit inside
-    an ``ActionRepeat`` counts other steps. If no wrapper counts, it is the limit of the
-    registration. (The ``spec`` of a wrapper around an ``ActionRepeat`` has the limit in
-    inner steps.)
+    It is the limit of the outermost wrapper that has one, because a limit inside an
+    ``ActionRepeat`` counts inner steps. Without such a wrapper it is the limit of the
+    registration. (Around an ``ActionRepeat``, ``spec`` still has the limit in inner
+    steps.)
     """
     counted = (getattr(x, "__dict__", {}).get("_max_episode_steps") for x in walk(env))
     specs = (getattr(layer, "spec", None) for layer in walk(env))
@@ -43,8 +43,8 @@ def count(wrapper: str, name: str, value: Any, least: int = 1) -> int:
     Raises:
       UserError: if it is not such an integer.
     """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integer or value < least:
         raise UserError(
             f"{wrapper}: {name} is {value!r}; expected an integer, at least {least}"
         )
@@ -55,18 +55,18 @@ def indices(
     wrapper: str,
     name: str,
     values: Any,
-    suited: Callable[[list[int]], bool],
+    valid: Callable[[list[int]], bool],
     expected: str,
 ) -> list[int]:
     """Return ``values`` as a list of integers of at least 0.
 
     Raises:
-      UserError: if they are not, or not ``suited``; it says what was ``expected``.
+      UserError: if they are not, or not ``valid``; it says what was ``expected``.
     """
     try:
         values = list(values)
         found = [count(wrapper, f"one of {name}", each, least=0) for each in values]
-        if suited(found):
+        if valid(found):
             return found
     except TypeError:  # not a list
         pass

@@ -58,8 +58,8 @@ def check(listed: Wrappers) -> list[Entry]:
       listed: names, or objects with a "name" and the arguments.
 
     Raises:
-      UserError: naming the entry, for a name that is none and for arguments that the
-        wrapper does not take or lacks.
+      UserError: naming the entry, for an unknown wrapper, or for an unknown or missing
+        argument.
     """
     if isinstance(listed, (str, Mapping)) or not isinstance(listed, Sequence):
         raise UserError(
@@ -69,10 +69,10 @@ def check(listed: Wrappers) -> list[Entry]:
 
 
 def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
-    """Return a constructor of the wrapped environment, small when cloudpickled.
+    """Return a constructor of the wrapped environment that cloudpickle keeps small.
 
     Args:
-      make: function that ``registry.constructor`` returned.
+      make: constructor from ``registry.constructor``.
       listed: as for ``check``.
 
     Raises:

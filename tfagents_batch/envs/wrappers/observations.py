@@ -76,8 +76,8 @@ class FrameDelta(gymnasium.ObservationWrapper, RecordConstructorArgs):
 class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
     """Observe ``s[t - i]`` for each ``i`` in ``past_indices``, in that order.
 
-    For steps before the episode, the first observation is used. Frames keep their dtype
-    and are stored once each, even if several indices select them. Every leaf of a
+    Before the start of the episode, the first observation is used. Frames keep their
+    dtype. Each is stored once, even if several indices select it. Every leaf of a
     nested space gets the new axis.
 
     Args:
@@ -102,7 +102,7 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
             "past_indices",
             past_indices,
             lambda found: 0 in found,
-            "steps back, such as [0, 1, 2]: not negative, 0 among them",
+            "steps back, such as [0, 1, 2]: not negative, and 0 included",
         )
         self._join = np.concatenate if flatten else np.stack
         self._inner = space = env.observation_space

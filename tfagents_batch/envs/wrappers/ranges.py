@@ -13,7 +13,7 @@ from gymnasium.utils import RecordConstructorArgs
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
-HUGE = 1e30  # finite bounds from this size on mean "unbounded"
+HUGE = 1e30  # finite bounds of this size or more mean "unbounded"
 _LOG = logging.getLogger("tfagents_batch")
 
 
@@ -25,8 +25,8 @@ class RangeNormalize(gymnasium.ObservationWrapper, RecordConstructorArgs):
 
     Every dtype is computed in float64, so uint8 does not overflow: 200 in [0, 255]
     becomes 0.5686. Values outside their bounds are scaled, not clipped. Actions of an
-    integer Box are rounded. All bounds must be finite, and below 1e30 in size, because
-    many environments use larger ones for "unbounded".
+    integer Box are rounded. All bounds must be between -1e30 and 1e30, because many
+    environments use larger ones for "unbounded".
 
     Args:
       env: environment to scale.
@@ -35,7 +35,7 @@ class RangeNormalize(gymnasium.ObservationWrapper, RecordConstructorArgs):
       action: as ``observation``, for actions.
 
     Raises:
-      UserError: for True if the space is no Box or has infinite bounds.
+      UserError: for True if the space is not a Box or has infinite bounds.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ def _range(space: gymnasium.Space, field: str, wanted: bool | None) -> _Range | 
         raise UserError(
             f"RangeNormalize: {field} is {wanted!r}; expected True, False or None"
         )
-    why = "is no Box"
+    why = "is not a Box"
     if isinstance(space, gs.Box):
         bounds = np.stack([space.low, space.high]).astype(np.float64)
         if (np.abs(bounds) < HUGE).all():

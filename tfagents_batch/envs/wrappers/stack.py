@@ -1,4 +1,4 @@
-"""Standard stack of wrappers, and BatchPPO names for what a batch does itself."""
+"""Standard stack of wrappers, and BatchPPO wrappers that a batch makes unnecessary."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def standard_stack(
     """Wrap an environment as BatchPPO does. From the inside out:
 
     1. ``LimitDuration``, if ``max_episode_steps`` is given
-    2. ``RangeNormalize``, if ``normalize_ranges``: every Box with finite bounds
-    3. ``ClipAction``, if the actions are then a Box of floats
+    2. ``RangeNormalize`` for each Box with finite bounds, if ``normalize_ranges``
+    3. ``ClipAction``, if the action space is then a Box of floats
 
-    BatchPPO's ``ConvertTo32Bit`` and ``CacheSpaces`` are not needed: a batch has 32-bit
-    numbers, checks for NaN and stores its spaces.
+    BatchPPO's ``ConvertTo32Bit`` and ``CacheSpaces`` are not needed: a batch converts
+    to 32-bit numbers, checks for NaN and stores its spaces.
 
     Images (uint8 of rank 2 or more) stay uint8: networks scale them, and they are four
     times smaller to transfer. Call it in a constructor, and use the same constructor
@@ -69,7 +69,7 @@ def CacheSpaces(env: gymnasium.Env) -> gymnasium.Env:
 
 
 def ConvertTo32Bit(env: gymnasium.Env, finite_check: str = "raise") -> gymnasium.Env:
-    """Return ``env``: a batch has 32-bit numbers and checks for NaN and infinity.
+    """Return ``env``: a batch converts to 32 bits and checks for NaN and infinity.
 
     Args:
       env: environment with any supported spaces.

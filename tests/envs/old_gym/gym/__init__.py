@@ -1,9 +1,9 @@
-"""A stand-in for gym 0.21, for tests: its interface and no more.
+"""A stand-in for gym 0.21 with its interface only, for tests.
 
-A release that old cannot be installed beside a recent setuptools. What differs from
-0.26: ``step`` returns ``done``, ``reset`` the observation alone, ``seed`` is a method,
-``render`` takes the mode, ``make`` knows no checker and hands every argument on, and
-the registry is an object. Written for these tests, after the interface's description.
+gym 0.21 itself cannot be installed beside a recent setuptools. It differs from 0.26:
+``step`` returns ``done``, ``reset`` returns the observation alone, ``seed`` is a
+method, ``render`` takes the mode, ``make`` has no checker and passes all arguments on,
+and the registry is an object.
 """
 
 from gym import envs, spaces, wrappers

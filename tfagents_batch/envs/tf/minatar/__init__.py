@@ -1,1 +1,1 @@
-"""MinAtar's five games (Young and Tian, 2019), after their published rules."""
+"""The five games of MinAtar (Young and Tian, 2019), written from their rules."""

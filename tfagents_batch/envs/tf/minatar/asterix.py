@@ -1,4 +1,4 @@
-"""Asterix: collect treasure, one point each, and keep away from enemies."""
+"""Asterix: collect treasures, one point each, and avoid enemies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPAWN_SPEED, MOVE_SPEED = 10, 5  # steps, at the start
 
 
 class Drawn(NamedTuple):
-    """Draws for the next spawn: from the left, treasure, and free lane in [0, 1)."""
+    """Random numbers of the next spawn; ``lane`` in [0, 1) selects a free lane."""
 
     right: tf.Tensor
     gold: tf.Tensor
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
     x: tf.Tensor
     y: tf.Tensor
-    there: tf.Tensor
+    present: tf.Tensor
     lane_x: tf.Tensor
     right: tf.Tensor
     gold: tf.Tensor
@@ -66,34 +66,34 @@ def start(drawn):
 
 
 def advance(state, action, drawn, ramping):
-    state = _spawned(state, drawn)
+    state = _spawn(state, drawn)
     x = state.x + _sign(action == grid.RIGHT, action == grid.LEFT)
     y = state.y + _sign(action == grid.DOWN, action == grid.UP)
     x, y = tf.clip_by_value(x, 0, 9), tf.clip_by_value(y, 1, 8)
 
-    def met(there, lane_x):
-        touched = there & (lane_x == x) & (y == LANES)
+    def touch(present, lane_x):
+        touched = present & (lane_x == x) & (y == LANES)
         won, lost = touched & state.gold, touched & ~state.gold
-        return there & ~won, grid.count(won), tf.reduce_any(lost)
+        return present & ~won, grid.count(won), tf.reduce_any(lost)
 
-    there, reward, over = met(state.there, state.lane_x)
+    present, reward, over = touch(state.present, state.lane_x)
     moves = state.move_timer == 0
     moved = state.lane_x + tf.where(state.right, 1, -1)
-    lane_x = tf.where(moves & there, moved, state.lane_x)
-    there, more, over_too = met(there & grid.inside(lane_x), lane_x)
-    # Things that did not move were met above.
-    reward, over = reward + more, over | (over_too & moves)
+    lane_x = tf.where(moves & present, moved, state.lane_x)
+    present, more, over_after = touch(present & grid.inside(lane_x), lane_x)
+    # Things that did not move were checked above.
+    reward, over = reward + more, over | (over_after & moves)
 
     move_timer = tf.where(moves, state.move_speed, state.move_timer) - 1
     state = state._replace(
         x=x,
         y=y,
-        there=there,
+        present=present,
         lane_x=lane_x,
         spawn_timer=state.spawn_timer - 1,
         move_timer=move_timer,
     )
-    return _ramped(state) if ramping else state, reward, over
+    return _ramp(state) if ramping else state, reward, over
 
 
 def picture(state):
@@ -101,24 +101,24 @@ def picture(state):
     lanes = tf.constant(LANES)
     planes = [
         grid.cell(state.y, state.x),
-        grid.cells(state.there & ~state.gold, lanes, state.lane_x),
-        grid.cells(state.there, lanes, back),
-        grid.cells(state.there & state.gold, lanes, state.lane_x),
+        grid.cells(state.present & ~state.gold, lanes, state.lane_x),
+        grid.cells(state.present, lanes, back),
+        grid.cells(state.present & state.gold, lanes, state.lane_x),
     ]
     return tf.stack(planes, -1)
 
 
-def _spawned(state, drawn):
+def _spawn(state, drawn):
     """Spawn a thing in a free lane, if it is due and a lane is free."""
     due = state.spawn_timer == 0
-    free = ~state.there
+    free = ~state.present
     places = tf.cast(grid.count(free), tf.float32)
     chosen = tf.cast(drawn.lane * places, tf.int32)
     # The free lane with ``chosen`` free lanes before it.
     before = tf.cumsum(tf.cast(free, tf.int32), exclusive=True)
     new = due & free & (before == chosen)
     return state._replace(
-        there=state.there | new,
+        present=state.present | new,
         lane_x=tf.where(new, tf.where(drawn.right, 0, 9), state.lane_x),
         right=tf.where(new, drawn.right, state.right),
         gold=tf.where(new, drawn.gold, state.gold),
@@ -126,8 +126,8 @@ def _spawned(state, drawn):
     )
 
 
-def _ramped(state):
-    """Make things spawn sooner, and every other time move sooner."""
+def _ramp(state):
+    """Speed up the spawns, and every second time also the moves."""
     ramps = (state.spawn_speed > 1) | (state.move_speed > 1)
     faster = ramps & (state.ramp_timer < 0)
     moves = faster & (state.move_speed > 1) & (state.ramps % 2 == 1)

@@ -14,14 +14,14 @@ from tfagents_batch.envs.tf.minatar.game import Rules
 CHANNELS = ("paddle", "ball", "trail", "brick")
 BOTTOM = grid.SIZE - 1
 WALL = np.broadcast_to((grid.ROWS >= 1) & (grid.ROWS <= 3), [grid.SIZE] * 2)
-# By direction: up left, up right, down right, down left. So sideways is 1, and
-# flipping up and down is 3, in exclusive or.
+# Steps of the four directions: up left, up right, down right, down left.
+# XOR of a direction with 1 flips left and right, with 3 it flips up and down.
 DX = np.array([-1, 1, 1, -1], np.int32)
 DY = np.array([-1, -1, 1, 1], np.int32)
 
 
 class State(NamedTuple):
-    """Game state: int32 scalars, bool ``[]`` strike (a brick was hit), bool bricks."""
+    """Game state: int32 scalars, and bool ``strike`` (a brick was hit) and bricks."""
 
     paddle: tf.Tensor
     x: tf.Tensor
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 def draw(key):
-    """Draw the side from which the ball comes."""
+    """Draw the side that the ball comes from."""
     return seeds.integers([], key, 2)
 
 
@@ -53,7 +53,7 @@ def advance(state, action, drawn, ramping):
     direction = state.direction
     x = state.x + tf.gather(tf.constant(DX), direction)
     y = state.y + tf.gather(tf.constant(DY), direction)
-    direction = _turned(direction, ~grid.inside(x), 1)
+    direction = _turn(direction, ~grid.inside(x), 1)
     x = tf.clip_by_value(x, 0, BOTTOM)
 
     above = y < 0
@@ -64,8 +64,8 @@ def advance(state, action, drawn, ramping):
     bricks = bricks | (WALL & below & ~tf.reduce_any(state.bricks))
     straight = below & (state.x == paddle)
     slanted = below & ~straight & (x == paddle)
-    direction = _turned(direction, above | hit | straight, 3)
-    direction = _turned(direction, slanted, 2)
+    direction = _turn(direction, above | hit | straight, 3)
+    direction = _turn(direction, slanted, 2)
     y = tf.where(above, 0, tf.where(hit | straight | slanted, state.y, y))
 
     after = State(paddle, x, y, direction, state.x, state.y, at_brick, bricks)
@@ -82,7 +82,7 @@ def picture(state):
     return tf.stack(planes, -1)
 
 
-def _turned(direction, where, by):
+def _turn(direction, where, by):
     return tf.where(where, tf.bitwise.bitwise_xor(direction, by), direction)
 
 

@@ -1,4 +1,4 @@
-"""Freeway: lead a chicken across eight lanes, one point each time."""
+"""Freeway: lead a chicken across eight lanes, for one point each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfagents_batch.envs.tf.minatar.game import Rules
 
 CHANNELS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 LANES = np.arange(1, 9, dtype=np.int32)  # rows with a car
-COLUMN, START = 4, 9  # of the chicken
+COLUMN, START = 4, 9  # column and first row of the chicken
 REST = 3  # steps between two moves of the chicken
 LENGTH = 2500  # steps of a game
 
@@ -21,8 +21,8 @@ LENGTH = 2500  # steps of a game
 class State(NamedTuple):
     """Game state, int32: scalars of the chicken, ``[8]`` of the cars, steps left.
 
-    A car moves when its timer is 0, by one column to the sign of its speed; the speed's
-    size is what the timer then starts from.
+    A car moves one column when its timer is 0, in the direction of the sign of its
+    speed. The timer then restarts from the absolute value of the speed.
     """
 
     y: tf.Tensor

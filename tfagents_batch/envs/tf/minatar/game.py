@@ -1,4 +1,4 @@
-"""One of the games as an environment: sticky actions, spaces and pictures."""
+"""Environment that plays one of the games: sticky actions, spaces and pictures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tfagents_batch.types import Nest
 
 
 class Rules(NamedTuple):
-    """A game.
+    """Rules of a game.
 
     Attributes:
       channels: names of the planes of a picture.
-      actions: those that make a difference, of ``grid``'s six.
-      draw: the random numbers of a step or a start, from a key. They are apart from
-        the rest so that a test can hand the same ones to another implementation.
-      start: the state at the start of an episode, from random numbers.
-      advance: ``(state, action, drawn, ramping)`` to state, reward int32 ``[]``, and
-        whether the game is over.
-      picture: bool ``[10, 10, channels]`` of a state.
+      actions: the actions of ``grid`` that have an effect.
+      draw: function from a key to the random numbers of a step or a start. It is
+        separate, so that tests can give the same numbers to another implementation.
+      start: function from random numbers to the state at the start of an episode.
+      advance: function from ``(state, action, drawn, ramping)`` to the state, the
+        reward int32 ``[]``, and whether the game is over.
+      picture: function from a state to bool ``[10, 10, channels]``.
     """
 
     channels: tuple[str, ...]
@@ -39,7 +39,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """The game's own state, and the action that may stick."""
+    """The game's own state, and the last action, which may be repeated."""
 
     game: Nest
     action: tf.Tensor
@@ -49,11 +49,11 @@ class MinAtar:
     """A game of MinAtar; the observation is bool ``[10, 10, channels]``.
 
     Args:
-      rules: of the game.
-      sticky_action_prob: probability of repeating the previous action instead; Machado
-        et al., 2018.
-      difficulty_ramping: whether games get faster, where they do.
-      use_minimal_action_set: only actions that make a difference, else all six.
+      rules: rules of the game.
+      sticky_action_prob: probability of repeating the previous action instead (Machado
+        et al., 2018).
+      difficulty_ramping: whether the game gets faster, if its rules have that.
+      use_minimal_action_set: allow only actions that have an effect, not all six.
       max_episode_steps: time limit in steps; None sets no limit, as in the original
         games.
     """
@@ -102,6 +102,6 @@ class MinAtar:
 
 
 def _color(hue: float) -> tuple[int, int, int]:
-    """Evenly spread, bright colors."""
+    """Return a bright color; ``hue`` is in [0, 1)."""
     angles = 2 * np.pi * (hue + np.array([0, 1 / 3, 2 / 3]))
     return tuple((155 + 100 * np.cos(angles)).astype(int))

@@ -1,4 +1,4 @@
-"""Ten by ten cells, as the games use them: rows downwards, columns to the right."""
+"""Grid of ten by ten cells: rows count downwards, columns to the right."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def cell(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return (y == ROWS) & (x == COLUMNS)
 
 
-def cells(there: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+def cells(present: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Return bool ``[10, 10]``, true in each cell with at least one thing.
 
     Args:
-      there: bool ``[n]``, which things exist.
+      present: bool ``[n]``, which things exist.
       y, x: int32 ``[n]``.
     """
     row = y[:, np.newaxis, np.newaxis] == ROWS
     column = x[:, np.newaxis, np.newaxis] == COLUMNS
-    return tf.reduce_any(there[:, np.newaxis, np.newaxis] & row & column, 0)
+    return tf.reduce_any(present[:, np.newaxis, np.newaxis] & row & column, 0)
 
 
 def at(grid: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Return bool ``[]``, the value of a bool grid in a cell; false outside."""
+    """Return bool ``[]``, the value of a bool grid in one cell; false outside."""
     return tf.reduce_any(grid & cell(y, x))
 
 
@@ -54,9 +54,9 @@ def inside(x: tf.Tensor) -> tf.Tensor:
 
 
 def _moved(grid: tf.Tensor, by: int, axis: int) -> tf.Tensor:
-    before = [[0, 0], [0, 0]]
-    before[axis] = [max(by, 0), max(-by, 0)]
-    padded = tf.pad(grid, before)
+    padding = [[0, 0], [0, 0]]
+    padding[axis] = [max(by, 0), max(-by, 0)]
+    padded = tf.pad(grid, padding)
     start = max(-by, 0)
     if axis == 0:
         return padded[start : start + SIZE]

@@ -1,4 +1,4 @@
-"""Seaquest: shoot fish and submarines, rescue divers, and mind the oxygen."""
+"""Seaquest: shoot fish and submarines, rescue divers, and watch the oxygen."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CHANNELS = (
     *("sub_front", "sub_back", "friendly_bullet", "trail", "enemy_bullet"),
     *("enemy_fish", "enemy_sub", "oxygen_gauge", "diver_gauge", "diver"),
 )
-OXYGEN, CREW = 200, 6
+OXYGEN, CAPACITY = 200, 6
 RELOAD, ENEMY_RELOAD = 5, 10  # steps
 SPAWN_SPEED, DIVER_SPAWN_SPEED = 20, 30
 MOVE_SPEED, FASTEST, DIVER_MOVE_SPEED = 5, 2, 5
 RAMP_LEAST_SPAWN = 1
-# How many there can be: whatever appears at most once a step and leaves ten cells of
-# three steps each, or of six in the case of divers; a bullet leaves a cell a step.
+# Upper bounds. At most one thing of a kind appears per step, and it crosses ten cells:
+# an enemy takes up to three steps for each, a diver six, a bullet one.
 MOST, MOST_DIVERS, MOST_BULLETS = 32, 3, 3
 
 
@@ -29,14 +29,14 @@ class Things(NamedTuple):
     """Things of one kind, ``[n]`` each, in order of appearance.
 
     Attributes:
-      there: bool, whether the slot is in use; unused slots come last.
+      present: bool, whether the slot is in use; unused slots come last.
       x, y: int32.
       right: bool, whether it moves to the right.
       timer: int32, steps until it moves.
       reload: int32, steps until it shoots.
     """
 
-    there: tf.Tensor
+    present: tf.Tensor
     x: tf.Tensor
     y: tf.Tensor
     right: tf.Tensor
@@ -50,20 +50,20 @@ class Things(NamedTuple):
 
     def appended(self, new: tf.Tensor, **values) -> Things:
         """Append one thing if ``new`` is true."""
-        slots = np.arange(self.there.shape[0], dtype=np.int32)
-        slot = grid.count(self.there) == slots
+        slots = np.arange(self.present.shape[0], dtype=np.int32)
+        slot = grid.count(self.present) == slots
         added = {
             name: tf.where(slot & new, values.get(name, 0), getattr(self, name))
             for name in ("x", "y", "timer", "reload")
         }
         right = tf.where(slot & new, values["right"], self.right)
-        return Things(self.there | (slot & new), right=right, **added)
+        return Things(self.present | (slot & new), right=right, **added)
 
     def compact(self) -> Things:
         """Move unused slots to the end."""
-        place = tf.cumsum(tf.cast(self.there, tf.int32), exclusive=True)
-        slots = np.arange(self.there.shape[0], dtype=np.int32)[:, np.newaxis]
-        source = self.there & (place == slots)  # of every slot
+        place = tf.cumsum(tf.cast(self.present, tf.int32), exclusive=True)
+        slots = np.arange(self.present.shape[0], dtype=np.int32)[:, np.newaxis]
+        source = self.present & (place == slots)  # source slot of each new slot
 
         def moved(field):
             if field.dtype == tf.bool:
@@ -74,7 +74,7 @@ class Things(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Draws for a new enemy and a new diver: side, row, and whether a submarine."""
+    """Random numbers of the next enemy and the next diver."""
 
     right: tf.Tensor
     submarine: tf.Tensor
@@ -84,9 +84,9 @@ class Drawn(NamedTuple):
 
 
 class State(NamedTuple):
-    """int32 scalars but for bool ``right`` and ``surfaced``, things, and grids.
+    """Game state: int32 scalars, bool ``right`` and ``surfaced``, and things.
 
-    ``enemy_bullets`` is bool ``[2, 10, 10]``: those that go left, and right.
+    ``enemy_bullets`` is bool ``[2, 10, 10]``: those that move left, and right.
     """
 
     x: tf.Tensor
@@ -128,23 +128,23 @@ def start(drawn):
     }
     return State(
         **{name: tf.constant(value) for name, value in numbers.items()},
-        bullets=_none(MOST_BULLETS),
+        bullets=_no_things(MOST_BULLETS),
         enemy_bullets=tf.zeros([2, grid.SIZE, grid.SIZE], tf.bool),
-        fish=_none(MOST),
-        submarines=_none(MOST),
-        divers=_none(MOST_DIVERS),
+        fish=_no_things(MOST),
+        submarines=_no_things(MOST),
+        divers=_no_things(MOST_DIVERS),
     )
 
 
 def advance(state, action, drawn, ramping):
-    state = _steered(_spawned(state, drawn), action)
-    state, reward = _shot(state)
-    state = _collected(state)
-    state, more, rammed = _swum(state, "submarines")
+    state = _steer(_spawn(state, drawn), action)
+    state, reward = _move_bullets(state)
+    state = _move_divers(state)
+    state, more, rammed = _move_enemies(state, "submarines")
     reward = reward + more
-    state, hit = _fired_at(state)
-    state, more, bitten = _swum(state, "fish")
-    state, rescue, drowned = _breathed(state, ramping)
+    state, hit = _move_enemy_bullets(state)
+    state, more, bitten = _move_enemies(state, "fish")
+    state, rescue, drowned = _update_oxygen(state, ramping)
     reward = reward + more + rescue
     return state, reward, rammed | hit | bitten | drowned
 
@@ -155,36 +155,36 @@ def picture(state):
     gauge = (9 - state.divers_aboard <= grid.COLUMNS) & (grid.COLUMNS < 9)
     bottom = grid.ROWS == 9
     trails = [
-        grid.cells(things.there, things.y, things.x - things.ahead)
+        grid.cells(things.present, things.y, things.x - things.ahead)
         for things in (state.fish, state.submarines, state.divers)
     ]
     planes = {
         "sub_front": grid.cell(state.y, state.x),
         "sub_back": grid.cell(state.y, behind),
-        "friendly_bullet": _seen(state.bullets),
+        "friendly_bullet": _cells(state.bullets),
         "trail": tf.reduce_any(tf.stack(trails), 0),
         "enemy_bullet": tf.reduce_any(state.enemy_bullets, 0),
-        "enemy_fish": _seen(state.fish),
-        "enemy_sub": _seen(state.submarines),
+        "enemy_fish": _cells(state.fish),
+        "enemy_sub": _cells(state.submarines),
         "oxygen_gauge": bottom & (oxygen > grid.COLUMNS),
         "diver_gauge": bottom & gauge,
-        "diver": _seen(state.divers),
+        "diver": _cells(state.divers),
     }
     return tf.stack([planes[name] for name in CHANNELS], -1)
 
 
-# ---- parts of a step, in their order
+# ---- parts of a step, in order
 
 
-def _spawned(state, drawn):
+def _spawn(state, drawn):
     """Spawn an enemy and a diver, if they are due.
 
-    An enemy is not spawned against others in its row, but its timer starts again.
+    An enemy that would move against others in its row is skipped until the next time.
     """
     due = state.spawn_timer == 0
     against = [
         tf.reduce_any(
-            things.there & (things.y == drawn.row) & (things.right != drawn.right)
+            things.present & (things.y == drawn.row) & (things.right != drawn.right)
         )
         for things in (state.fish, state.submarines)
     ]
@@ -209,7 +209,7 @@ def _spawned(state, drawn):
     )
 
 
-def _steered(state, action):
+def _steer(state, action):
     fires = (action == grid.FIRE) & (state.reload == 0)
     left, right = action == grid.LEFT, action == grid.RIGHT
     shot = {"x": state.x, "y": state.y, "right": state.right}
@@ -225,80 +225,80 @@ def _steered(state, action):
     )
 
 
-def _shot(state):
-    """Move bullets and hit things: fish before submarines, old before new."""
+def _move_bullets(state):
+    """Move bullets, and remove the things they hit: fish first, then oldest first."""
     bullets = state.bullets
     x = bullets.x + bullets.ahead
-    bullets = bullets._replace(x=x, there=bullets.there & grid.inside(x))
-    targets = _joined(state.fish, state.submarines)
-    # Of several bullets in a cell the newest one hits first.
+    bullets = bullets._replace(x=x, present=bullets.present & grid.inside(x))
+    targets = _concat(state.fish, state.submarines)
+    # If a cell has several bullets, the newest hits first.
     order = np.arange(MOST_BULLETS)[::-1]
-    struck, spent = _matched(targets, bullets, _ranks(bullets, order))
-    fish, submarines = tf.split(targets.there & ~struck, 2)
+    struck, spent = _match(targets, bullets, _ranks(bullets, order))
+    fish, submarines = tf.split(targets.present & ~struck, 2)
     state = state._replace(
-        bullets=bullets._replace(there=bullets.there & ~spent).compact(),
-        fish=state.fish._replace(there=fish).compact(),
-        submarines=state.submarines._replace(there=submarines).compact(),
+        bullets=bullets._replace(present=bullets.present & ~spent).compact(),
+        fish=state.fish._replace(present=fish).compact(),
+        submarines=state.submarines._replace(present=submarines).compact(),
     )
     return state, grid.count(struck)
 
 
-def _collected(state):
-    """Move divers; a diver that meets the submarine comes aboard if there is room."""
+def _move_divers(state):
+    """Move divers; those that meet the submarine come aboard if there is room."""
     divers, aboard = state.divers, state.divers_aboard
     rows = [Things(*row) for row in zip(*map(tf.unstack, divers), strict=True)]
     after = []
-    for diver in reversed(rows):  # one by one: the newest takes the last place
-        room = aboard < CREW
-        at_once = diver.there & room & (diver.x == state.x) & (diver.y == state.y)
+    for diver in reversed(rows):  # newest first, because it takes the last place
+        room = aboard < CAPACITY
+        at_once = diver.present & room & (diver.x == state.x) & (diver.y == state.y)
         moves = (diver.timer == 0) & ~at_once
         x = tf.where(moves, diver.x + diver.ahead, diver.x)
-        met = moves & diver.there & room & (x == state.x) & (diver.y == state.y)
-        there = diver.there & ~at_once & ~met & grid.inside(x)
+        met = moves & diver.present & room & (x == state.x) & (diver.y == state.y)
+        present = diver.present & ~at_once & ~met & grid.inside(x)
         timer = tf.where(moves, DIVER_MOVE_SPEED, diver.timer - 1)
         aboard = aboard + tf.cast(at_once | met, tf.int32)
-        after.append(diver._replace(there=there, x=x, timer=timer))
+        after.append(diver._replace(present=present, x=x, timer=timer))
     fields = zip(*reversed(after), strict=True)
     divers = Things(*(tf.stack(field) for field in fields)).compact()
     return state._replace(divers=divers, divers_aboard=aboard)
 
 
-def _swum(state, kind):
-    """Move enemies of a kind, into the submarine or a bullet; they may shoot."""
+def _move_enemies(state, kind):
+    """Move enemies of a kind; they may shoot, ram the player or meet a bullet."""
     things, bullets = getattr(state, kind), state.bullets
-    in_row = things.there & (things.y == state.y)
-    moves = things.there & (things.timer == 0)
+    in_row = things.present & (things.y == state.y)
+    moves = things.present & (things.timer == 0)
     x = tf.where(moves, things.x + things.ahead, things.x)
     met = in_row & ((things.x == state.x) | (x == state.x))
     timer = tf.where(moves, state.move_speed, things.timer - 1)
     rammer = moves & in_row & (x == state.x)
-    there = things.there & grid.inside(x)
+    present = things.present & grid.inside(x)
 
-    # Of several in a cell the newest one runs into the oldest bullet.
-    moved = things._replace(x=x, there=there & moves & ~rammer)
+    # If a cell has several, the newest meets the oldest bullet.
+    moved = things._replace(x=x, present=present & moves & ~rammer)
     order = np.arange(MOST)[::-1]
-    spent, struck = _matched(bullets, moved, _ranks(moved, order))
-    bullets = bullets._replace(there=bullets.there & ~spent).compact()
+    spent, struck = _match(bullets, moved, _ranks(moved, order))
+    bullets = bullets._replace(present=bullets.present & ~spent).compact()
 
     enemy_bullets = state.enemy_bullets
     reload = things.reload
     if kind == "submarines":
-        fires = things.there & (reload == 0)
+        fires = things.present & (reload == 0)
         sides = [fires & ~things.right, fires & things.right]
         new = tf.stack([grid.cells(side, things.y, x) for side in sides])
         enemy_bullets = enemy_bullets | new
         reload = tf.where(fires, ENEMY_RELOAD, reload - 1)
 
-    there = there & ~struck
-    things = things._replace(there=there, x=x, timer=timer, reload=reload).compact()
+    present = present & ~struck
+    things = things._replace(present=present, x=x, timer=timer, reload=reload).compact()
     state = state._replace(
         **{kind: things, "bullets": bullets, "enemy_bullets": enemy_bullets}
     )
     return state, grid.count(struck), tf.reduce_any(met)
 
 
-def _fired_at(state):
-    """Move enemy bullets; also return whether one hits the player before or after."""
+def _move_enemy_bullets(state):
+    """Move enemy bullets; return whether one hits the player before or after it."""
     player = grid.cell(state.y, state.x)
     before = state.enemy_bullets
     left, right = tf.unstack(before)
@@ -307,14 +307,14 @@ def _fired_at(state):
     return state._replace(enemy_bullets=after), hit
 
 
-def _breathed(state, ramping):
+def _update_oxygen(state, ramping):
     """Update timers and oxygen, and handle the surface."""
     submerged = state.y > 0
     surfaces = ~submerged & ~state.surfaced
     suffocated = state.oxygen <= 0
     empty = surfaces & (state.divers_aboard == 0)
     rescues = surfaces & ~empty
-    full = rescues & (state.divers_aboard == CREW)
+    full = rescues & (state.divers_aboard == CAPACITY)
     reward = tf.where(full, state.oxygen * 10 // OXYGEN, 0)
     aboard = tf.where(full, 0, state.divers_aboard)
 
@@ -340,47 +340,47 @@ def _breathed(state, ramping):
 # ---- things
 
 
-def _none(count):
+def _no_things(count):
     off, zeros = tf.zeros([count], tf.bool), tf.zeros([count], tf.int32)
     return Things(off, zeros, zeros, off, zeros, zeros)
 
 
-def _seen(things):
-    return grid.cells(things.there, things.y, things.x)
+def _cells(things):
+    return grid.cells(things.present, things.y, things.x)
 
 
-def _joined(one, other):
+def _concat(one, other):
     return Things(*(tf.concat(fields, 0) for fields in zip(one, other, strict=True)))
 
 
 def _ranks(things, order):
-    """Return int32 ``[n]``, how many in the same cell come before in ``order``."""
-    same = _together(things, things)
+    """Return int32 ``[n]``, the rank in ``order`` among the things of its cell."""
+    same = _same_cell(things, things)
     before = order[:, np.newaxis] > order
     return tf.reduce_sum(tf.cast(same & before, tf.int32), 1)
 
 
-def _matched(queue, takers, ranks):
-    """Match things in every cell: the first takes the first, and so on.
+def _match(queue, takers, ranks):
+    """Match the first of both kinds in every cell, then the second, and so on.
 
     Args:
-      queue: those that are taken, the first in it first.
-      takers: those that take.
-      ranks: int32, of the takers in their cell.
+      queue: things of one kind, in order.
+      takers: things of the other kind.
+      ranks: int32, place of each taker among the takers of its cell.
 
     Returns:
-      bool, which of the queue are taken and which takers took one.
+      bool, which things of the queue have a match, and which takers.
     """
-    places = _ranks(queue, np.arange(queue.there.shape[0]))
-    pairs = _together(queue, takers) & (places[:, tf.newaxis] == ranks)
+    places = _ranks(queue, np.arange(queue.present.shape[0]))
+    pairs = _same_cell(queue, takers) & (places[:, tf.newaxis] == ranks)
     return tf.reduce_any(pairs, 1), tf.reduce_any(pairs, 0)
 
 
-def _together(one, other):
+def _same_cell(one, other):
     """Return bool ``[n, m]``, whether both exist and are in one cell."""
     x = one.x[:, tf.newaxis] == other.x
     y = one.y[:, tf.newaxis] == other.y
-    return x & y & one.there[:, tf.newaxis] & other.there
+    return x & y & one.present[:, tf.newaxis] & other.present
 
 
 RULES = Rules(CHANNELS, tuple(range(6)), draw, start, advance, picture)

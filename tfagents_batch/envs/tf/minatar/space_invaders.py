@@ -16,7 +16,7 @@ CHANNELS = (
 BOTTOM = grid.SIZE - 1
 SWARM = (grid.ROWS < 4) & (grid.COLUMNS >= 2) & (grid.COLUMNS < 8)
 RELOAD, ENEMY_RELOAD = 5, 10  # steps
-PACE, FASTEST = 12, 6  # steps between moves of the aliens, first and at last
+PACE, FASTEST = 12, 6  # steps between moves of the aliens, at first and at the end
 
 
 class State(NamedTuple):
@@ -51,12 +51,12 @@ def advance(state, action, drawn, ramping):
     step = step - tf.cast(action == grid.LEFT, tf.int32)
     x = tf.clip_by_value(state.x + step, 0, BOTTOM)
     cannon = grid.cell(tf.constant(BOTTOM), x)
-    # No step is made while firing, so x is where the shot comes from.
+    # The cannon does not move while it fires, so the shot comes from x.
     bullets = grid.down(state.bullets | (cannon & fires), -1)
     enemy_bullets = grid.down(state.enemy_bullets, 1)
     over = tf.reduce_any((enemy_bullets | state.aliens) & cannon)
 
-    aliens, direction, landed = _marched(state)
+    aliens, direction, landed = _march(state)
     moves = state.move_timer == 0
     aliens = tf.where(moves, aliens, state.aliens)
     direction = tf.where(moves, direction, state.direction)
@@ -99,14 +99,14 @@ def picture(state):
     return tf.stack(planes, -1)
 
 
-def _marched(state):
-    """Move aliens a column, or at the edge a row down; return whether they landed."""
+def _march(state):
+    """Move aliens by a column, or at the edge down; return whether they landed."""
     aliens, direction = state.aliens, state.direction
     edge = tf.where(direction < 0, 0, BOTTOM)
     turns = tf.reduce_any(aliens & (edge == grid.COLUMNS))
     sideways = tf.where(direction < 0, grid.right(aliens, -1), grid.right(aliens, 1))
     landed = turns & tf.reduce_any(aliens[BOTTOM])
-    lower = tf.roll(aliens, 1, 0)  # round the edge, when the game is over
+    lower = tf.roll(aliens, 1, 0)  # wraps only when the game is over
     return (
         tf.where(turns, lower, sideways),
         tf.where(turns, -direction, direction),
@@ -115,7 +115,7 @@ def _marched(state):
 
 
 def _shooter(aliens, x):
-    """Return a bool grid: lowest alien of the nearest column, left one of equals."""
+    """Return a bool grid: lowest alien of the nearest column, the left one of two."""
     columns = tf.reduce_any(aliens, 0)
     far = tf.where(columns, 2 * tf.abs(x - grid.COLUMNS), 100)
     ranked = far + tf.cast(x < grid.COLUMNS, tf.int32)

@@ -4,9 +4,9 @@ from gym import core, spaces
 
 
 class Walk(core.Env):
-    """Walks left and right, pushed by chance; ends at 3 steps from the start.
+    """Walk left and right with random pushes, until ``end`` away from the start.
 
-    Returns lists, NumPy bools and float64, as environments of its time do.
+    Returns lists, NumPy bools and float64, as environments for gym 0.21 do.
     """
 
     metadata = {"render.modes": ["rgb_array"]}  # noqa: RUF012
