@@ -333,5 +333,5 @@ def test_what_was_compiled_and_why_is_told_once():
     records = Records()
     records.run(dataclasses.replace(BASE, compile="update"))
     (event,) = [e for _, e in records.events if e["event"] == "compiled"]
-    expected = {"compile": "update", "reason": "asked for", "program": "traced"}
+    expected = {"compile": "update", "reason": "set by the user", "program": "traced"}
     assert event == {"event": "compiled", **expected}

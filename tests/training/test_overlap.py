@@ -110,11 +110,11 @@ def test_behavior_tells_how_many_updates_acting_had_seen():
         _, _, _, iterate = build(env)
         overlapped = iterate._program
         iterate(tf.constant(0))
-        trajectory, _, _ = overlapped._ahead
+        trajectory, _, _ = overlapped._next
         assert trajectory.behavior[VERSION].shape == (16, 2)
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 0)
         iterate(tf.constant(1))
-        trajectory, _, _ = overlapped._ahead
+        trajectory, _, _ = overlapped._next
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 1)
 
 

@@ -59,7 +59,7 @@ def test_images_get_every_core(nested):
 def test_a_users_own_network_gets_every_core_unless_threads_is_set():
     number, reason = threads.choose(config(), spec(VECTOR), 4, own_network=True)
     assert number == 4 and "your own" in reason
-    assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "asked for")
+    assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "set by the user")
 
 
 def test_workers_and_their_environments_are_reported(monkeypatch):

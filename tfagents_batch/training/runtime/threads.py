@@ -80,7 +80,7 @@ def choose(
 ) -> tuple[int, str]:
     """Return threads for an experiment's config, and the reason; see ``configure``."""
     if config.threads is not None:
-        return config.threads, "asked for"
+        return config.threads, "set by the user"
     if own_network:
         return cores, "the network is your own, and its size is not known yet"
     observations = spaces.leaves(spec.observation_space)
