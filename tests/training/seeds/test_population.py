@@ -143,7 +143,7 @@ def sheets(linear):
     """
     _, settings = algorithms.REGISTRY[linear]
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
-    run = experiment.Several(Config(env="chance", **options), [3, 8], Chance)
+    run = experiment.SeedsExperiment(Config(env="chance", **options), [3, 8], Chance)
     asked = SimpleNamespace(requested=False, checkpoint_requested=False)
     together = run.population
     variables = [*together._values, *together._source.named_variables().values()]
