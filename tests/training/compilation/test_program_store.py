@@ -223,7 +223,7 @@ def test_an_unusable_entry_is_replaced(store, damage):
     assert len(store["program"]) == len(whole)
 
 
-def test_an_unsuited_program_is_traced_and_not_stored(store):
+def test_a_program_that_cannot_be_exported_is_traced_and_not_stored(store):
     mine = Counted()
     program = StoredProgram(mine.traced, {}, [], "program")
     assert int(program(tf.constant(3))["b"]) == 3

@@ -67,7 +67,7 @@ def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program
     texts = [stablehlo.export(first, variables)]
     _, second, variables = started(name)
     texts.append(stablehlo.export(second, variables))
-    if name != "processes":  # whose calls have comments; nothing of the machine
+    if name != "processes":  # the engine's calls have comments
         text = texts[0].module
         assert "loc(" not in text and ".py" not in text and "/" not in text
     unnamed = dict(list(variables.items())[1:])

@@ -129,7 +129,7 @@ def test_a_broken_hook_does_not_break_the_watcher(capfd):
 
 @pytest.fixture
 def descriptor():
-    """The reading end of another wake-up descriptor, with handlers."""
+    """Yield the reading end of another wake-up descriptor, with handlers."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     numbers = (*SIGNALS, signal.SIGUSR2)
