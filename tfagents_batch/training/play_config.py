@@ -33,7 +33,7 @@ def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     for name in fixed:
         if name in options and (name != "num_envs" or options[name] != size):
             raise UserError(
-                f"{name} cannot be set, because env is a {type(env).__name__} with "
+                f"{name} cannot be chosen: env is a {type(env).__name__} with "
                 f"{size} environments; leave it out"
             )
     return options | {"num_envs": size}

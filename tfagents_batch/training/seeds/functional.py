@@ -33,7 +33,7 @@ def call(
       The values after the call, and the result of the call.
     """
     store = _VariableStore(list(variables))
-    with store.scope(values), carried.use(store):
+    with store.holding(values), carried.use(store):
         result = function(*args)
         return store.read(), result
 
@@ -52,6 +52,6 @@ class _VariableStore:
             variable.assign(value)
 
     @contextlib.contextmanager
-    def scope(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
+    def holding(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
         with keras.StatelessScope(list(zip(self._variables, values, strict=True))):
             yield
