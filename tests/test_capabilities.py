@@ -22,7 +22,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_config import Config
-from tfagents_batch.training.seeds.experiment import Several
+from tfagents_batch.training.seeds.experiment import SeedsExperiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))
@@ -196,7 +196,7 @@ def _one(cell):
 
 def _several(cell):
     config = Config(env="spaces", **options(cell))
-    several = Several(config, [0, 1], environment(cell))
+    several = SeedsExperiment(config, [0, 1], environment(cell))
     before = _values(several.algorithm.named_variables())
     training, never = tf.constant([True, True]), tf.constant([2**62] * 2, tf.int64)
     _, metrics, _ = several.population.iterate(tf.constant(2), training, never)

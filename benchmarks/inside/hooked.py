@@ -60,6 +60,6 @@ def train(
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as logdir,
         mock.patch.object(training_run, "Loop", loop),
-        app.keeping() if keeping else contextlib.nullcontext(),
+        app.saving_programs() if keeping else contextlib.nullcontext(),
     ):
         api.train(config=preset, logdir=logdir, **options)

@@ -6,14 +6,14 @@ from tfagents_batch.scripts import app, check
 FAULTY = "--env=tests.support.fault_env:FaultEnv"
 
 
-def test_a_healthy_environment_is_status_zero_and_says_nothing(capsys):
+def test_a_healthy_environment_is_status_zero_and_prints_nothing(capsys):
     assert check.main(["--env=CartPole-v1", "--steps=50"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert "CartPole-v1: no defects" in err
 
 
-def test_a_warning_is_printed_and_is_no_failure(capsys):
+def test_a_warning_is_printed_and_is_not_a_failure(capsys):
     kwargs = '--env_kwargs={"length": 1000}'
     name = "tfagents_batch.envs.testing:CountingEnv"
     assert check.main([f"--env={name}", kwargs, "--steps=50"]) == 0

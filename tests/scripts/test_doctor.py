@@ -1,4 +1,4 @@
-"""The doctor: what it finds, and that no check makes it hang or crash."""
+"""Findings of the doctor, even if a check hangs or crashes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tfagents_batch.scripts import app, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING, CheckResult
 
 
-def test_here_everything_works_with_or_without_a_compiler():
+def test_every_check_works_with_or_without_a_compiler():
     command = [sys.executable, "-m", "tfagents_batch.scripts.doctor", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def test_without_a_compiler_there_is_a_warning_and_advice(monkeypatch, tmp_path)
 
 
 def test_a_check_that_hangs_is_ended_with_its_children(monkeypatch, tmp_path):
-    """The child that its process starts holds a pipe until it is gone."""
+    """A child of the check's process holds a pipe open until it ends."""
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     code = "import subprocess; subprocess.run(['tail', '-f', '/dev/null'])"
@@ -54,7 +54,7 @@ def test_a_check_that_hangs_is_ended_with_its_children(monkeypatch, tmp_path):
     assert finding.state == FAILED
     assert finding.text == "took longer than 1 s"
     with os.fdopen(reading) as pipe:
-        assert pipe.read() == ""  # everybody who could write has ended
+        assert pipe.read() == ""  # all writing processes have ended
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_crash_is_a_finding(monkeypatch, tmp_path, script, text):
 
 
 def fake(monkeypatch, folder, script):
-    """Put a shell script in the place of the interpreter."""
+    """Replace the Python interpreter by a shell script."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -96,18 +96,18 @@ def test_a_package_that_is_missing_or_too_old_says_what_to_install(monkeypatch):
     )
 
 
-def test_an_extra_is_there_if_all_that_it_brings_is(monkeypatch):
+def test_an_extra_is_installed_if_all_its_requirements_are(monkeypatch):
     needed = {
         "tfagents_batch": ['numpy; extra == "gym"', 'gymnasium[box]; extra == "box2d"'],
         "gymnasium": ['numpy; extra == "toy"', 'no-such; extra == "box"'],
     }
     monkeypatch.setattr(metadata, "requires", needed.get)
     extras = doctor.packages()[-1].text.split("; not installed: ")
-    there, missing = (names.split(", ") for names in extras)
-    assert "gym" in there and "box2d" in missing
+    installed, missing = (names.split(", ") for names in extras)
+    assert "gym" in installed and "box2d" in missing
 
 
-def test_the_table_has_a_row_a_finding_and_says_what_to_do(monkeypatch, capsys):
+def test_the_table_has_a_row_and_advice_for_each_finding(monkeypatch, capsys):
     found = {
         "one": CheckResult("one", OK, "fine"),
         "two": CheckResult("two", WARNING, "so", "do"),

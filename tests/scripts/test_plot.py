@@ -6,8 +6,8 @@ from tfagents_batch.scripts import plot
 from tfagents_batch.training.analysis import curves
 
 
-def seen(logdir, metrics=(), compare=False):
-    """``{(title, metric): labels}`` of what would be drawn."""
+def panel_labels(logdir, metrics=(), compare=False):
+    """Return ``{(title, metric): labels}`` of the panels."""
     found = plot.panels(curves.group([logdir]), metrics, compare)
     return {(p.title, p.metric): [label for label, _ in p.lines] for p in found}
 
@@ -21,7 +21,7 @@ def logs(tmp_path):
     return folder
 
 
-def test_it_writes_a_picture_and_says_where(logs, tmp_path, capsys):
+def test_plot_writes_a_picture_and_prints_its_path(logs, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     for number, options in enumerate([[], ["--compare"], ["--threshold=2"]]):
         out = tmp_path / f"{number}.png"
@@ -31,7 +31,7 @@ def test_it_writes_a_picture_and_says_where(logs, tmp_path, capsys):
 
 
 def test_returns_of_training_and_of_evaluations_are_lines_of_a_panel(logs):
-    assert seen(logs) == {
+    assert panel_labels(logs) == {
         ("cartpole on CartPole-v1", ""): [
             "episode/return_mean (2 runs)",
             "eval/return_mean (2 runs)",
@@ -42,28 +42,28 @@ def test_returns_of_training_and_of_evaluations_are_lines_of_a_panel(logs):
     }
 
 
-def test_of_runs_some_of_which_were_evaluated_these_are_seen(tmp_path):
+def test_evaluations_of_only_some_runs_are_plotted(tmp_path):
     make_run(tmp_path, 1, [1, 2, 3], evals=[2, 3])
     make_run(tmp_path, 2, [1, 2, 3])
-    (labels,) = seen(tmp_path).values()
+    (labels,) = panel_labels(tmp_path).values()
     assert labels == ["episode/return_mean (2 runs)", "eval/return_mean (1 run)"]
 
 
 def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
-    assert seen(logs, compare=True) == {
+    assert panel_labels(logs, compare=True) == {
         ("CartPole-v1", "episode/return_mean"): ["cartpole (2 runs)", "other (1 run)"],
         ("CartPole-v1", "eval/return_mean"): ["cartpole (2 runs)"],
     }
 
 
-def test_a_metric_that_is_asked_for_is_what_is_seen(logs):
-    found = seen(logs, ["episode/return_mean"])
+def test_only_requested_metrics_are_plotted(logs):
+    found = panel_labels(logs, ["episode/return_mean"])
     assert all(len(labels) == 1 for labels in found.values())
     with pytest.raises(UserError, match="has no metric 'loss/none'; it has episode/"):
-        seen(logs, ["loss/none"])
+        panel_labels(logs, ["loss/none"])
 
 
-def test_a_run_that_has_not_got_that_far_is_left_out_in_words(logs, tmp_path, capsys):
+def test_a_run_without_the_metric_is_left_out_with_a_message(logs, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     stopped = make_run(logs, 3, [])
     (stopped / "metrics.jsonl").unlink()
@@ -73,7 +73,7 @@ def test_a_run_that_has_not_got_that_far_is_left_out_in_words(logs, tmp_path, ca
     assert capsys.readouterr().err == expected
     assert plot.main([f"--logdir={logs}", out, "--metric=eval/return_mean"]) == 0
     assert capsys.readouterr().err.count("is left out: it has no eval/return_mean") == 2
-    (labels,) = seen(logs, ["eval/return_mean"]).values()
+    (labels,) = panel_labels(logs, ["eval/return_mean"]).values()
     assert labels == ["eval/return_mean (2 runs)"]
 
 

@@ -1,4 +1,4 @@
-"""The scripts as a shell runs them: what they print, and their exit status."""
+"""The scripts as a shell runs them: their output and exit status."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ QUICK = [
 
 
 def faulty(**kwargs):
-    """Flags of an environment that misbehaves."""
+    """Return the flags of an environment that misbehaves."""
     return f"--env={fault_env.__file__}:FaultEnv", f"--env_kwargs={json.dumps(kwargs)}"
 
 
@@ -57,7 +57,7 @@ def test_the_last_line_of_training_is_the_runs_folder(trained):
     assert pathlib.Path(lines[0], "config.json").is_file()
 
 
-def test_a_machine_without_room_for_temporary_files_says_so(monkeypatch):
+def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
     def missing():
         raise FileNotFoundError("no usable temporary directory found")
 
@@ -93,7 +93,7 @@ def test_evaluation_is_one_json_line(trained):
     assert result["std_return"] >= 0
 
 
-def test_samples_are_evaluated_if_asked_for(trained, capsys):
+def test_evaluate_can_sample_actions(trained, capsys):
     folder = trained.stdout.strip()
     lines = []
     for actions in ("mode", "sample", "sample"):
@@ -145,7 +145,7 @@ def test_bad_input_is_one_line_and_status_64(
     assert not (tmp_path / "logs").exists()
 
 
-def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_imported(
+def test_threads_are_set_in_time_and_unneeded_packages_are_not_imported(
     tmp_path,
 ):
     code = """if True:
@@ -156,10 +156,10 @@ def test_threads_are_chosen_in_time_and_what_a_script_does_not_need_is_not_impor
         assert "matplotlib" not in sys.modules
         from tfagents_batch.scripts import train
         status = train.main(sys.argv[1:])
-        import matplotlib  # is there for who wants it
+        import matplotlib  # it can still be imported
         sys.exit(status)
     """
-    (tmp_path / "jax.py").write_text("raise RuntimeError('who wants this?')")
+    (tmp_path / "jax.py").write_text("raise RuntimeError('not needed')")
     arguments = [*QUICK, "--steps=100", f"--logdir={tmp_path}", str(tmp_path)]
     done = run([sys.executable, "-c", code, *arguments])
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_debug_shows_the_traceback_of_an_error(tmp_path):
     assert done.stdout == ""
 
 
-def test_help_lists_every_flag_with_its_default_though_stderr_is_closed():
+def test_help_lists_every_flag_with_its_default_even_without_stderr():
     done = run(["sh", "-c", " ".join([*TRAIN, "--help", "2>&-"])])
     assert done.returncode == 0
     for flag in ("--config", "--resume", "--rollout_length", "--algorithm.clip_ratio"):
@@ -193,7 +193,7 @@ def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
 
 @contextlib.contextmanager
 def training(folder, flags=QUICK):
-    """A process that trains for ever; its first iteration is over."""
+    """Yield a process that trains without end, after its first iteration."""
     command = [*TRAIN, *flags, "--steps=1e9", "--logdir=logs"]
     process = subprocess.Popen(
         command,
@@ -212,12 +212,12 @@ def training(folder, flags=QUICK):
         yield process
     finally:
         process.kill()
-        with contextlib.suppress(ValueError):  # a test has closed the pipes
+        with contextlib.suppress(ValueError):  # the test has closed the pipes
             process.communicate()
 
 
 def newest_step(folder):
-    """Step of the newest checkpoint; the last event is that the run was stopped."""
+    """Return the step of the newest checkpoint, after checking the last event."""
     (log,) = folder.glob("logs/*/metrics.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[-1]["event"] == "stopped"
@@ -261,7 +261,7 @@ def test_a_closed_terminal_saves(tmp_path):
     assert newest_step(tmp_path) > 0
 
 
-# What a script ends with that needs no TensorFlow.
+# A script without TensorFlow that ends in different ways.
 SCRIPT = """
 import errno, os, signal, sys
 from tfagents_batch.scripts import app
@@ -273,7 +273,7 @@ sys.exit(app.run(main, tensorflow=False))
 """
 
 
-def test_results_that_nobody_reads_are_no_failure():
+def test_a_closed_stdout_is_not_a_failure():
     script = [sys.executable, "-c", SCRIPT.format("app.show('a result'); return 0")]
     closed = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *script], stderr=subprocess.PIPE, timeout=60
@@ -300,7 +300,7 @@ def test_results_that_nobody_reads_are_no_failure():
         ("raise OSError(errno.EMFILE, 'Too many open files')", 64, "ulimit -n"),
     ],
 )
-def test_the_end_of_a_script_is_one_line_and_its_status(body, status, message):
+def test_an_expected_error_is_one_line_and_an_exit_status(body, status, message):
     done = run([sys.executable, "-c", SCRIPT.format(body)])
     assert done.returncode == status, done.stderr
     (line,) = done.stderr.splitlines()
@@ -320,7 +320,7 @@ def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     try:
         logs = tmp_path / "logs"
         deadline = time.monotonic() + 60
-        # The folder is made last before the first reset.
+        # The log is created just before the first reset.
         while not list(logs.glob("*/metrics.jsonl")):
             assert time.monotonic() < deadline
             select.select([], [], [], 0.05)

@@ -11,7 +11,7 @@ def evaluation(mean):
     return Evaluation(np.array([mean - 1.0, mean + 1.0]), np.array([5, 7]))
 
 
-def test_every_callback_is_called_in_order_with_what_happened(tmp_path):
+def test_every_callback_is_called_in_order_with_its_event(tmp_path):
     calls = []
     each = Callbacks(
         tmp_path,
@@ -34,14 +34,14 @@ def test_every_callback_is_called_in_order_with_what_happened(tmp_path):
 
 
 @pytest.mark.parametrize("returned", [None, True, np.True_])
-def test_none_and_true_go_on(tmp_path, returned):
+def test_none_and_true_continue_training(tmp_path, returned):
     each = Callbacks(tmp_path, on_iteration=lambda event: returned)
     each.iteration(1, dict)
     assert each.stopped_by is None
 
 
 @pytest.mark.parametrize("returned", [False, np.False_])
-def test_false_ends_training_and_says_who_did_it(tmp_path, returned):
+def test_false_ends_training_and_the_callback_is_named(tmp_path, returned):
     def enough(event):
         return returned
 
@@ -49,11 +49,11 @@ def test_false_ends_training_and_says_who_did_it(tmp_path, returned):
     each = Callbacks(tmp_path, on_iteration=[enough, calls.append])
     each.iteration(1, dict)
     assert each.stopped_by.endswith("enough")
-    assert len(calls) == 1  # others are called all the same
+    assert len(calls) == 1  # later callbacks are still called
 
 
 @pytest.mark.parametrize("returned", [0, 1, "no", 0.0])
-def test_anything_else_is_refused_by_name(tmp_path, returned):
+def test_other_return_values_are_refused(tmp_path, returned):
     def vague(event):
         return returned
 
@@ -62,7 +62,7 @@ def test_anything_else_is_refused_by_name(tmp_path, returned):
         each.evaluation(1, evaluation(0.0), best=False)
 
 
-def test_an_exception_comes_out_as_it_is_and_nothing_is_called_after_it(tmp_path):
+def test_an_exception_is_raised_unchanged_and_ends_all_callbacks(tmp_path):
     error = KeyError("mine")
     calls = []
 
@@ -75,18 +75,18 @@ def test_an_exception_comes_out_as_it_is_and_nothing_is_called_after_it(tmp_path
         each.iteration(1, dict)
     assert caught.value is error
     assert each.raised is error
-    each.checkpoint(1, tmp_path, best=False)  # of the loop, on its way out
+    each.checkpoint(1, tmp_path, best=False)  # the loop saves before it raises
     each.iteration(2, dict)
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize("given", [3, ["x"], [print, 3]])
-def test_what_cannot_be_called_is_refused_by_name(tmp_path, given):
+def test_a_callback_that_is_not_callable_is_refused(tmp_path, given):
     with pytest.raises(UserError, match="on_checkpoint is"):
         Callbacks(tmp_path, on_checkpoint=given)
 
 
-def test_iterations_are_only_summed_up_if_somebody_asks(tmp_path):
+def test_metrics_of_an_iteration_are_only_computed_for_callbacks(tmp_path):
     Callbacks(tmp_path).iteration(1, pytest.fail)
 
 
@@ -110,7 +110,7 @@ def test_training_stops_without_improvement(tmp_path):
         callbacks.stop_without_improvement(0)
 
 
-def test_every_counts_in_each_run_anew(tmp_path):
+def test_every_counts_each_run_separately(tmp_path):
     steps = []
     callback = callbacks.every(100, lambda x: steps.append(x.step))
     for name in ("one", "two"):

@@ -39,7 +39,7 @@ def evaluate(constructors, episodes, seed=0, times=1):
     return results
 
 
-def test_every_environment_plays_its_quota_however_long_its_episodes():
+def test_every_environment_plays_the_same_number_of_episodes():
     lengths = [2, 30, 150]
     constructors = [lambda n=n: CountingEnv(length=n) for n in lengths]
     (result,) = evaluate(constructors, episodes=9)
@@ -52,7 +52,7 @@ def test_every_environment_plays_its_quota_however_long_its_episodes():
 
 
 class Frail(CountingEnv):
-    """Episodes of 5 and 60 steps in turn; the long ones raise before they end."""
+    """Alternating episodes of 5 and 60 steps; the long ones raise before they end."""
 
     def reset(self, *, seed=None, options=None):
         observation, info = super().reset(seed=seed)
@@ -71,20 +71,18 @@ def evaluate_with_faults(constructors, episodes, **options):
         return Evaluator(env, agent, episodes)(0)
 
 
-def test_an_episode_that_fails_uses_up_a_turn_and_no_other_one_is_played_for_it():
+def test_a_failed_episode_counts_and_is_not_replaced():
     makes = [Frail, lambda: CountingEnv(length=20)]
     result = evaluate_with_faults(makes, 6, num_workers=0)
-    # Each plays three; a replacement begins with a short one again.
+    # Each environment plays three; a replaced one starts with a short one.
     np.testing.assert_array_equal(result.lengths, [5, 5, 20, 20, 20])
     assert (result.episodes, result.failed_episodes) == (5, 1)
     metrics = result.metrics()
     assert metrics["eval/failed_episodes"] == 1 and metrics["eval/episodes"] == 5
 
 
-def test_an_environment_that_is_long_in_being_replaced_loses_one_turn(
-    make_process_env, tmp_path
-):
-    """Its rows fail until it is there again; that is one failure."""
+def test_a_slow_replacement_counts_as_one_failed_episode(make_process_env, tmp_path):
+    """All rows until it is replaced are invalid, but count as one failure."""
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
     agent = linear.Linear(linear.Config(), env.spec)
@@ -93,7 +91,7 @@ def test_an_environment_that_is_long_in_being_replaced_loses_one_turn(
     np.testing.assert_array_equal(result.lengths, 6)
 
 
-def test_an_evaluation_of_which_nothing_is_left_has_no_mean():
+def test_an_evaluation_without_a_finished_episode_has_no_mean():
     always = fault_envs("exc", num_envs=1, step=3)
     budget = {"max_restarts": 100, "restart_period_seconds": 0}
     result = evaluate_with_faults(always, 2, num_workers=0, **budget)
@@ -110,7 +108,7 @@ def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():
     np.testing.assert_array_equal(first.returns, second.returns)
 
 
-def plays(env, agent, compiled):
+def run_evaluator(env, agent, compiled):
     evaluator = Evaluator(env, agent, 4, compiled=compiled)
     return evaluator(3), evaluator._play.mode
 
@@ -120,9 +118,9 @@ def test_a_compiled_evaluation_plays_the_same_episodes(library):
     makes = [lambda: gymnasium.make("CartPole-v1")] * 2
     with ProcessEnv(makes, num_workers=1, backend="native") as env:
         agent = linear.Linear(linear.Config(), env.spec)
-        expected, mode = plays(env, agent, compiled=False)
+        expected, mode = run_evaluator(env, agent, compiled=False)
         assert mode == "off"
-        found, mode = plays(env, agent, compiled=True)
+        found, mode = run_evaluator(env, agent, compiled=True)
         assert mode == "full"
     np.testing.assert_array_equal(found.returns, expected.returns)
     np.testing.assert_array_equal(found.lengths, expected.lengths)
@@ -131,7 +129,7 @@ def test_a_compiled_evaluation_plays_the_same_episodes(library):
 def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
     with make_env("tf/CartPole-v1", num_envs=2) as env:
         agent = linear.Linear(linear.Config(), env.spec)
-        expected, _ = plays(env, agent, compiled=False)
+        expected, _ = run_evaluator(env, agent, compiled=False)
         act = agent.act
 
         def refused(timestep, *rest, **named):
@@ -141,7 +139,7 @@ def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
             return act(timestep._replace(reward=reward), *rest, **named)
 
         monkeypatch.setattr(agent, "act", refused)
-        found, mode = plays(env, agent, compiled=True)
+        found, mode = run_evaluator(env, agent, compiled=True)
     assert mode == "off" and "--compile of evaluations=off" in caplog.text
     np.testing.assert_array_equal(found.returns, expected.returns)
 
@@ -163,13 +161,13 @@ class TestActions:
             play = evaluator(env, agent, 6, actions)
             return [play(seed) for _ in range(times)]
 
-    def test_samples_are_those_of_the_seed(self):
+    def test_sampled_actions_depend_on_the_seed(self):
         first, second = self.evaluate("sample", times=2)
         (other,) = self.evaluate("sample", seed=4)
         np.testing.assert_array_equal(first.returns, second.returns)
         assert list(first.returns) != list(other.returns)
 
-    def test_both_are_what_each_is_alone(self):
+    def test_both_gives_the_results_of_mode_and_sample(self):
         (mode,) = self.evaluate("mode")
         (sample,) = self.evaluate("sample")
         (both,) = self.evaluate("both")
@@ -180,7 +178,7 @@ class TestActions:
         assert both.metrics()["eval_sample/return_mean"] == sample.mean_return
 
     def test_noise_does_not_repeat_from_chunk_to_chunk(self):
-        """Else the samples of a long episode would have a period."""
+        """Otherwise the actions of a long episode would be periodic."""
 
         class Recorder(gymnasium.Env):
             observation_space = gymnasium.spaces.Box(-1, 1, (1,))
@@ -201,9 +199,9 @@ class TestActions:
         taken = np.array(Recorder.taken)
         assert list(taken[:CHUNK]) != list(taken[CHUNK : 2 * CHUNK])
 
-    def test_the_stopped_half_of_both_is_no_result(self):
-        asked = iter([False, True, True, True])
+    def test_both_has_no_result_if_one_half_is_stopped(self):
+        answers = iter([False, True, True, True])
         with ProcessEnv([CountingEnv], num_workers=0) as env:
             agent = linear.Linear(linear.Config(), env.spec)
             play = evaluator(env, agent, 1, "both")
-            assert play(0, lambda: next(asked)) is None
+            assert play(0, lambda: next(answers)) is None

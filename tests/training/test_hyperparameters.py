@@ -1,4 +1,4 @@
-"""Runs as TensorBoard's plug-in for hyper-parameters reads their folders."""
+"""Run folders as TensorBoard's plugin for hyperparameters reads them."""
 
 import dataclasses
 
@@ -33,20 +33,20 @@ STATUSES = [
 
 
 def rows(logdir):
-    """What the tab would show: columns that differ, and a session for each run."""
+    """Return what the tab shows: columns that differ, and a session for each run."""
     multiplexer = EventMultiplexer()
     multiplexer.AddRunsFromDirectory(str(logdir))
     multiplexer.Reload()
     provider = data_provider.MultiplexerDataProvider(multiplexer, str(logdir))
     backend = backend_context.Context(base_plugin.TBContext(data_provider=provider))
-    asked, experiment = context.RequestContext(), ""
+    empty, experiment = context.RequestContext(), ""
     found = get_experiment.Handler(
-        asked, backend, experiment, api_pb2.GetExperimentRequest()
+        empty, backend, experiment, api_pb2.GetExperimentRequest()
     ).run()
     request = api_pb2.ListSessionGroupsRequest(
         allowed_statuses=STATUSES, slice_size=100
     )
-    groups = list_session_groups.Handler(asked, backend, experiment, request).run()
+    groups = list_session_groups.Handler(empty, backend, experiment, request).run()
     differing = {info.name for info in found.hparam_infos if info.differs}
     return differing, {group.name: group for group in groups.session_groups}
 
@@ -55,7 +55,7 @@ def metrics(group):
     return {x.name.tag: x.value for x in group.sessions[0].metric_values}
 
 
-def test_the_plug_in_shows_settings_and_final_metrics(tmp_path):
+def test_the_plugin_shows_settings_and_final_metrics(tmp_path):
     for name, epochs in (("a", 3), ("b", 5)):
         folder = tmp_path / name
         folder.mkdir()

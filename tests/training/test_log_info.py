@@ -1,4 +1,4 @@
-"""Numbers of the environments' infos in the log, as episodes end."""
+"""Logging of values from the environments' infos when episodes end."""
 
 import json
 
@@ -26,8 +26,8 @@ SMALL = {
 pytestmark = pytest.mark.usefixtures("linear")
 
 
-class Said(gymnasium.Wrapper):
-    """Says in the last step whether an episode was long, and in each what it weighs."""
+class Reporting(gymnasium.Wrapper):
+    """Reports in the last step if an episode was long, and in every step a weight."""
 
     def step(self, action):
         *result, info = self.env.step(action)
@@ -43,13 +43,14 @@ class Said(gymnasium.Wrapper):
 
 
 def make():
-    return Said(gymnasium.make("CartPole-v1"))
+    return Reporting(gymnasium.make("CartPole-v1"))
 
 
-def test_what_was_said_of_episodes_is_a_mean_over_those_that_said_it():
+def test_sums_and_counts_are_over_ended_episodes_with_a_value():
     nan = np.nan
     last = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0, 1]], bool)
-    first = np.array([[1, 1], [0, 0], [1, 0], [0, 1], [1, 1]], bool)  # the last failed
+    # The last row of the second environment is also a first one: it failed.
+    first = np.array([[1, 1], [0, 0], [1, 0], [0, 1], [1, 1]], bool)
     score = np.array([[nan, 9], [2, 9], [9, nan], [4, 9], [9, 9]], np.float32)
     zeros = tf.zeros(last.shape)
     info = {"score": tf.constant(score)}
@@ -68,20 +69,20 @@ def test_means_are_over_the_episodes_of_an_interval_not_over_iterations():
         name = "episode/score/"
         interval.add({f"{name}sum": total, f"{name}count": count, "loss/total": 1.0})
     assert interval.summary() == {"loss/total": 1.0, "episode/score_mean": 0.25}
-    silent = Interval()
-    silent.add({"episode/score/sum": 0.0, "episode/score/count": 0.0})
-    assert silent.summary() == {}
+    without_values = Interval()
+    without_values.add({"episode/score/sum": 0.0, "episode/score/count": 0.0})
+    assert without_values.summary() == {}
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"overlap": True}])
 def test_infos_of_training_and_of_evaluations_are_logged(options, tmp_path):
-    seen = []
+    evaluations = []
     run = tfb.train(
         "linear",
         env=make,
-        log_info=["is_success", "weight", "unheard"],
+        log_info=["is_success", "weight", "missing"],
         eval_every=400,
-        on_evaluation=seen.append,
+        on_evaluation=evaluations.append,
         logdir=tmp_path,
         **SMALL | options,
     )
@@ -90,16 +91,16 @@ def test_infos_of_training_and_of_evaluations_are_logged(options, tmp_path):
     assert shares and 0 < np.mean(shares) < 1  # at random, half are longer than 20
     assert run.metrics["episode/weight_mean"] == 3
     assert run.metrics["eval/weight_mean"] == 3
-    evaluated = seen[-1]
+    evaluated = evaluations[-1]
     expected = evaluated.lengths >= 20
     np.testing.assert_array_equal(evaluated.infos["is_success"], expected)
     assert (
         run.metrics["eval/is_success_mean"] == evaluated.metrics["eval/is_success_mean"]
     )
-    assert not any("unheard" in name for line in lines for name in line)
+    assert not any("missing" in name for line in lines for name in line)
 
 
-def test_evaluating_a_run_tells_them_too(tmp_path, capsys):
+def test_evaluating_a_run_reports_its_infos(tmp_path, capsys):
     code = (
         "import gymnasium\n\n\n"
         "class Mine(gymnasium.Wrapper):\n"
@@ -135,5 +136,5 @@ def test_environments_without_such_infos_are_refused():
     with pytest.raises(UserError, match="written in TensorFlow"):
         tfb.train(env="tf/CartPole-v1", log_info=["is_success"], **SMALL)
     batch = tfb.make_env(make, num_envs=2, num_workers=0)
-    with batch, pytest.raises(UserError, match="no column of the ProcessEnv"):
+    with batch, pytest.raises(UserError, match="the ProcessEnv that was passed"):
         tfb.train(env=batch, log_info=["weight"], eval_every=0, **SMALL)

@@ -40,8 +40,8 @@ BASE = Config(
 )
 
 
-class Asked:
-    """Interrupts of a test: asked to stop, or to save, after given iterations."""
+class FakeInterrupts:
+    """Requests to stop, or to save, after given numbers of iterations."""
 
     def __init__(self, records, stop_after=None, save_after=()):
         self._records = records
@@ -75,21 +75,21 @@ class Records:
     def event(self, event, step):
         self.events.append((step, event))
 
-    def run(self, config=BASE, state=None, make=CountingEnv, **asked):
+    def run(self, config=BASE, state=None, make=CountingEnv, **requests):
         with Experiment(config, env=make) as experiment:
-            loop = Loop(experiment, Asked(self, **asked), self, state)
+            loop = Loop(experiment, FakeInterrupts(self, **requests), self, state)
             self.finished = loop.run()
             return loop
 
 
 @pytest.fixture(scope="module")
 def whole(linear):
-    """The records of a run of all steps, and its loop."""
+    """Return the records and the loop of a run of all steps."""
     records = Records()
     return records, records.run()
 
 
-def test_it_ends_after_the_first_iteration_that_reaches_the_steps(whole):
+def test_training_ends_after_the_iteration_that_reaches_the_steps(whole):
     records, loop = whole
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
@@ -99,7 +99,7 @@ def test_it_ends_after_the_first_iteration_that_reaches_the_steps(whole):
     assert records.progress[-1] == loop.step
 
 
-def test_lines_come_on_their_clock_and_at_the_end(whole):
+def test_lines_are_written_when_due_and_at_the_end(whole):
     records, _ = whole
     trained = [step for step, line in records.lines if "loss/total" in line]
     assert trained[-1] == records.progress[-1]
@@ -112,7 +112,7 @@ def test_lines_come_on_their_clock_and_at_the_end(whole):
     assert max(speed for speed in speeds if speed is not None) > 0
 
 
-def test_evaluations_come_on_their_clock_and_at_the_end(whole):
+def test_evaluations_run_when_due_and_at_the_end(whole):
     records, _ = whole
     steps = [step for step, line in records.lines if "eval/return_mean" in line]
     assert len(steps) == 3
@@ -122,7 +122,7 @@ def test_evaluations_come_on_their_clock_and_at_the_end(whole):
     assert line["eval/episodes"] == 2
 
 
-def test_the_share_of_evaluations_is_of_all_time_over_resumptions():
+def test_the_time_share_of_evaluations_continues_after_a_resume():
     records = Records()
     result = Evaluation(np.array([1.0]), np.array([5]))
     saved = None
@@ -137,7 +137,7 @@ def test_the_share_of_evaluations_is_of_all_time_over_resumptions():
     assert lines[0]["time/eval_seconds"] == 1.0
 
 
-def test_a_stop_is_seen_between_iterations_and_leaves_a_line_and_a_checkpoint():
+def test_a_stop_between_iterations_writes_a_line_and_a_checkpoint():
     records = Records()
     config = dataclasses.replace(BASE, eval_every=0, log_every=1000)
     loop = records.run(config, stop_after=3)
@@ -148,10 +148,10 @@ def test_a_stop_is_seen_between_iterations_and_leaves_a_line_and_a_checkpoint():
     ((step, line),) = records.lines
     assert step == loop.step
     assert line["episode/count"] >= 20  # of the three iterations
-    assert records.saved[-1][1]["log"] == {"last": 0}  # the next one comes in its time
+    assert records.saved[-1][1]["log"] == {"last": 0}  # the clock did not change
 
 
-def test_a_checkpoint_that_is_asked_for_is_written_and_nothing_is_evaluated():
+def test_a_requested_checkpoint_is_written_without_an_evaluation():
     records = Records()
     config = dataclasses.replace(BASE, eval_every=0, checkpoint_every=0.0)
     records.run(config, save_after=(2,))
@@ -163,7 +163,7 @@ def test_a_checkpoint_that_is_asked_for_is_written_and_nothing_is_evaluated():
     assert not any("eval/return_mean" in line for _, line in records.lines)
 
 
-def test_an_evaluation_that_is_better_is_saved_as_best_which_nan_never_is(monkeypatch):
+def test_a_better_evaluation_is_saved_as_best_but_never_nan(monkeypatch):
     returns = iter([np.nan, 3.0, 2.0, np.nan, 4.0])
 
     def play(self, seed, stop):
@@ -179,7 +179,7 @@ def test_an_evaluation_that_is_better_is_saved_as_best_which_nan_never_is(monkey
     assert records.saved[-1][1]["best"] == 4
 
 
-def test_an_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(monkeypatch):
+def test_a_stopped_evaluation_is_repeated_by_the_resumed_run(monkeypatch):
     monkeypatch.setattr(Evaluator, "__call__", lambda self, seed, stop: None)
     records = Records()
     records.run(stop_after=5)
@@ -187,7 +187,7 @@ def test_an_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(monkeyp
 
 
 @pytest.mark.parametrize("best_before", [None, 5.0])
-def test_a_last_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(
+def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(
     monkeypatch, best_before
 ):
     def play(self, seed, stop):
@@ -214,7 +214,7 @@ def test_a_last_evaluation_that_is_stopped_is_made_up_for_by_the_resumed_run(
     assert third.lines == third.saved == []
 
 
-def test_a_resumed_loop_goes_on_with_step_and_clocks(monkeypatch):
+def test_a_resumed_loop_continues_its_step_and_clocks(monkeypatch):
     first = Records()
     first.run(dataclasses.replace(BASE, steps=200))
     step, state, _ = first.saved[-1]
@@ -232,7 +232,7 @@ def test_a_resumed_loop_goes_on_with_step_and_clocks(monkeypatch):
     assert second.lines[0][1]["time/elapsed_seconds"] > state["trained_seconds"]
 
 
-def test_a_fault_saves_what_was_trained_before_and_raises():
+def test_a_failure_is_raised_after_earlier_training_is_saved():
     class Breaks(CountingEnv):
         steps = 0
 
@@ -250,10 +250,10 @@ def test_a_fault_saves_what_was_trained_before_and_raises():
     assert records.lines[-1][0] == records.progress[-1]
 
 
-def test_a_stop_that_is_seen_after_the_update_keeps_step_and_weights_together(
+def test_a_stop_after_the_update_saves_the_new_step_and_weights(
     monkeypatch,
 ):
-    """The environments may be stopped while an update runs that is still valid."""
+    """Environments may be stopped during an update that completes."""
     records = Records()
     start = Experiment.start
 
@@ -322,16 +322,16 @@ def test_an_interval_has_means_of_numbers_and_the_newest_vectors():
     np.testing.assert_array_equal(summary["policy/action"], 0)
 
 
-def test_lines_tell_what_should_stay_level_and_one_program_is_traced_once(whole):
+def test_lines_have_system_metrics_and_one_program_is_traced_once(whole):
     records, _ = whole
     lines = [line for _, line in records.lines if "loss/total" in line]
     assert all(line["system/learner_mb"] > 10 for line in lines)
     assert {line["system/traces"] for line in lines} == {1}
 
 
-def test_what_was_compiled_and_why_is_told_once():
+def test_the_compiled_part_and_the_reason_are_logged_once():
     records = Records()
     records.run(dataclasses.replace(BASE, compile="update"))
     (event,) = [e for _, e in records.events if e["event"] == "compiled"]
-    expected = {"compile": "update", "reason": "asked for", "program": "traced"}
+    expected = {"compile": "update", "reason": "set by the user", "program": "traced"}
     assert event == {"event": "compiled", **expected}

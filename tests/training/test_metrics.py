@@ -1,4 +1,4 @@
-"""What is counted of a trajectory."""
+"""Metrics of a trajectory."""
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,))
 
 
 def trajectory(action, masked=()):
-    """Of two steps in one environment; those named are restart rows."""
+    """Return two steps of one environment; those ``masked`` are restart rows."""
     first = np.zeros([3, 1], bool)
     first[[step + 1 for step in masked]] = True
     off = tf.zeros([3, 1], tf.bool)
@@ -30,7 +30,7 @@ def trajectory(action, masked=()):
 @pytest.mark.parametrize(
     ("masked", "expected"), [((), 0.75), ((0,), 1.0), ((1,), 0.5), ((0, 1), 0.0)]
 )
-def test_clipped_numbers_are_counted_where_an_action_had_effect(masked, expected):
+def test_clipped_numbers_are_counted_in_actions_with_an_effect(masked, expected):
     action = tf.constant([[[0.5, 1.5]], [[-2.0, 3.0]]])
     found = metrics.clipped_fraction(trajectory(action, masked), BOX)
     assert float(found) == expected
@@ -44,7 +44,7 @@ def test_only_boxes_are_clipped():
     assert float(metrics.clipped_fraction(trajectory(action["b"]), discrete)) == 0
 
 
-def test_environments_in_the_graph_have_their_clipped_actions_counted(tmp_path):
+def test_clipped_actions_of_tensorflow_environments_are_counted(tmp_path):
     def run(env):
         return tfb.train(
             env=env,
@@ -59,13 +59,13 @@ def test_environments_in_the_graph_have_their_clipped_actions_counted(tmp_path):
             settings={"network": {"init_std": 3.0}, "epochs": 1},
         ).metrics["env/action_clipped_fraction"]
 
-    # Torques of deviation 3 are outside of [-2, 2] in half of all cases.
+    # Half of the torques with a standard deviation of 3 are outside of [-2, 2].
     assert run("tf/Pendulum-v1") == pytest.approx(run("Pendulum-v1"), abs=0.1)
     assert 0.4 < run("tf/Pendulum-v1") < 0.6
 
 
-def played(length, envs, chance, seed):
-    """A trajectory in which episodes end by chance, and which ones: ``[T, B]``."""
+def random_trajectory(length, envs, chance, seed):
+    """Return a trajectory with random ends of episodes, and the ended ones' infos."""
     rng = np.random.default_rng(seed)
     first = np.zeros([length + 1, envs], bool)
     last = rng.random([length + 1, envs]) < chance
@@ -85,12 +85,12 @@ def played(length, envs, chance, seed):
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_statistics_of_episodes_are_numpys(compile):
-    """Over iterations of which some have no episode at all."""
+def test_episode_statistics_equal_those_of_numpy(compile):
+    """Some of the iterations have no episode."""
     program = tf.function(metrics.episodes, jit_compile=compile, autograph=False)
     interval, expected = Interval(), [[], []]
     for seed, chance in enumerate([0.0, 0.05, 0.3, 0.0, 0.2]):
-        trajectory, each = played(30, 4, chance, seed)
+        trajectory, each = random_trajectory(30, 4, chance, seed)
         interval.add({name: x.numpy() for name, x in program(trajectory).items()})
         for values, more in zip(expected, each, strict=True):
             values.extend(more)
@@ -104,8 +104,8 @@ def test_statistics_of_episodes_are_numpys(compile):
     assert not {*metrics.EACH, "episode/return_sum"} & set(summary)
 
 
-def test_the_median_is_of_the_newest_where_an_iteration_has_too_many():
-    trajectory, (returns, _) = played(400, 4, 0.5, 0)
+def test_the_median_uses_the_newest_episodes_of_an_iteration():
+    trajectory, (returns, _) = random_trajectory(400, 4, 0.5, 0)
     assert len(returns) > 2 * metrics.NEWEST
     interval = Interval()
     found = metrics.episodes(trajectory)
@@ -117,8 +117,8 @@ def test_the_median_is_of_the_newest_where_an_iteration_has_too_many():
     assert summary["episode/return_max"] == returns.max()
 
 
-def test_without_an_episode_there_is_their_number_only():
-    trajectory, _ = played(5, 2, 0.0, 0)
+def test_without_episodes_only_their_number_is_reported():
+    trajectory, _ = random_trajectory(5, 2, 0.0, 0)
     interval = Interval()
     interval.add({k: x.numpy() for k, x in metrics.episodes(trajectory).items()})
     assert interval.summary() == {"episode/count": 0, "env/masked": 0}

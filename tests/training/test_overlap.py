@@ -49,8 +49,8 @@ def eager():
     tf.config.run_functions_eagerly(False)
 
 
-def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
-    """Each waits for the other one in its midst."""
+def test_collecting_and_updating_run_at_the_same_time(eager, monkeypatch):
+    """Each of the two waits until the other one runs."""
     both = threading.Barrier(2)
     collect, update = Rollout.__call__, linear.Linear.update
 
@@ -71,29 +71,27 @@ def test_collecting_and_updating_go_on_at_the_same_time(eager, monkeypatch):
             iterate(tf.constant(seed))
 
 
-def test_the_first_trajectory_is_acted_with_the_algorithms_own_weights(
-    eager, monkeypatch
-):
-    made, collect = [], Rollout.__call__
+def test_the_first_trajectory_is_collected_with_the_initial_weights(eager, monkeypatch):
+    collected, collect = [], Rollout.__call__
 
     def collecting(self, seed):
-        made.append(collect(self, seed))
-        return made[-1]
+        collected.append(collect(self, seed))
+        return collected[-1]
 
     monkeypatch.setattr(Rollout, "__call__", collecting)
     with counting() as env:
         agent, actor, _, iterate = build(env)
         before = agent.weights.numpy()
-        assert np.any(actor.weights.numpy() != before)  # drawn apart
+        assert np.any(actor.weights.numpy() != before)  # initialized separately
         iterate(tf.constant(0))
         agent.weights.assign(before)
-        trajectory = made[0]
+        trajectory = collected[0]
         policy, _ = agent._heads(trajectory.steps.observation, rows=-1)
         log_prob = policy.log_prob(trajectory.action)
     np.testing.assert_allclose(trajectory.behavior["log_prob"], log_prob, 1e-4, 1e-5)
 
 
-def test_acting_has_the_weights_and_statistics_of_the_update_before():
+def test_the_actor_gets_the_weights_and_statistics_of_the_last_update():
     with counting() as env:
         agent, actor, _, iterate = build(env)
         start = named(agent)
@@ -105,20 +103,20 @@ def test_acting_has_the_weights_and_statistics_of_the_update_before():
         assert any(np.any(start[k] != learned[k]) for k in start if "weights" in k)
 
 
-def test_behavior_tells_how_many_updates_acting_had_seen():
+def test_behavior_has_the_number_of_updates_before_acting():
     with counting() as env:
         _, _, _, iterate = build(env)
         overlapped = iterate._program
         iterate(tf.constant(0))
-        trajectory, _, _ = overlapped._ahead
+        trajectory, _, _ = overlapped._next
         assert trajectory.behavior[VERSION].shape == (16, 2)
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 0)
         iterate(tf.constant(1))
-        trajectory, _, _ = overlapped._ahead
+        trajectory, _, _ = overlapped._next
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 1)
 
 
-def test_a_fault_while_collecting_ends_the_iteration_whose_update_counts():
+def test_a_failure_while_collecting_raises_but_the_update_counts():
     constructors = [lambda: FaultEnv("exc", step=40, length=50)] * 2
     with ProcessEnv(constructors, num_workers=0) as env:
         agent, _, _, iterate = build(env)
@@ -132,7 +130,7 @@ def test_a_fault_while_collecting_ends_the_iteration_whose_update_counts():
 
 
 @pytest.mark.xla
-def test_compiled_whole_it_lags_by_one_too():
+def test_a_fully_compiled_program_also_lags_by_one():
     with ProcessEnv([lambda: CountingEnv()] * 2, 1, backend="native") as env:
         settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
         _, _, _, iterate = build(env, "full", ppo.PPO, settings)
@@ -141,7 +139,7 @@ def test_compiled_whole_it_lags_by_one_too():
     assert (iterate.mode, iterate.traces()) == ("full", 1)
 
 
-def test_a_stop_ends_the_iteration_that_is_under_way(make_process_env):
+def test_a_stop_ends_the_running_iteration(make_process_env):
     env = make_process_env([lambda: CountingEnv()] * 2, 1)
     _, _, _, iterate = build(env)
     iterate(tf.constant(0))
@@ -150,7 +148,7 @@ def test_a_stop_ends_the_iteration_that_is_under_way(make_process_env):
         iterate(tf.constant(1))
 
 
-def test_a_replaced_environment_goes_on(tmp_path, make_process_env):
+def test_training_continues_after_a_restart(tmp_path, make_process_env):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
     _, _, _, iterate = build(env)

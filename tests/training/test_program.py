@@ -25,7 +25,7 @@ def build(env, length=16, kind=linear.Linear, settings=None, **options):
     return agent, program.build(source, agent, **options)
 
 
-def test_an_iteration_learns_and_tells_of_the_episodes_that_ended():
+def test_an_iteration_learns_and_reports_ended_episodes():
     with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
         agent, iterate = build(env, length=15, compile="off")
         before = named(agent)
@@ -44,7 +44,7 @@ def test_an_iteration_learns_and_tells_of_the_episodes_that_ended():
     ("compile", "kind", "settings"),
     [("off", linear.Linear, None), ("update", ppo.PPO, SETTINGS)],
 )
-def test_an_iteration_with_a_fault_is_void_and_raises(compile, kind, settings):
+def test_a_failed_iteration_changes_no_weights_and_raises(compile, kind, settings):
     constructors = [
         lambda i=i: FaultEnv("exc", step=20, env=i, target=1, length=50)
         for i in range(2)
@@ -64,7 +64,7 @@ def test_an_iteration_with_a_fault_is_void_and_raises(compile, kind, settings):
 @pytest.mark.skipif(
     bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU"
 )
-def test_a_gpu_that_is_not_there_is_named():
+def test_a_missing_gpu_is_reported():
     with (
         ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
         pytest.raises(UserError, match=r"--device=gpu.*--device=cpu"),
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_not_there_is_named():
 
 
 class PythonInside(keras.layers.Layer):
-    """Something that XLA has no kernel for."""
+    """A layer with an operation that XLA has no kernel for."""
 
     def call(self, x):
         y = tf.numpy_function(lambda x: x, [x], tf.float32)
@@ -86,7 +86,7 @@ def build_refused(env, compile):
     return agent, program.build(Rollout(env, agent, 8, seed=0), agent, compile)
 
 
-def test_auto_goes_on_uncompiled_where_xla_refuses_and_says_so(caplog):
+def test_auto_falls_back_with_a_warning_if_xla_refuses(caplog):
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
         agent, iterate = build_refused(env, "auto")
         for seed in range(3):
@@ -96,14 +96,14 @@ def test_auto_goes_on_uncompiled_where_xla_refuses_and_says_so(caplog):
     assert lines == ["XLA cannot compile PyFunc: --compile=off instead of update"]
 
 
-def test_update_refuses_what_xla_cannot_compile_by_name():
+def test_compile_update_names_the_operation_that_xla_refuses():
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
         _, iterate = build_refused(env, "update")
         with pytest.raises(UserError, match=r"=update.*PyFunc.*=auto"):
             iterate(tf.constant(1))
 
 
-def test_a_fault_of_an_unrelated_environment_is_not_raised_here():
+def test_a_failure_of_an_unrelated_environment_is_not_raised():
     with (
         ProcessEnv([CountingEnv] * 2, num_workers=0) as env,
         ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0) as other,
@@ -127,13 +127,13 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("asked", PLANS)
-def test_what_is_compiled_follows_from_environments_network_and_device(asked):
-    assert program.plan(*asked).modes == PLANS[asked]
-    assert program.plan(*asked).reason
+@pytest.mark.parametrize("options", PLANS)
+def test_compiled_parts_depend_on_environments_network_and_device(options):
+    assert program.plan(*options).modes == PLANS[options]
+    assert program.plan(*options).reason
 
 
-def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
+def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
     image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
     with ProcessEnv([lambda: SpaceEnv(image)] * 2, num_workers=0) as env:
         agent, iterate = build(env, kind=ppo.PPO, settings=SETTINGS)
@@ -146,7 +146,7 @@ def test_convolutions_are_left_to_the_graph_and_the_optimizer_is_compiled():
 
 
 @pytest.mark.parametrize("compile", ["auto", "full", "update", "off"])
-def test_acting_is_compiled_only_where_the_environment_can_be(compile):
+def test_acting_is_compiled_only_if_the_environment_is_compilable(compile):
     with ProcessEnv([lambda: CountingEnv()], num_workers=0) as env:
         agent = linear.Linear(linear.Config(), env.spec)
         assert not program.is_whole(env, agent, compile, "cpu")

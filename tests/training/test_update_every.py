@@ -1,4 +1,4 @@
-"""Runs that learn from whole episodes."""
+"""Training on whole episodes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def train(tmp_path, **options):
         {"env": "tf/Pendulum-v1", "num_workers": None},
     ],
 )
-def test_an_iteration_is_as_many_episodes_wherever_they_are_played(tmp_path, where):
+def test_an_iteration_has_the_same_number_of_episodes_everywhere(tmp_path, where):
     run = train(tmp_path, **{**PENDULUM, **where, "compile": "auto"})
     lines = read_metrics(run.logdir)
-    # Six of twenty steps each; only these are counted.
+    # Six episodes of twenty steps each; padding is not counted.
     assert [line["step"] for line in lines] == [120, 240, 360]
     for line in lines:
         assert line["episode/length_mean"] == 20
@@ -59,7 +59,7 @@ def test_an_iteration_is_as_many_episodes_wherever_they_are_played(tmp_path, whe
     assert run.finished and run.step == 360
 
 
-def test_padding_and_idle_steps_do_not_count_and_any_number_is_evaluated(tmp_path):
+def test_padding_and_idle_steps_are_not_counted(tmp_path):
     run = train(tmp_path, **CARTPOLE)
     lines = read_metrics(run.logdir)
     steps = np.diff([0, *(line["step"] for line in lines)])
@@ -75,19 +75,19 @@ def test_padding_and_idle_steps_do_not_count_and_any_number_is_evaluated(tmp_pat
 @pytest.mark.parametrize(
     "env", [CARTPOLE, {**CARTPOLE, "env": "tf/CartPole-v1", "num_workers": None}]
 )
-def test_a_resumed_run_is_the_run_itself(tmp_path, env):
-    """An iteration opens its own episodes, so environments leave no trace."""
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, env):
+    """Every iteration starts new episodes, so no state of environments is lost."""
     whole = train(tmp_path / "whole", **{**env, "steps": 600})
     half = train(tmp_path / "half", **env)
-    again = tfb.train(resume=half.logdir, steps=600)
-    assert half.step < again.step == whole.step
-    assert of_the_seed(again) == of_the_seed(whole)
-    # The episodes are others than those before.
-    returns = [line["episode/return_mean"] for line in of_the_seed(again)]
+    resumed = tfb.train(resume=half.logdir, steps=600)
+    assert half.step < resumed.step == whole.step
+    assert of_the_seed(resumed) == of_the_seed(whole)
+    # The resumed run does not repeat earlier episodes.
+    returns = [line["episode/return_mean"] for line in of_the_seed(resumed)]
     assert len(set(returns)) > len(returns) / 2
 
 
-def test_episodes_may_be_collected_while_the_last_ones_are_learned_from(tmp_path):
+def test_episodes_are_collected_during_the_update_with_overlap(tmp_path):
     def run():
         return train(tmp_path, **{**CARTPOLE, "overlap": True})
 
@@ -108,13 +108,13 @@ def test_episodes_may_be_collected_while_the_last_ones_are_learned_from(tmp_path
         ({"env": CountingEnv}, "no time limit"),
     ],
 )
-def test_what_cannot_be_is_said_before_there_is_a_run(tmp_path, options, message):
+def test_invalid_options_are_refused_before_a_folder_exists(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         train(tmp_path, **{"env": "CartPole-v1", **options})
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_asked_for_counts_before_what_a_preset_says(tmp_path):
+def test_an_option_replaces_that_of_a_preset(tmp_path):
     options = {k: v for k, v in SMALL.items() if k != "update_every"}
     whole = Config(
         "linear", env="CartPole-v1", update_every=6, settings=linear.Config()
@@ -135,7 +135,7 @@ WHOLE = Config(
 )
 
 
-def test_statistics_see_every_step_of_an_episode_once():
+def test_every_step_of_an_episode_counts_once_in_statistics():
     envs = [lambda: TimeLimit(CountingEnv(length=3), 5)] * 2
     with Experiment(WHOLE, env=envs) as experiment:
         experiment.start(0)
@@ -145,7 +145,7 @@ def test_statistics_see_every_step_of_an_episode_once():
         assert float(metrics["episode/count"]) == 4
         assert float(metrics["episode/return_sum"]) == 24
         (moments,) = agent.observations.moments
-        assert float(moments.count.numpy()) == 16  # four of each, the last one too
+        assert float(moments.count.numpy()) == 16  # four per episode, with the last
         np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
         assert float(agent.rewards.moments.count.numpy()) == 12
 
@@ -162,7 +162,7 @@ class Jackpot(CountingEnv):
         return observation, 50.0 if reward == self._won else 0.01, *rest
 
 
-def test_the_reward_at_the_time_limit_counts_among_those_of_the_normalizer():
+def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
     envs = [lambda won=won: TimeLimit(Jackpot(won), 12) for won in (10, 12)]
     with Experiment(WHOLE, env=envs) as experiment:
         experiment.start(0)

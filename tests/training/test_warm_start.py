@@ -1,4 +1,4 @@
-"""A new run that begins with what another one has learned."""
+"""New runs that start with the agent of another run."""
 
 import pathlib
 import shutil
@@ -32,26 +32,26 @@ WEIGHTS = "network/weights"  # of ``linear``
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory):
+def ppo_run(tmp_path_factory):
     logdir = tmp_path_factory.mktemp("logs")
     return tfb.train(env="CartPole-v1", logdir=logdir, settings=SETTINGS, **SMALL)
 
 
 @pytest.fixture(scope="module")
-def kept(linear, tmp_path_factory):
+def linear_run(linear, tmp_path_factory):
     """A run of a quicker algorithm with a checkpoint every 50 steps."""
     options = {"logdir": tmp_path_factory.mktemp("logs"), "keep_every": 50}
     return tfb.train(linear, env="CartPole-v1", **options, **SMALL)
 
 
 def begin(run, logdir, **options):
-    """A run that begins with another one and hardly learns."""
+    """Train a run that starts with another run's agent and hardly learns."""
     options = {"env": "CartPole-v1", "init_from": run, "logdir": logdir} | options
     return tfb.train("linear", **SMALL | options, settings=STILL)
 
 
 def values(logdir, which="newest"):
-    """Of everything in a checkpoint, by name."""
+    """Return all values in a checkpoint, by name."""
     run = runs.open_run(logdir)
     config, _ = config_file.from_text(run.config_text)
     with Experiment(config) as experiment:
@@ -60,47 +60,47 @@ def values(logdir, which="newest"):
         return {name: np.asarray(x) for name, x in named.items()}
 
 
-def test_it_begins_with_weights_and_statistics_and_all_else_anew(learned, tmp_path):
+def test_a_new_run_starts_with_only_weights_and_statistics(ppo_run, tmp_path):
     new = tfb.train(
         env="CartPole-v1",
         logdir=tmp_path,
-        init_from=learned.logdir,
+        init_from=ppo_run.logdir,
         settings=SETTINGS | STILL | {"entropy_scale": 0.0},
         **SMALL | {"seed": 1, "steps": 50},
     )
-    before, after = values(learned.logdir), values(new.logdir)
+    before, after = values(ppo_run.logdir), values(new.logdir)
     weights = [name for name in before if name.startswith("network/")]
     assert weights
     for name in weights:
         np.testing.assert_allclose(after[name], before[name], atol=1e-12, err_msg=name)
     count = next(name for name in before if "observations/" in name and "count" in name)
-    assert after[count] > before[count] + new.step  # openings were seen, too
+    assert after[count] > before[count] + new.step  # first observations count, too
     assert after["algorithm/step"] == new.step < 100
     assert before["algorithm/step"] >= SMALL["steps"]
     (event,) = [x for x in read_events(new.logdir) if x["event"] == "started_from"]
-    assert event["checkpoint"] == learned.step
-    assert learned.logdir.endswith(event["run"])
+    assert event["checkpoint"] == ppo_run.step
+    assert ppo_run.logdir.endswith(event["run"])
     own = [name for name in before if name.startswith("optimizer/")]
     (count,) = [name for name in own if before[name].dtype.kind == "i"]
     assert before[count] == 12  # three iterations of two epochs of two minibatches
     assert after[count] == 4
-    # Nor is it a run like those that began at random.
-    groups = curves.group([new.logdir, learned.logdir])
+    # Plots do not group it with runs that started from random weights.
+    groups = curves.group([new.logdir, ppo_run.logdir])
     origins = [group.name.rpartition("init_from=")[2] for group in groups]
-    run = pathlib.Path(learned.logdir).name
-    assert sorted(origins) == sorted([f"{run} at {learned.step}", "None"])
+    run = pathlib.Path(ppo_run.logdir).name
+    assert sorted(origins) == sorted([f"{run} at {ppo_run.step}", "None"])
 
 
-def test_one_of_its_checkpoints_can_be_chosen(kept, tmp_path):
-    first, *_ = saved(kept.logdir)
-    assert first < kept.step
-    new = begin(kept.logdir, tmp_path, steps=100, init_checkpoint=first)
-    older, after = values(kept.logdir, first), values(new.logdir)
+def test_a_checkpoint_can_be_chosen(linear_run, tmp_path):
+    first, *_ = saved(linear_run.logdir)
+    assert first < linear_run.step
+    new = begin(linear_run.logdir, tmp_path, steps=100, init_checkpoint=first)
+    older, after = values(linear_run.logdir, first), values(new.logdir)
     np.testing.assert_allclose(after[WEIGHTS], older[WEIGHTS], atol=1e-12)
 
 
-def test_what_does_not_fit_is_told_before_there_is_a_folder(learned, tmp_path):
-    old = {"logdir": tmp_path, "init_from": learned.logdir}
+def test_an_agent_that_does_not_fit_is_refused_early(ppo_run, tmp_path):
+    old = {"logdir": tmp_path, "init_from": ppo_run.logdir}
     with pytest.raises(UserError, match=r"acts in Discrete\(2\).*takes Discrete\(3\)"):
         tfb.train(env="Acrobot-v1", **old, **SMALL)
     smaller = {"network.hidden": (8, 8)}
@@ -116,29 +116,29 @@ def test_what_does_not_fit_is_told_before_there_is_a_folder(learned, tmp_path):
     "settings",
     [{"normalize_observation": False}, {"network.activation": "relu"}],
 )
-def test_settings_that_would_make_it_another_agent_are_refused(learned, settings):
+def test_settings_that_change_the_agent_are_refused(ppo_run, settings):
     (name,) = settings
     with pytest.raises(UserError, match=f"has {name}=.*--algorithm.{name}"):
         tfb.train(
-            env="CartPole-v1", init_from=learned.logdir, settings=settings, **SMALL
+            env="CartPole-v1", init_from=ppo_run.logdir, settings=settings, **SMALL
         )
 
 
 def stronger():
-    """Takes twice the torque."""
+    """Return a Pendulum that takes twice the torque."""
     env = gymnasium.make("Pendulum-v1")
     return gymnasium.wrappers.RescaleAction(env, np.float32(-4), np.float32(4))
 
 
-def test_other_bounds_of_actions_are_refused(linear, tmp_path):
+def test_different_action_bounds_are_refused(linear, tmp_path):
     options = SMALL | {"steps": 50, "logdir": tmp_path}
     run = tfb.train(linear, env="Pendulum-v1", **options)
     with pytest.raises(UserError, match=r"acts in Box\(-2.0.*takes Box\(-4.0"):
         begin(run.logdir, tmp_path, env=stronger)
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_told(kept, tmp_path, capsys):
-    run = shutil.copytree(kept.logdir, tmp_path / "damaged")
+def test_a_damaged_checkpoint_is_skipped_and_reported(linear_run, tmp_path, capsys):
+    run = shutil.copytree(linear_run.logdir, tmp_path / "damaged")
     *_, older, newest = saved(run)
     (state,) = run.glob(f"checkpoints/*{newest}/state.json")
     state.write_text("{}")
@@ -149,27 +149,27 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(kept, tmp_path, capsys):
     assert f"step {newest} of" in capsys.readouterr().err
 
 
-def test_it_is_evaluated_and_resumed_like_any_other(kept, tmp_path):
+def test_the_new_run_is_evaluated_and_resumed(linear_run, tmp_path):
     options = {"steps": 50, "overlap": True, "eval_every": 50, "eval_episodes": 2}
-    new = begin(kept.logdir, tmp_path, **options)
-    on = tfb.train(resume=new.logdir, steps=150)
-    assert on.step >= 150
-    before, after = values(kept.logdir), values(on.logdir)
+    new = begin(linear_run.logdir, tmp_path, **options)
+    resumed = tfb.train(resume=new.logdir, steps=150)
+    assert resumed.step >= 150
+    before, after = values(linear_run.logdir), values(resumed.logdir)
     np.testing.assert_allclose(after[WEIGHTS], before[WEIGHTS], atol=1e-12)
 
 
-def test_it_contradicts_a_resume_and_needs_a_run(kept):
+def test_init_from_contradicts_resume_and_init_checkpoint_needs_it(linear_run):
     with pytest.raises(UserError, match="pass only one of them"):
-        tfb.train(resume=kept.logdir, init_from=kept.logdir)
+        tfb.train(resume=linear_run.logdir, init_from=linear_run.logdir)
     with pytest.raises(UserError, match="'best', but init_from is not given"):
-        tfb.train(resume=kept.logdir, init_checkpoint="best")
+        tfb.train(resume=linear_run.logdir, init_checkpoint="best")
     with pytest.raises(UserError, match="'best', but init_from is not given"):
         tfb.train(env="CartPole-v1", init_checkpoint="best", **SMALL)
 
 
-def test_it_is_a_flag(kept, tmp_path, capsys):
+def test_init_from_is_a_flag(linear_run, tmp_path, capsys):
     flags = [f"--{name}={value}" for name, value in SMALL.items() if name != "steps"]
-    flags += [f"--init_from={kept.logdir}", f"--logdir={tmp_path}", "--steps=50"]
+    flags += [f"--init_from={linear_run.logdir}", f"--logdir={tmp_path}", "--steps=50"]
     assert script.main(["--env=CartPole-v1", "--algorithm=linear", *flags]) == 0
-    name = kept.logdir.rpartition("/")[2]
-    assert f"agent of {name} after {kept.step} steps" in capsys.readouterr().err
+    name = linear_run.logdir.rpartition("/")[2]
+    assert f"agent of {name} after {linear_run.step} steps" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Alarms, callbacks, films and trackers in a run: wired to what happens."""
+"""Alarms, callbacks, videos and trackers of whole runs."""
 
 import importlib
 import pathlib
@@ -41,7 +41,7 @@ def events(run, kind):
 
 @pytest.fixture
 def alarming(monkeypatch):
-    """Makes every loss an alarm."""
+    """Raise an alarm for every loss."""
     text = "The loss is {loss/total:.3g}"
     row = Limit("much", "loss/total", text, above=-1e9)
     monkeypatch.setattr(Linear, "alarms", (row,))
@@ -54,8 +54,8 @@ def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys, alarmi
     names = [event["name"] for event in found]
     assert len(names) == len(set(names))
     assert f"alarm: {found[0]['text']}" in capsys.readouterr().err
-    again = tfb.train(resume=run.logdir, steps=1200)
-    assert [event["name"] for event in events(again, "alarm")][: len(names)] == names
+    resumed = tfb.train(resume=run.logdir, steps=1200)
+    assert [event["name"] for event in events(resumed, "alarm")][: len(names)] == names
 
 
 def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
@@ -95,7 +95,7 @@ def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
 
 
 @pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
-def test_what_a_callback_raises_comes_out_after_a_checkpoint(tmp_path, what):
+def test_a_callbacks_exception_is_raised_after_a_checkpoint(tmp_path, what):
     class Mine(Exception):
         pass
 
@@ -122,19 +122,19 @@ def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_checkpoints_stay_that_were_asked_for(tmp_path):
+def test_permanent_checkpoints_are_not_deleted(tmp_path):
     options = QUICK | {"steps": 900, "checkpoint_every": 1e-6}
     run = train(logdir=tmp_path, keep_every=300, **options)
-    kept = [step for step, each in saved(run.logdir).items() if each["keep"]]
-    assert len(kept) == 2
-    assert 300 <= kept[0] <= kept[1] - 300
-    assert len({*saved(run.logdir)} - {*kept}) <= 3
-    again = tfb.train(resume=run.logdir, steps=1300)
-    assert set(kept) < set(saved(again.logdir))
-    assert tfb.evaluate(run.logdir, 2, checkpoint=kept[0]).episodes == 2
+    permanent = [step for step, each in saved(run.logdir).items() if each["keep"]]
+    assert len(permanent) == 2
+    assert 300 <= permanent[0] <= permanent[1] - 300
+    assert len({*saved(run.logdir)} - {*permanent}) <= 3
+    resumed = tfb.train(resume=run.logdir, steps=1300)
+    assert set(permanent) < set(saved(resumed.logdir))
+    assert tfb.evaluate(run.logdir, 2, checkpoint=permanent[0]).episodes == 2
 
 
-def test_training_ends_at_a_return_that_is_asked_for(tmp_path):
+def test_training_ends_at_the_requested_return(tmp_path):
     options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
     run = train(logdir=tmp_path, stop_at_return=5, **options)
     assert run.finished
@@ -146,18 +146,18 @@ def test_training_ends_at_a_return_that_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("env", [Falling, Shown])
-def test_films_are_in_tensorboard_and_change_nothing(tmp_path, env):
+def test_videos_are_in_tensorboard_and_do_not_affect_training(tmp_path, env):
     options = {k: v for k, v in QUICK.items() if env is Shown or k != "num_workers"}
-    plain = train(env=env, logdir=tmp_path / "plain", **options)
+    without_videos = train(env=env, logdir=tmp_path / "plain", **options)
     run = train(env=env, logdir=tmp_path / "film", log_video_every=300, **options)
-    assert of_the_seed(run) == of_the_seed(plain)
+    assert of_the_seed(run) == of_the_seed(without_videos)
     assert len(events(run, "video")) == 2
     accumulator = EventAccumulator(run.logdir, tensor_size_guidance={})
     accumulator.Reload()
     assert len(accumulator.Tensors("video/episode")) == 2
 
 
-def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
+def test_an_environment_that_cannot_be_filmed_is_refused_early(tmp_path):
     env = tfb.make_env("CartPole-v1", 2, 0)
     with env, pytest.raises(UserError, match="a second instance cannot be created"):
         train(
@@ -170,7 +170,7 @@ def test_what_cannot_be_filmed_is_refused_before_there_is_a_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tracker_gets_the_run_and_a_resumed_one_goes_on_there(tmp_path, fake):  # noqa: F811
+def test_a_tracker_gets_the_run_and_a_resumed_run_continues_there(tmp_path, fake):  # noqa: F811
     run = train(logdir=tmp_path, track="wandb", **QUICK)
     init = fake["wandb"].init
     assert init.call_args.kwargs["config"]["settings.gamma"] == 0.9
@@ -180,16 +180,14 @@ def test_a_tracker_gets_the_run_and_a_resumed_one_goes_on_there(tmp_path, fake):
     assert init.call_args.kwargs["resume"] == "allow"
 
 
-def test_a_tracker_that_is_missing_is_refused_before_there_is_a_folder(
-    tmp_path, monkeypatch
-):
+def test_a_missing_tracker_is_refused_before_a_folder_exists(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="needs mlflow"):
         train(logdir=tmp_path, track="mlflow", **QUICK)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_seeds_in_one_program_have_alarms_and_hyperparameters_of_their_own(
+def test_each_of_several_seeds_has_its_own_alarms_and_hyperparameters(
     tmp_path, alarming
 ):
     runs = tfb.train_seeds(

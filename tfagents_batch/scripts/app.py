@@ -1,4 +1,4 @@
-"""Shared code of the scripts: exit codes and error messages."""
+"""Shared code of the scripts: flags, exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def run(
     argv = sys.argv[1:]
     _open_standard_streams()
     with contextlib.suppress(ValueError):  # not the main thread
-        for number in signals.stop_signals():  # until there is something to save
+        for number in signals.stop_signals():  # until training handles them
             if number != signal.SIGINT:
                 signal.signal(number, _interrupt)
     try:
         if tensorflow:
             import_tensorflow()
-        with keeping() if trains else contextlib.nullcontext():
+        with saving_programs() if trains else contextlib.nullcontext():
             return main(argv)
     except BaseException as error:
         status = _status(error)
@@ -103,10 +103,10 @@ def run(
         if "--debug" in argv:
             traceback.print_exception(error)
         text = _too_many_files() if _lacks_descriptors(error) else error
-        _say("interrupted" if status > 128 else f"error: {text}")
+        _print("interrupted" if status > 128 else f"error: {text}")
         return status
     finally:
-        _discard_unread_output()
+        _discard_unwritable_output()
 
 
 def show(text: str) -> None:
@@ -114,10 +114,10 @@ def show(text: str) -> None:
     try:
         print(text, flush=True)
     except (OSError, ValueError) as error:
-        _say(f"warning: stdout cannot be written ({error}); the line was: {text}")
+        _print(f"warning: stdout cannot be written ({error}); the line was: {text}")
 
 
-def keeping() -> contextlib.AbstractContextManager[None]:
+def saving_programs() -> contextlib.AbstractContextManager[None]:
     """Return a context that saves compiled programs; no user code may run in it."""
     from tfagents_batch.training import compilation
 
@@ -170,7 +170,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _lacks_descriptors(error: BaseException) -> bool:
-    """Return whether it is EMFILE or ENFILE, also inside a TensorFlow error."""
+    """Return whether the error is EMFILE or ENFILE, even from TensorFlow."""
     known = isinstance(error, tuple(_EXITS))
     return not known and os.strerror(errno.EMFILE) in str(error)
 
@@ -185,12 +185,12 @@ def _too_many_files() -> str:
     )
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         print(text, file=sys.stderr, flush=True)
 
 
-def _discard_unread_output() -> None:
+def _discard_unwritable_output() -> None:
     """Discard output that cannot be written, so that Python exits with our status."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
@@ -217,13 +217,13 @@ def import_tensorflow() -> None:
     """Import TensorFlow without its log output about the machine.
 
     TensorFlow's log level has no effect during the import (measured with 2.21), so
-    stderr is redirected meanwhile; a failed import prints it. Optional packages for
-    plots, tables and JAX programs are hidden: importing them takes a third of the time,
-    and no script needs them.
+    stderr is redirected meanwhile and printed if the import fails. Optional packages
+    for plots, tables and JAX programs are hidden: importing them takes a third of the
+    time, and no script needs them.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        aside = tempfile.TemporaryFile()  # noqa: SIM115
+        log_file = tempfile.TemporaryFile()  # noqa: SIM115
     except FileNotFoundError as error:
         raise SaveError(
             "no folder for temporary files can be written, and TensorFlow needs one; "
@@ -231,15 +231,15 @@ def import_tensorflow() -> None:
         ) from error
     sys.stderr.flush()
     saved = os.dup(2)
-    with aside:
-        os.dup2(aside.fileno(), 2)
+    with log_file:
+        os.dup2(log_file.fileno(), 2)
         try:
             with hidden(*_NOT_NEEDED), uncollected():
                 importlib.import_module("tensorflow")
             gc.freeze()  # imported objects are permanent; the collector skips them
         except BaseException:
-            aside.seek(0)
-            os.write(saved, aside.read())
+            log_file.seek(0)
+            os.write(saved, log_file.read())
             raise
         finally:
             os.dup2(saved, 2)

@@ -10,7 +10,7 @@ from tfagents_batch.scripts import app
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, check, print one line per finding and a summary on stderr.
+    """Parse flags, check the environment, and print a line per finding and a summary.
 
     Returns:
       Exit status: 65 if a defect was found, else 0.
@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
         env_kwargs: dict | None = option(None, "arguments of the environment")
         steps: int = option(1000, "number of steps with random actions")
         seed: int = option(0, "seed of the environment and of the actions")
-        debug: bool = option(False, "print tracebacks, also those of findings")
+        debug: bool = option(False, "print tracebacks, including those of findings")
 
     command = app.parse(argv, Command)
     if command is None:

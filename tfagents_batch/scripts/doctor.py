@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
         json: bool = option(False, "print one JSON object instead of a table")
         seconds: float = option(
-            300.0, "time limit of each check in seconds; one builds the engine", above=0
+            300.0, "time limit of each check in seconds; one builds C++ code", above=0
         )
         check: str = option("", "run only this check, in this process, and print JSON")
         debug: bool = option(False, "print tracebacks")
@@ -89,8 +89,8 @@ def main(argv: Sequence[str]) -> int:
         for state in (FAILED, WARNING)
     )
     if command.json:
-        plain = [each._asdict() for each in findings]
-        print(json.dumps({"ok": not failed, "findings": plain}))
+        rows = [each._asdict() for each in findings]
+        print(json.dumps({"ok": not failed, "findings": rows}))
     elif failed:
         print(f"\ntraining does not work here: see {failed}")
     else:
@@ -116,7 +116,7 @@ def check(name: str, seconds: float) -> list[CheckResult]:
         start_new_session=True,
     ) as process:
         try:
-            printed, complaint = process.communicate(timeout=seconds)
+            printed, errors = process.communicate(timeout=seconds)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -129,8 +129,8 @@ def check(name: str, seconds: float) -> list[CheckResult]:
         found = [CheckResult(**each) for each in json.loads(printed.splitlines()[-1])]
         if process.returncode == 0:  # otherwise it crashed after printing
             return found
-    lines = complaint.strip().splitlines() or [f"status {process.returncode}"]
-    advice = f"for the whole message: python {shlex.join(command)} --debug"
+    lines = errors.strip().splitlines() or [f"status {process.returncode}"]
+    advice = f"to see the whole message: python {shlex.join(command)} --debug"
     return [CheckResult(name, FAILED, lines[-1], advice)]
 
 
@@ -139,18 +139,18 @@ def packages() -> list[CheckResult]:
     from packaging.requirements import Requirement
 
     try:
-        mine = metadata.metadata(PACKAGE)
+        package = metadata.metadata(PACKAGE)
     except metadata.PackageNotFoundError:
         text, advice = "is imported but not installed", "install it by pip"
         return [CheckResult(PACKAGE, WARNING, text, advice)]
-    wanted = f"python{mine['Requires-Python'] or ''}"
+    wanted = f"python{package['Requires-Python'] or ''}"
     found = [_supported(Requirement(wanted), platform.python_version())]
     for each in _requirements(PACKAGE, ""):
         found.append(_supported(each, _version(each.name)))
-    extras = mine.get_all("Provides-Extra") or ()
-    there = [extra for extra in extras if _has_extra(PACKAGE, extra)]
-    missing = ", ".join(x for x in extras if x not in there) or "none"
-    text = f"{', '.join(there) or 'none'}; not installed: {missing}"
+    extras = package.get_all("Provides-Extra") or ()
+    installed = [extra for extra in extras if _has_extra(PACKAGE, extra)]
+    missing = ", ".join(x for x in extras if x not in installed) or "none"
+    text = f"{', '.join(installed) or 'none'}; not installed: {missing}"
     return [*found, CheckResult("extras", OK, text)]
 
 

@@ -26,7 +26,7 @@ class Command(app.PlayCommand):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, play episodes, print one JSON line of the result on stdout."""
+    """Parse flags, play episodes and print the result as one JSON line."""
     from tfagents_batch import api
 
     command = app.parse(argv, Command)

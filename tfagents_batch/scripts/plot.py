@@ -44,11 +44,11 @@ def main(argv: Sequence[str]) -> int:
         logdir: tuple[str, ...] = option(("logs",), "run folders, or folders of runs")
         out: str = option("learning_curves.png", "PNG file to write")
         metric: tuple[str, ...] = option(
-            (), f"metrics to plot; empty: {TRAIN} and, if there, {EVAL}"
+            (), f"metrics to plot; empty: {TRAIN} and, if logged, {EVAL}"
         )
         compare: bool = option(False, "plot all runs on an environment in one panel")
         threshold: tuple[float, ...] = option(
-            (), "return of a dashed line: one for all panels, or one for each"
+            (), "return to mark with a dashed line: one for all panels, or one for each"
         )
         debug: bool = option(False, "print tracebacks")
 
@@ -75,7 +75,7 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
 
     Args:
       groups: result of ``curves.group``.
-      metrics: names; empty means returns of training and, if there, of evaluations.
+      metrics: names; empty means returns of training and, if logged, of evaluations.
       compare: True for one panel per environment and metric with a line per group;
         False for one panel per group with a line per metric.
 
@@ -115,7 +115,7 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
-    """Write the figure.
+    """Draw the panels and write them to a PNG file.
 
     Args:
       found: panels, at least one.

@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         """Flags of this script."""
 
         config: str | None = option(
-            None, "preset to start from; the list is at the end"
+            None, "preset to start from; all are listed at the end"
         )
         logdir: str | None = option(None, "root folder of the runs; none: logs")
         resume: str | None = option(None, "folder of a run to continue")
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
             None, "number of seeds to train at once, from --seed (env tf/...)", least=1
         )
         profile: bool = option(
-            False, "measure the parts of an iteration after the last step"
+            False, "profile the parts of an iteration after the last step"
         )
         debug: bool = option(False, "print tracebacks")
 
@@ -56,22 +56,22 @@ def main(argv: Sequence[str]) -> int:
     presets = textwrap.fill(
         f"presets: {', '.join(PRESETS)}", 88, subsequent_indent="  "
     )
-    given = app.flags(argv, *parts, epilog=f"\n\n{presets}")
-    if given is None:
+    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}")
+    if parsed is None:
         return 0
-    command, options, changed = given
+    command, options, changed = parsed
     command = replace(Command(), command)
     single = {name: getattr(command, name) for name in _SINGLE}
     options |= {name: value for name, value in single.items() if value}
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if command.seeds is None:
-        done = [api.train(**options)]
+        runs = [api.train(**options)]
     else:
-        done = api.train_seeds(seeds=command.seeds, **options)
-    for run in done:
+        runs = api.train_seeds(seeds=command.seeds, **options)
+    for run in runs:
         app.show(run.logdir)
-    stopped = [run for run in done if not run.finished]
+    stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
 
 

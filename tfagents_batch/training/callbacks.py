@@ -1,9 +1,9 @@
-"""Callbacks: plain functions that a training loop calls and that may end it.
+"""Callbacks: functions that the training loop calls and that may end training.
 
-    def say(evaluated):
+    def report(evaluated):
         print(evaluated.step, evaluated.mean_return)
 
-    tfb.train("ppo", env="CartPole-v1", on_evaluation=[say, stop_at_return(475)])
+    tfb.train("ppo", env="CartPole-v1", on_evaluation=[report, stop_at_return(475)])
 
 A callback gets one argument, an ``Iterated``, ``Evaluated`` or ``Saved``. Returning
 ``False`` ends training: a checkpoint is written, and the run counts as finished. None,
@@ -53,7 +53,7 @@ class Evaluated(NamedTuple):
       sampled: with ``eval_actions=both``, the episodes with sampled actions; returns
         and lengths are then those of the policy's mode.
       infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
-      failed_episodes: number without a result, because their environment failed.
+      failed_episodes: number of episodes without a result; their environment failed.
     """
 
     step: int
@@ -138,13 +138,13 @@ class Callbacks:
             self._call(self._iteration, Iterated(step, scalars, self._folder))
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
-        """Report an evaluation."""
+        """Report an evaluation to its callbacks."""
         returns, lengths, *rest = result
         evaluated = Evaluated(step, returns, lengths, best, self._folder, *rest)
         self._call(self._evaluation, evaluated)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:
-        """Report a checkpoint."""
+        """Report a checkpoint to its callbacks."""
         self._call(self._checkpoint, Saved(step, Path(path), best, self._folder))
 
     def _call(self, callbacks: Sequence[Callable], argument: Any) -> None:
@@ -163,7 +163,7 @@ def listed(argument: str, given: Any) -> tuple[Callable, ...]:
     """Return callbacks as a tuple.
 
     Raises:
-      UserError: if one cannot be called; names the argument.
+      UserError: if one cannot be called.
     """
     callbacks = given if isinstance(given, (list, tuple)) else [given]
     callbacks = tuple(each for each in callbacks if each is not None)

@@ -20,7 +20,7 @@ from tfagents_batch.training import compilation
 from tfagents_batch.training.program import Compiled, Plan
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
-LONGEST = 100_000  # steps of an episode when the environments have no limit
+LONGEST = 100_000  # step limit of an episode if the environments have none
 
 ActionMode = Literal["mode", "sample"]
 Actions = Literal["mode", "sample", "both"]
@@ -29,7 +29,7 @@ Actions = Literal["mode", "sample", "both"]
 class Evaluation(NamedTuple):
     """Results of whole episodes, ordered by environment.
 
-    Failed episodes are excluded: means are over those that ended.
+    Failed episodes are excluded; means are over episodes that ended.
 
     Attributes:
       returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
@@ -38,7 +38,7 @@ class Evaluation(NamedTuple):
         all other fields are then results of the policy's mode.
       infos: ``{name: f64 [episodes]}``, values of the ``log_info`` keys in the last
         step of each episode; NaN where the info has no value.
-      failed_episodes: number without a result, because their environment failed.
+      failed_episodes: number of episodes without a result; their environment failed.
     """
 
     returns: np.ndarray
@@ -97,8 +97,8 @@ def batch_size(episodes: int, most: int) -> int:
 class Evaluator:
     """Plays ``episodes`` episodes, the same number in each environment.
 
-    Using the first episodes that end would favour short ones. For the same reason a
-    failed episode is not replaced by another one.
+    Taking the episodes that end first would favor short ones. For the same reason, a
+    failed episode is not replaced by a new one.
 
     Args:
       env: used for evaluation only; ``episodes`` is a multiple of its batch.
@@ -143,7 +143,7 @@ class Evaluator:
         """
         if self._rollout is None:
             self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-            plan = Plan(self._modes, "as training")
+            plan = Plan(self._modes, "same as training")
             self._play = Compiled(self._program, plan, "--compile of evaluations")
         else:
             self._rollout.restart(seed)
@@ -166,14 +166,14 @@ class Evaluator:
         self, seed: int | Sequence[int], stop: Callable[[], bool]
     ) -> Evaluation | None:
         batch = self.env.spec.num_envs
-        # An episode or a failure uses one unit of its environment's quota.
+        # Both an ended and a failed episode count towards their environment's quota.
         results: list[list[list[float]]] = [[] for _ in range(batch)]
         left = np.full(batch, self.quota)
         was_valid = np.ones(batch, bool)
         limit = (self.env.spec.max_episode_steps or LONGEST) + 1
-        patience = 1 + (self.quota * limit) // CHUNK
-        for chunk in range(10 * (patience + 1)):
-            if patience < 0:
+        chunks_left = 1 + (self.quota * limit) // CHUNK
+        for chunk in range(10 * (chunks_left + 1)):
+            if chunks_left < 0:
                 break
             if stop():
                 return None
@@ -182,14 +182,14 @@ class Evaluator:
             new = slice(0 if chunk == 0 else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
             ended, valid, values = rows
-            # All invalid rows until an environment is replaced count as one failure.
+            # Consecutive invalid rows count as one failure.
             failed = ~valid & np.vstack([was_valid, valid[:-1]])
             was_valid = valid[-1]
             for t, i in zip(*np.nonzero(ended | failed), strict=True):
                 if left[i] and ended[t, i]:
                     results[i].append([x[t, i] for x in values])
                 left[i] = max(left[i] - 1, 0)
-            patience -= int(valid.all())  # do not count chunks during a replacement
+            chunks_left -= int(valid.all())  # not while an environment is replaced
             if not left.any():
                 return self._evaluation(results)
         raise UserError(
@@ -219,7 +219,7 @@ def evaluator(
     """Return an evaluator of the policy's mode, of sampled actions, or of both.
 
     With both, each plays ``episodes`` episodes from the same initial states. The result
-    is that of the mode; its ``sampled`` holds the other one.
+    is the mode's; its field ``sampled`` holds the result of sampled actions.
     """
     mode = Evaluator(env, actor, episodes, False, info, compiled)
     sample = Evaluator(env, actor, episodes, True, info, compiled)

@@ -1,4 +1,4 @@
-"""Creation of a run's environments, algorithm and source from its config."""
+"""Creation of a run's environments, algorithm and source from a config."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Experiment:
 
     Args:
       config: config of the run.
-      env: training environment if ``config.env`` is only its description: a callable
-        that creates one environment, a list of them, or an Env.
+      env: training environment if ``config.env`` only describes it: a callable that
+        creates one environment, a list of them, or an Env.
       eval_env: evaluation environment, as ``make_env`` takes it or an Env; needed if
         ``env`` is an instance.
       network: a user's model or builder, see ``nn.user``.
@@ -44,7 +44,7 @@ class Experiment:
       algorithm, source: as in ``algorithm.update(source(seed), seed)``.
       iterate: the program, ``seed -> metrics``. Set by ``start``, like ``source``.
       evaluator: evaluation in separate environments; None without evaluations.
-      clips: videos of the agent, in a separate environment; None without videos.
+      clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
@@ -64,15 +64,15 @@ class Experiment:
         shared = eval_env is None or eval_env is self._given
         if config.eval_every != 0 and shared and make.is_existing(self._given):
             raise UserError(
-                f"env is one {type(env).__name__}, which exists already, so "
+                f"env is a {type(env).__name__} object, which exists already, so "
                 "evaluations would disturb training; pass a second one as "
-                "eval_env=, or eval_every=0"
+                "eval_env=, or set eval_every=0"
             )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
             if config.update_every is not None:
                 episodes.longest(self.env.spec)  # raises before a run folder exists
-            # Here, because environments are known and TensorFlow has not run yet.
+            # Only here: environments are known, and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
                 config, self.env.spec, workers, own_network=network is not None
@@ -84,7 +84,7 @@ class Experiment:
             kind, _ = algorithms.REGISTRY[config.algorithm]
             with seeded(config.seed), _precision(config.precision):
                 self.algorithm = kind(settings, self.env.spec, network)
-                # A separate one, so that acting never reads what an update writes.
+                # A second policy: acting must not read variables during their update.
                 self._actor = (
                     kind(settings, self.env.spec, network) if config.overlap else None
                 )
@@ -137,9 +137,9 @@ class Experiment:
         self, env: Env, episodes: int, actions: evaluate.Actions
     ) -> evaluate.Play:
         """Return an evaluator of the agent, see ``evaluate.evaluator``."""
-        how = self.config.compile, self.config.device
-        whole = program.is_whole(env, self.algorithm, *how)
-        info = [name for name in self.config.log_info if name in env.spec.info]
+        config = self.config
+        whole = program.is_whole(env, self.algorithm, config.compile, config.device)
+        info = [name for name in config.log_info if name in env.spec.info]
         return evaluate.evaluator(env, self.algorithm, episodes, actions, info, whole)
 
     def events(self) -> list[dict[str, Any]]:
@@ -198,8 +198,8 @@ class Experiment:
             for name in config.log_info:
                 if name not in given.spec.info:
                     raise UserError(
-                        f"log_info has {name!r}, which is no column of the "
-                        f"{type(given).__name__} that was passed; add it to its "
+                        f"log_info has {name!r}, but the {type(given).__name__} "
+                        "that was passed has no such info column; add it to its "
                         "info_keys"
                     )
             self._running.append(given)
@@ -245,7 +245,7 @@ def prepare_devices(config: Config, resources: threads.Resources, device: str) -
 
     if not config.compile_cache:
         devices.claim(device)
-        return "it was asked for"
+        return "compile_cache is false"
     return compile_cache.enable(resources.threads, lambda: devices.claim(device))
 
 
@@ -282,7 +282,7 @@ def _to_user_error(error: EnvError, config: Config) -> Exception:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Context with seeded initial weights that restores the caller's random state."""
+    """Seed the initial weights, and restore the caller's random state at the end."""
     states = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed)
     try:
@@ -294,7 +294,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _precision(name: str) -> Iterator[None]:
-    """Context that sets Keras' default dtype policy for new layers."""
+    """Set Keras' default dtype policy for the layers created in this context."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -304,7 +304,7 @@ def _precision(name: str) -> Iterator[None]:
 
 
 def _check_precision(algorithm: Any, name: str) -> None:
-    """Check that at least one layer uses the precision."""
+    """Check that at least one layer uses the requested precision."""
     network = getattr(algorithm, "network", None)
     if name == "float32" or network is None:
         return
@@ -315,6 +315,6 @@ def _check_precision(algorithm: Any, name: str) -> None:
     ]
     if not any(layer.dtype_policy.name == name for layer in computing):
         raise UserError(
-            f"--precision={name} changes nothing: the network has no convolution; if "
-            "the network is yours, create its layers in the function that you pass"
+            f"--precision={name} changes nothing: the network has no convolution; "
+            "remove the flag, or create your own layers in the function that you pass"
         )

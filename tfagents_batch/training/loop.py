@@ -1,4 +1,4 @@
-"""Training loop: one compiled program, with evaluations and checkpoints on clocks."""
+"""Training loop: iterate, and log, evaluate and save whenever that is due."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Loop:
         config = experiment.config
         self._record = Record(config, output, state, self._counters)
         self._interrupts, self._output = interrupts, output
-        # Also after the first iteration: the process may be killed before that.
+        # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
             config.checkpoint_every, first=self._record.saved is None
         )
@@ -61,20 +61,21 @@ class Loop:
         return self._record.latest
 
     def run(self, started: Callable[[], None] = lambda: None) -> bool:
-        """Train.
+        """Train until all steps are done, or until a stop is requested.
 
         Args:
           started: called once the environments have started.
 
         Returns:
           True if training and its last evaluation are finished, because all steps are
-          done or a callback ended training. False if a stop was requested before.
+          done or a callback ended training. False if a stop was requested first.
 
         Raises:
-          EnvError: after a checkpoint; the iteration in which it happened is discarded.
-          TrainingError: when gradients are no longer finite.
+          EnvError: if an environment failed. A checkpoint is written first; the failed
+            iteration is discarded.
+          TrainingError: if gradients are no longer finite.
           SaveError: if the last checkpoint could not be written.
-          Exception: a callback's exception, after a checkpoint.
+          Exception: if a callback raised it. A checkpoint is written first.
         """
         try:
             self.experiment.start(self.step)
@@ -114,8 +115,8 @@ class Loop:
                 self._output.iteration(self.step, self.latest)
             if record.evaluation_due():
                 self._evaluate()
-            asked = self._interrupts.checkpoint_requested
-            if asked or self._should_save() or record.permanent_due():
+            requested = self._interrupts.checkpoint_requested
+            if requested or self._should_save() or record.permanent_due():
                 record.checkpoint()
 
     def _save_and_flush(self) -> bool:
@@ -126,7 +127,7 @@ class Loop:
             self._record.flush()
 
     def _log_compiled(self, seconds: float) -> None:
-        """Log how the first iteration's program was obtained, and cache it."""
+        """Log whether the program was traced or loaded, and cache it."""
         self._record.compiled(seconds)
         program = self.experiment.iterate
         event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
@@ -158,5 +159,5 @@ class Loop:
         begin = time.perf_counter()
         result = self.experiment.evaluator(seed, lambda: self._interrupts.requested)
         self._log_events()
-        if result is not None:  # stopped otherwise: a resumed run evaluates again
+        if result is not None:  # None if stopped: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""Metrics of a trajectory that do not depend on the algorithm."""
+"""Trajectory metrics that every algorithm has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
 
-NEWEST = 128  # episodes of a trajectory that are reported one by one
+NEWEST = 128  # most episodes of a trajectory that are reported individually
 # Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
 SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
@@ -24,10 +24,10 @@ SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
 def collected(
     source: Source, trajectory: Trajectory, info: Sequence[str] = ()
 ) -> Metrics:
-    """Return the metrics of a trajectory, in the program that collected it.
+    """Return a trajectory's metrics; called in the program that collects it.
 
-    These are metrics of its episodes and the counters of the source. Environments in
-    TensorFlow have no counters of their own, so their clipped actions are counted here.
+    They are the metrics of its episodes and the source's counters. Environments in
+    TensorFlow have no counters, so their clipped actions are counted here.
 
     Args:
       info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
@@ -44,9 +44,9 @@ def episodes(trajectory: Trajectory) -> Metrics:
     """Return metrics of the episodes that ended in a trajectory.
 
     Returns:
-      ``episode/count``; ``env/masked``, the share of masked transitions; for return and
-      length ``episode/return_sum``, ``.._min`` and ``.._max``, infinite if no episode
-      ended; and ``episode/returns`` of the newest ``NEWEST`` episodes, f32 ``[n]``.
+      ``episode/count`` and ``env/masked``, the share of masked transitions. For return
+      and length: ``episode/return_sum``, ``.._min`` and ``.._max`` (infinite if no
+      episode ended), and ``episode/returns`` of the newest episodes, f32 ``[n]``.
     """
     steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
     ended = steps.last & steps.valid
@@ -90,7 +90,7 @@ def check_info(names: Sequence[str]) -> None:
     """Check that info names can be logged.
 
     Raises:
-      UserError: names the first invalid one.
+      UserError: if a name is invalid.
     """
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
@@ -103,7 +103,7 @@ def check_info(names: Sequence[str]) -> None:
 
 
 def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a function that selects the newest entries where ``ended``: ``[n]``.
+    """Return a function that selects the values of the newest ended episodes, ``[n]``.
 
     ``ended`` is bool ``[T, B]``. A top-k of the positions is used because XLA sorts and
     scans slowly on a CPU.
@@ -118,7 +118,7 @@ def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def clipped_fraction(trajectory: Trajectory, space: gymnasium.Space) -> tf.Tensor:
-    """Return the share of Box action numbers outside their bounds, f32 ``[]``."""
+    """Return the share of the numbers in Box actions out of bounds, f32 ``[]``."""
     clipped, total = tf.zeros([]), tf.zeros([])
     leaves = spaces.leaves(space)
     for x, leaf in zip(nest.flatten(trajectory.action), leaves, strict=True):

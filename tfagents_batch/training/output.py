@@ -24,9 +24,9 @@ class Output:
       variables: returns the variables of a checkpoint, ``{name: variable}``.
       alarms: check every line of metrics.
       callbacks: the user's callbacks.
-      film: called with the step after every iteration.
-      seed: named in alarms if runs of several seeds share the console. Events, which
-        concern all these runs, are then not printed.
+      film: records videos; called with the step after every iteration.
+      seed: seed that alarms name if runs of several seeds share the console. Events
+        concern all these runs, so they are then not printed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Output:
         """Log an event, with its kind under ``event``, and print it on the console."""
         fields = dict(event)
         self.logger.event(fields.pop("event"), step, **fields)
-        if self._seed is None and (text := _sentence(event)):
+        if self._seed is None and (text := _console_line(event)):
             self._console.message(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
@@ -78,8 +78,8 @@ class Output:
         return True
 
 
-def _sentence(event: dict[str, Any]) -> str:
-    """Return an event's line on the console; empty if it has no line."""
+def _console_line(event: dict[str, Any]) -> str:
+    """Return the console line of an event; empty if it has none."""
     kind = event["event"]
     if kind == "env_failed":
         return f"warning: {event['cause']}; it will be replaced"

@@ -28,16 +28,16 @@ _THREAD = "tfagents_batch-collect"
 
 
 def check_separate(actor: Algorithm, algorithm: Algorithm) -> None:
-    """Check that the acting policy shares no variable with the trained one.
+    """Check that the acting policy shares no variable with the trained policy.
 
     Raises:
       UserError: if they share any.
     """
-    mine, its = (each.named_variables().values() for each in (actor, algorithm))
-    if {id(variable) for variable in mine} & {id(variable) for variable in its}:
+    acting, trained = (each.named_variables().values() for each in (actor, algorithm))
+    if {id(variable) for variable in acting} & {id(variable) for variable in trained}:
         raise UserError(
-            "--overlap acts with a second network, but the function that builds "
-            "yours returned the same model twice; create a new model in every call"
+            "--overlap needs a second network to collect with, but your function "
+            "returned the same model twice; create a new model in every call"
         )
 
 
@@ -68,10 +68,10 @@ class Overlapped:
         self._update, self._place = update, place
         self._updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._acting_version = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._ahead: tuple | None = None
-        mine, its = actor.named_variables(), algorithm.named_variables()
+        self._next: tuple | None = None
+        acting, trained = actor.named_variables(), algorithm.named_variables()
         self._pairs = [
-            (mine[name], its[name]) for name in its if not name.startswith("optimizer/")
+            (acting[k], trained[k]) for k in trained if not k.startswith("optimizer/")
         ]
         body = single_call(self._collect_step) if compiled else self._collect_step
         self._collect = function(
@@ -80,14 +80,14 @@ class Overlapped:
         self._copy = tf.function(self._copy_variables, autograph=False)
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
-        """Update from the trajectory collected before; return its metrics."""
-        if self._ahead is None:  # first call: no trajectory was collected yet
+        """Collect a trajectory and update on the previous one; return all metrics."""
+        if self._next is None:  # first call: there is no trajectory yet
             self._copy()
             first = seeds.iteration_seed(int(seed), 0, "overlap")
-            self._ahead = self._run_collect(tf.constant(first, tf.int32))
-        (trajectory, ok, metrics), self._ahead = self._ahead, None
+            self._next = self._run_collect(tf.constant(first, tf.int32))
+        (trajectory, ok, metrics), self._next = self._next, None
         with interrupts.guard(), ThreadPoolExecutor(1, _THREAD) as thread:
-            ahead = thread.submit(self._run_collect, seed)
+            future = thread.submit(self._run_collect, seed)
             if ok:
                 lag = self._updates - trajectory.behavior[VERSION]
                 with tf.device(self._place):
@@ -97,7 +97,7 @@ class Overlapped:
                 metrics["lag/updates"] = masked.mean(
                     tf.cast(lag, tf.float32), trajectory.mask
                 )
-        self._ahead = ahead.result()  # raises the thread's exception
+        self._next = future.result()  # raises the thread's exception
         self._copy()
         return metrics
 
@@ -119,6 +119,6 @@ class Overlapped:
         return trajectory, self._source.ok(), metrics
 
     def _copy_variables(self):
-        for mine, its in self._pairs:
-            mine.assign(tf.convert_to_tensor(its))
+        for acting, trained in self._pairs:
+            acting.assign(tf.convert_to_tensor(trained))
         self._acting_version.assign(self._updates)

@@ -21,7 +21,7 @@ def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
       options: settings of a Config that the user gave.
 
     Raises:
-      UserError: for a setting that cannot be chosen for such environments.
+      UserError: for a setting that such environments fix.
     """
     size = make.size(env)
     if size is None:
@@ -33,8 +33,8 @@ def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
     for name in fixed:
         if name in options and (name != "num_envs" or options[name] != size):
             raise UserError(
-                f"{name} cannot be chosen for environments that are passed as "
-                f"{type(env).__name__}, {size} of them"
+                f"{name} cannot be chosen: env is a {type(env).__name__} with "
+                f"{size} environments; leave it out"
             )
     return options | {"num_envs": size}
 
@@ -79,9 +79,9 @@ def for_playing(
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
     changes["update_every"] = None  # it must be a multiple of num_envs
-    again = {"env_kwargs": env_kwargs, "wrappers": wrappers}
-    changes |= {name: value for name, value in again.items() if value is not None}
-    if env is not None:  # a function may be what the run was trained on
+    overrides = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    changes |= {name: value for name, value in overrides.items() if value is not None}
+    if env is not None:  # a function may create the run's own environment
         saved = adapted(saved, env, own=True)
     return dataclasses.replace(saved, **changes)
 
@@ -99,7 +99,7 @@ def in_process(config: Config, env: Any) -> Config:
 
 
 def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
-    """Return the numbers of environments and of episodes of an evaluation.
+    """Return the number of environments and of episodes for an evaluation.
 
     Args:
       env: environment to play: an argument of ``make_env``, or an Env.
@@ -107,17 +107,17 @@ def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
       most: largest number of environments, if they can be created in any number.
 
     Returns:
-      The number of environments and the number of episodes. Given environments play
-      equally often, so the second is rounded up to a multiple of the first.
+      The number of environments and the number of episodes. Environments that are
+      passed in play equally often, so the episodes are rounded up to a multiple.
     """
     given = make.size(env)
-    alike = isinstance(env, (list, tuple)) and all(x == env[0] for x in env)
-    if given is None or alike:  # then fewer of them are enough
+    same_everywhere = isinstance(env, (list, tuple)) and all(x == env[0] for x in env)
+    if given is None or same_everywhere:  # fewer environments are enough
         return evaluate.batch_size(episodes, min(most, given or most)), episodes
     return given, math.ceil(episodes / max(given, 1)) * given
 
 
 def _has_workers(env: Any, env_kwargs: dict[str, Any]) -> bool:
-    """Return whether environments are created one by one and can use workers."""
+    """Return whether environments are created one by one, so they can use workers."""
     whole = make.is_existing(env) or make.is_batch(env)
     return not whole and make.tensor_env(env, env_kwargs) is None

@@ -27,9 +27,9 @@ class Plan(NamedTuple):
     """Choice of the parts that XLA compiles.
 
     Attributes:
-      modes: "full", "update", "parts" (of the update) or "off", in the order to try;
-        the first one that XLA does not refuse is used.
-      reason: reason for the first one.
+      modes: "full", "update", "parts" (of the update) or "off", in the order to try.
+        The first mode that XLA does not refuse is used.
+      reason: reason for the first mode.
     """
 
     modes: list[str]
@@ -52,8 +52,8 @@ def build(
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
         refuses an operation, "auto" continues uncompiled and logs a warning.
       device: "cpu" or "gpu", where updates run.
-      actor: policy of the source if collecting and updating overlap, see ``overlap``;
-        None runs one after the other.
+      actor: the source's policy if collecting overlaps with updating, see ``overlap``;
+        with None, they take turns.
       info: info columns to report, see ``metrics.episode_info_metrics``.
       save: saves a fully compiled program for later starts, see
         ``compilation.program_saver``; None does not save it.
@@ -73,13 +73,13 @@ def build(
         )
     if compile == "full" and not source.compilable:
         raise UserError(
-            "--compile=full needs environments that run under XLA; these do not (in "
-            "this process, or without a C++ compiler): use --compile=update or auto"
+            "--compile=full needs environments that run under XLA; these are "
+            "stepped in this process, or without a C++ compiler; use --compile=update"
         )
     if device == "gpu" and not tf.config.get_visible_devices("GPU"):
         raise UserError(
-            "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or, if this "
-            "process trained on the CPU before, a new process"
+            "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or start a "
+            "new process if this one has trained on the CPU"
         )
     chosen = plan(source.compilable, algorithm.compilable, compile, device)
 
@@ -108,12 +108,12 @@ def plan(
       device: device of the update; one program cannot run on two devices.
     """
     if compile != "auto":
-        return Plan([compile], "asked for")
+        return Plan([compile], "set by the user")
     if device == "gpu":
         reason = "environments are stepped on the CPU, the update runs on the GPU"
         return Plan(["update", "off"], reason)
     if not algorithm:
-        reason = "the network convolves, which a TF graph does faster on a CPU"
+        reason = "the network has convolutions, faster in a TensorFlow graph on a CPU"
         return Plan(["parts", "off"], reason)
     if not source:
         reason = "the environments are stepped by Python calls from the graph"
@@ -122,7 +122,7 @@ def plan(
 
 
 def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
-    """Return whether XLA compiles acting in an environment as part of one program."""
+    """Return whether XLA compiles acting and environment steps as one program."""
     if not getattr(env, "compilable", False):
         return False
     return plan(True, algorithm.compilable, compile, device).modes[0] == "full"
@@ -131,8 +131,8 @@ def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
 class Compiled:
     """A program compiled in the first of several modes that XLA does not refuse.
 
-    XLA refuses before the update has assigned anything. A trajectory already collected
-    for this update is dropped.
+    XLA refuses a mode before any weight changes. A trajectory already collected for
+    this update is dropped.
 
     Args:
       make: creates the program that is compiled in one of the modes.
@@ -158,7 +158,7 @@ class Compiled:
         self._settled = False
 
     def traces(self) -> int:
-        """Return how often the program was traced; more than once is a fault."""
+        """Return how often the program was traced; more than once is a bug."""
         return self._program.experimental_get_tracing_count()
 
     def origin(self) -> dict[str, str]:
@@ -218,7 +218,7 @@ def place(device: str) -> str:
 
 
 def _update(algorithm: Algorithm, mode: str):
-    """Return the update as a separate program that others may call."""
+    """Return the update as a program that other programs can call."""
     if hasattr(algorithm, "compile_parts"):
         algorithm.compile_parts(mode == "parts")
 

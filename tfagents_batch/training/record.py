@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # Training ends after this many iterations in a row without a finite gradient.
 BAD_ITERATIONS = 3
-MOST_EPISODES = 10_000  # newest episodes of an interval that medians are taken over
+MOST_EPISODES = 10_000  # medians use at most this many of the newest episodes
 _COUNT = "episode/count"
 
 
 class Interval:
-    """Metrics since the last line; episodes are weighted equally."""
+    """Metrics since the last logged line; every episode has the same weight."""
 
     def __init__(self):
         self._values: dict[str, list[float]] = defaultdict(list)  # of every iteration
@@ -46,7 +46,7 @@ class Interval:
                 self._values[name].append(float(value))
 
     def summary(self) -> dict[str, Any]:
-        """Return means by name, and the newest vectors; omit means of no episodes."""
+        """Return means and the newest vectors; without episodes, omit their means."""
         values, summary = dict(self._values), dict(self._vectors)
         count = 0
         if _COUNT in values:
@@ -76,7 +76,7 @@ class Record:
       output: writes lines of metrics and checkpoints; its callbacks are called with
         iterations and evaluations.
       state: state of the checkpoint that is resumed, as passed to ``save``.
-      counters: called for every training line; returns further metrics.
+      counters: called for every training line; returns more metrics for it.
 
     Attributes:
       step: environment steps done.
@@ -130,7 +130,7 @@ class Record:
 
     @property
     def due(self) -> int:
-        """Step of the next line, evaluation, permanent checkpoint or the end."""
+        """Next step with a line, an evaluation, a permanent checkpoint or the end."""
         clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
@@ -153,17 +153,17 @@ class Record:
                 "learning rate; earlier checkpoints are intact"
             )
 
-        def alone() -> dict[str, Any]:
+        def iteration_summary() -> dict[str, Any]:
             one = Interval()
             one.add(metrics)
             return one.summary()
 
-        self._callbacks.iteration(self.step, alone)
+        self._callbacks.iteration(self.step, iteration_summary)
         if self._should_log(self.step) or self.done:
             self.flush()
 
     def flush(self) -> None:
-        """Write a line of the iterations since the last line, if there are any."""
+        """Write one line for the iterations since the last line, if there are any."""
         line = self._interval.summary()
         if not line:
             return
@@ -176,12 +176,12 @@ class Record:
         self.log(line)
 
     def compiled(self, seconds: float) -> None:
-        """Log the first iteration's time, which is mostly compilation, and no speed."""
+        """Log the first iteration's time, mostly compilation, instead of its speed."""
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
 
     def log(self, metrics: dict[str, Any]) -> None:
-        """Write a line."""
+        """Write a line of metrics."""
         metrics = metrics | {"time/elapsed_seconds": self.seconds}
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self._write(metrics, self.step)
@@ -201,14 +201,14 @@ class Record:
         return not self._should_evaluate.n or self._evaluated == self.step
 
     def evaluated(self, result: Evaluation, seconds: float) -> None:
-        """Write the line of an evaluation, and a checkpoint if it is the best one."""
+        """Write an evaluation's line, and a checkpoint if it is the best so far."""
         self._evaluated = self.step
         self._should_evaluate(self.step)
         self._evaluating += seconds
         share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
         times = {"time/eval_seconds": seconds, "time/eval_share": share}
         self.log(result.metrics() | times)
-        before = self.best, self._best_step
+        previous = self.best, self._best_step
         # NaN is never the best, and any number replaces a NaN.
         best = not math.isnan(result.mean_return) and (
             self.best is None or not result.mean_return <= self.best
@@ -218,15 +218,15 @@ class Record:
         # A checkpoint saved at this step does not contain this evaluation yet.
         stale = best or self.saved == self.step
         if stale and not self.checkpoint(again=True):
-            self.best, self._best_step = before
+            self.best, self._best_step = previous
         self._callbacks.evaluation(self.step, result, best)
 
     def permanent_due(self) -> bool:
-        """Return whether a permanent checkpoint is due; the next save fulfils it."""
+        """Return whether a permanent checkpoint is due; the next save resets it."""
         return self._should_keep.due(self.step)
 
     def checkpoint(self, again: bool = False) -> bool:
-        """Save a checkpoint unless this step is already saved; False if that fails.
+        """Save a checkpoint unless this step is already saved; return False on failure.
 
         Args:
           again: save even if this step is already saved.
@@ -244,7 +244,7 @@ class Record:
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
         }
-        # Marks belong to a step: a step that is saved again is still the best.
+        # Marks belong to a step, so they remain when the step is saved again.
         marks = {"best": self._best_step, "keep": self._keep_step}
         metadata = {name: step == self.step for name, step in marks.items()}
         if not self._save(self.step, state, metadata):

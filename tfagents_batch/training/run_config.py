@@ -17,10 +17,10 @@ from tfagents_batch.sources import episodes
 from tfagents_batch.training import evaluate, metrics
 from tfagents_batch.training.runtime import threads
 
-# Options of ``make_env`` without a setting of their own. IN_PROCESS lists those that
+# Options of ``make_env`` that are not settings of a run. IN_PROCESS lists the ones that
 # environments without workers have too.
 IN_PROCESS = ("finite_check", "strict_bounds")
-VARIABLES = "worker_variables"  # may contain secrets or run code: never saved
+VARIABLES = "worker_variables"  # never saved: may contain secrets or run code
 ENV_OPTIONS = (
     *IN_PROCESS,
     *("construct_seconds", "reset_seconds", "step_seconds"),
@@ -28,10 +28,10 @@ ENV_OPTIONS = (
     *(VARIABLES, "pin_workers", "backend"),
 )
 # Logging and hardware options: neither changes what is learned.
-_watching = functools.partial(
+_log_option = functools.partial(
     option, resumable=True, same_curve=True, same_program=True
 )
-_running = functools.partial(option, resumable=True, same_curve=True)
+_machine_option = functools.partial(option, resumable=True, same_curve=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,45 +66,45 @@ class Config:
     num_envs: int = option(
         8, "number of environments in the batch", least=1, most=arguments.MAX_ENVS
     )
-    num_workers: int | None = _running(
+    num_workers: int | None = _machine_option(
         None,
         "number of worker processes; 0: step in this process, none: one per core",
         least=0,
     )
-    envs_per_worker: int | None = _running(
+    envs_per_worker: int | None = _machine_option(
         None, "environments per worker process, instead of num_workers", least=1
     )
-    threads: int | None = _running(
+    threads: int | None = _machine_option(
         None,
         "TensorFlow threads; none: one for small networks, else one per core",
         least=1,
         most=threads.MOST,
     )
     rollout_length: int = option(
-        256, "steps per environment and iteration", least=1, most=1_000_000
+        256, "steps per environment in each iteration", least=1, most=1_000_000
     )
     update_every: int | None = option(
         None,
-        "whole episodes per iteration, instead of rollout_length; k times num_envs",
+        "episodes per iteration, instead of rollout_length; a multiple of num_envs",
         least=1,
         most=1_000_000,
     )
-    eval_every: int | None = _watching(
+    eval_every: int | None = _log_option(
         None,
         "steps between evaluations; 0: never, none: a tenth of the run",
         least=0,
     )
-    eval_episodes: int = _watching(10, "episodes per evaluation", least=1)
+    eval_episodes: int = _log_option(10, "episodes per evaluation", least=1)
     eval_actions: evaluate.Actions = option(
         "mode",
-        "actions of evaluations: the policy's mode, its samples, or both",
+        "actions of evaluations: the policy's mode, samples of it, or both",
         same_program=True,
     )
-    log_every: int | None = _watching(
+    log_every: int | None = _log_option(
         None, "steps between lines of metrics; none: a 200th of the run", least=0
     )
-    checkpoint_every: float = _watching(60.0, "seconds between checkpoints", least=0)
-    keep_every: int = _watching(
+    checkpoint_every: float = _log_option(60.0, "seconds between checkpoints", least=0)
+    keep_every: int = _log_option(
         0,
         "steps between checkpoints that are never deleted; 0: keep three and the best",
         least=0,
@@ -114,7 +114,7 @@ class Config:
         "keys of the environments' info to log at the end of episodes",
         same_curve=True,
     )
-    compile: Literal["auto", "full", "update", "off"] = _running(
+    compile: Literal["auto", "full", "update", "off"] = _machine_option(
         "auto", "part that XLA compiles: the whole iteration, the update, or nothing"
     )
     overlap: bool = option(
@@ -123,20 +123,20 @@ class Config:
     precision: Literal["float32", "mixed_bfloat16"] = option(
         "float32", "precision of convolutions; weights and losses stay float32"
     )
-    compile_cache: bool = _watching(True, "save compiled programs for later starts")
-    device: Literal["cpu", "gpu"] = _running(
+    compile_cache: bool = _log_option(True, "save compiled programs for later starts")
+    device: Literal["cpu", "gpu"] = _machine_option(
         "cpu", "device of the updates; gpu has not been tried yet"
     )
-    on_fault: Literal["raise", "restart"] = _running(
+    on_fault: Literal["raise", "restart"] = _machine_option(
         "raise", "if an environment fails: end the run, or restart the environment"
     )
-    stop_at_return: float | None = _watching(
+    stop_at_return: float | None = _log_option(
         None, "mean return of an evaluation that ends the run"
     )
-    log_video_every: int = _watching(
+    log_video_every: int = _log_option(
         0, "steps between videos of an episode in TensorBoard; 0: never", least=0
     )
-    track: Literal["none", "wandb", "mlflow"] = _watching(
+    track: Literal["none", "wandb", "mlflow"] = _log_option(
         "none", "experiment tracker that also gets the log"
     )
     settings: Any = option(
@@ -208,7 +208,7 @@ _REPLACES = {
 
 
 def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Unset settings of a preset or a run that the given options replace.
+    """Set each setting to None that a given option replaces.
 
     Args:
       options: settings of a Config that the user gave.
@@ -223,7 +223,7 @@ def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
     if None not in (options.get("rollout_length"), options.get("update_every")):
         raise UserError(
             f"rollout_length is {options['rollout_length']} and update_every is "
-            f"{options['update_every']}, and both set the data of an update: steps per "
-            "environment, or whole episodes; pass only one of them"
+            f"{options['update_every']}, and both set how much data an update gets; "
+            "pass only one of them"
         )
     return options

@@ -35,8 +35,8 @@ class Run(NamedTuple):
       logdir: run folder, as ``evaluate`` and ``resume`` take it.
       step: environment steps trained.
       metrics: the newest value of every scalar metric.
-      finished: false if a signal ended it early.
-      signal: number of that signal; None without one.
+      finished: whether training finished; False if a signal ended it early.
+      signal: number of that signal; None if there was none.
     """
 
     logdir: str
@@ -63,12 +63,12 @@ def run(
       callbacks: arguments of ``Callbacks`` by name.
       state: state of the checkpoint that is resumed; None for a new run.
       events: earlier events to log.
-      profiled: measure at the end how the time is spent.
+      profiled: whether to profile the run at its end.
       started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
     inherited = runs.STARTED_FROM in runs.facts(folder)
-    watch = Alarms(
+    alarms = Alarms(
         experiment.algorithm.alarms,
         settings.steps,
         settings.num_envs,
@@ -78,7 +78,7 @@ def run(
     if settings.stop_at_return is not None:
         stop = stop_at_return(settings.stop_at_return)
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
-    called = Callbacks(folder, **callbacks)
+    hooks = Callbacks(folder, **callbacks)
     with contextlib.ExitStack() as stack:
         console = Console(settings.steps, start_step=start)
         stack.enter_context(console)
@@ -86,18 +86,18 @@ def run(
             console.message(f"resuming at step {start:,} of {folder}")
             try:
                 for line in read_metrics(folder):
-                    watch.check(line, line["step"])  # these alarms were already raised
-            except UserError as error:  # only lines are lost: training can continue
+                    alarms.check(line, line["step"])  # raised before the resume
+            except UserError as error:  # training does not need these lines
                 console.message(f"warning: {error}; alarms start again")
-        plain = config.to_dict(settings)
-        others = trackers.start(settings.track, folder, plain, console.message)
-        for other in others:
-            stack.callback(other.close, "failed")  # unless the logger closed it
+        config_dict = config.to_dict(settings)
+        active = trackers.start(settings.track, folder, config_dict, console.message)
+        for tracker in active:
+            stack.callback(tracker.close, "failed")  # unless the logger closed it
         logger = Logger(
             folder,
             start if state else None,
             warn=console.message,
-            trackers=others,
+            trackers=active,
             settings=settings,
         )
         stack.enter_context(logger)
@@ -110,18 +110,18 @@ def run(
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)
-            damaged, of = event.get("damaged", {}), ""
+            damaged, owner = event.get("damaged", {}), ""
             if event["kind"] == "checkpoint_damaged":
                 damaged = {event["step"]: event["reason"]}
             elif event["kind"] == runs.STARTED_FROM:
-                of = f" of {event['run']}"
+                owner = f" of {event['run']}"
                 console.message(
-                    f"starting with the agent of {event['run']} after "
+                    f"starting from the agent of {event['run']} after "
                     f"{event['checkpoint']:,} steps"
                 )
             for step, reason in damaged.items():
                 console.message(
-                    f"warning: the checkpoint of step {step:,}{of} is damaged "
+                    f"warning: the checkpoint of step {step:,}{owner} is damaged "
                     f"({reason}); an older one is used"
                 )
 
@@ -137,9 +137,9 @@ def run(
             stop=lambda: interrupts.requested,
         )
 
-        output = Output(folder, logger, console, variables, watch, called, film)
+        output = Output(folder, logger, console, variables, alarms, hooks, film)
 
-        def begun() -> None:
+        def on_start() -> None:
             variables = experiment.run_variables()
             if state and variables:
                 checkpoint.load_run_only(folder, start, variables)
@@ -147,14 +147,14 @@ def run(
 
         loop = Loop(experiment, interrupts, output, state)
         try:
-            finished = loop.run(begun)
+            finished = loop.run(on_start)
         except Exception as error:  # callbacks may raise any exception
             kind = type(error).__name__
             logger.event("failed", loop.step, error=kind, text=str(error))
             raise
-        if called.stopped_by is not None:
-            console.message(f"{called.stopped_by} ends training")
-            logger.event("stopped_by_callback", loop.step, name=called.stopped_by)
+        if hooks.stopped_by is not None:
+            console.message(f"{hooks.stopped_by} ends training")
+            logger.event("stopped_by_callback", loop.step, name=hooks.stopped_by)
         logger.event("finished" if finished else "stopped", step=loop.step)
         if profiled and finished:
             _profile(experiment, folder, console, logger)

@@ -14,9 +14,9 @@ from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 def begin(
     experiment: Experiment, logdir: str | os.PathLike, which: str | int
 ) -> dict[str, Any]:
-    """Give an experiment the weights and statistics of another run's agent.
+    """Load the weights and statistics of another run's agent into an experiment.
 
-    State that only training needs starts again, see ``Algorithm.named_variables``.
+    Training-only variables are not loaded, see ``Algorithm.named_variables``.
 
     Args:
       experiment: experiment of the new run, before it starts.
@@ -25,7 +25,7 @@ def begin(
 
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
-      its step; ``damaged``, steps of newer checkpoints that were skipped, and why.
+      its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped.
 
     Raises:
       UserError: if there is no such agent, or if it does not fit this run.
@@ -52,7 +52,7 @@ def begin(
 
 
 def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
-    """Check the settings that determine what an agent's weights mean."""
+    """Check the settings that the meaning of an agent's weights depends on."""
     saved, _ = config_file.from_text(run.config_text)
     name, mine = run.folder.name, experiment.config
     if saved.algorithm != mine.algorithm:
@@ -64,8 +64,8 @@ def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
         if old != new:
             raise UserError(
-                f"init_from: the agent of {name} has {setting}={old}, on which the "
-                f"meaning of its weights depends; this run has {setting}={new}: set "
+                f"init_from: the agent of {name} has {setting}={old}, but this run "
+                f"has {setting}={new}, which changes the meaning of the weights; set "
                 f"the same value (flag --algorithm.{setting}), or use the same --config"
             )
 
@@ -74,10 +74,10 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     """Check that the action space equals the one recorded in the run folder."""
     recorded = runs.facts(run.folder).get("action_space")
     if recorded is None:
-        return  # written by an older version: only shapes are compared
+        return  # written by an older version; loading still compares shapes
     found = str(experiment.env.spec.action_space)
     if recorded != found:
         raise UserError(
             f"init_from: the agent of {run.folder.name} acts in {recorded}, but the "
-            f"environment takes {found}"
+            f"environment takes {found}; use an environment with the same actions"
         )

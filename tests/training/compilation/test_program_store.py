@@ -223,7 +223,7 @@ def test_an_unusable_entry_is_replaced(store, damage):
     assert len(store["program"]) == len(whole)
 
 
-def test_an_unsuited_program_is_traced_and_not_stored(store):
+def test_a_program_that_cannot_be_exported_is_traced_and_not_stored(store):
     mine = Counted()
     program = StoredProgram(mine.traced, {}, [], "program")
     assert int(program(tf.constant(3))["b"]) == 3
@@ -231,7 +231,7 @@ def test_an_unsuited_program_is_traced_and_not_stored(store):
     assert not store
     assert program.origin() == {
         "program": "traced",
-        "not_kept": "it takes more than the variables that are known by name",
+        "not_kept": "it uses more than the variables that have names",
     }
 
 
@@ -245,7 +245,7 @@ def test_a_text_that_xla_cannot_read_is_traced_and_not_stored(store, monkeypatch
     mine = Counted()
     program = mine.stored()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
-    assert program.origin()["not_kept"] == "XLA does not read its text"
+    assert program.origin()["not_kept"] == "XLA cannot read its text"
     assert not store
 
 

@@ -85,7 +85,7 @@ def test_the_second_start_of_the_command_also_traces_nothing(tmp_path, library):
     third, other = start(tmp_path, *arguments, "--seed=1")
     assert third == first and origin(other) == "kept"
     assert learned(other) != learned(lines)
-    # Whether there is a store changes no number.
+    # The store does not affect any number.
     fourth, alone = start(tmp_path, *arguments, "--compile_cache=false")
     assert fourth == first and origin(alone) == "traced"
     assert learned(alone) == learned(lines)

@@ -16,7 +16,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training import program
 from tfagents_batch.training.compilation import stablehlo
-from tfagents_batch.training.compilation.stablehlo import Exported, Unsuited
+from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_config import Config
 
@@ -67,11 +67,11 @@ def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program
     texts = [stablehlo.export(first, variables)]
     _, second, variables = started(name)
     texts.append(stablehlo.export(second, variables))
-    if name != "processes":  # whose calls have comments; nothing of the machine
+    if name != "processes":  # the engine's calls have comments
         text = texts[0].module
         assert "loc(" not in text and ".py" not in text and "/" not in text
     unnamed = dict(list(variables.items())[1:])
-    with pytest.raises(Unsuited, match="more than the variables"):
+    with pytest.raises(NotExportable, match="more than the variables"):
         stablehlo.export(second, unnamed)
     of_all = [hub(re.sub(r"_\d+", "", each.module), 1) for each in texts]
     assert texts[0]._replace(module=of_all[0]) == texts[1]._replace(module=of_all[1])
@@ -98,7 +98,7 @@ def test_a_program_that_xla_refuses_is_not_exported():
     def refused(seed):
         return {"x": tf.strings.length(tf.strings.as_string(seed))}
 
-    with pytest.raises(Unsuited):
+    with pytest.raises(NotExportable):
         stablehlo.export(refused, {})
 
 
@@ -109,7 +109,7 @@ def test_a_text_with_unknown_operations_is_not_exported(monkeypatch):
 
     assert stablehlo.export(known, {}).outputs == [("x", [], "int32")]
     monkeypatch.setattr(stablehlo, "_REWRITTEN", ())
-    with pytest.raises(Unsuited, match="not as expected"):
+    with pytest.raises(NotExportable, match="not as expected"):
         stablehlo.export(known, {})
 
 
@@ -117,5 +117,5 @@ def test_a_text_with_unknown_operations_is_not_exported(monkeypatch):
     "data", [b"", b"program", zlib.compress(b"{"), zlib.compress(b"[1]"), b"\xff" * 99]
 )
 def test_other_bytes_are_refused(data):
-    with pytest.raises(Unsuited, match="not a program"):
+    with pytest.raises(NotExportable, match="not a program"):
         Exported.from_bytes(data)

@@ -19,12 +19,12 @@ NOISE = np.random.default_rng(0).normal(size=100)
 
 def raised(lines, rows=(), **known):
     """Return ``(number, name, text)`` of the alarms of lines spread over the run."""
-    watch = Alarms(rows, **{"steps": STEPS, "num_envs": 8} | known)
+    alarms = Alarms(rows, **{"steps": STEPS, "num_envs": 8} | known)
     every = STEPS // len(lines)
     return [
         (number, alarm.name, alarm.text)
         for number, line in enumerate(lines)
-        for alarm in watch.check(line, every * (number + 1))
+        for alarm in alarms.check(line, every * (number + 1))
     ]
 
 
@@ -73,14 +73,14 @@ def test_numpy_numbers_are_checked_and_vectors_are_ignored():
 
 @pytest.mark.parametrize(("limit", "after"), [(500, 2 * 501 * 8), (None, 10_000 * 8)])
 def test_a_missing_episode_end_is_reported_after_the_time_limit(limit, after):
-    watch = Alarms([], STEPS, num_envs=8, max_episode_steps=limit)
+    alarms = Alarms([], STEPS, num_envs=8, max_episode_steps=limit)
     (without,), (ended,) = returns([None]), returns([20.0])
     for step in range(1000, after + 1001, 1000):
-        assert watch.check(without, step) == []
-    (alarm,) = watch.check(without, after + 2000)
+        assert alarms.check(without, step) == []
+    (alarm,) = alarms.check(without, after + 2000)
     assert alarm.name == "no_episodes"
     assert f"{(after + 1000) // 8:,} steps of each environment" in alarm.text
-    assert watch.check(ended, after + 3000) == []
+    assert alarms.check(ended, after + 3000) == []
 
 
 def test_lines_of_evaluations_do_not_count_as_training_without_episodes():
@@ -140,7 +140,7 @@ NUMBER = st.one_of(st.floats(), st.floats(-2, 2), st.just(0.0))
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(METRICS), NUMBER), max_size=40))
 def test_no_line_of_metrics_causes_an_error(lines):
-    watch = Alarms([ROW], STEPS, num_envs=2)
+    alarms = Alarms([ROW], STEPS, num_envs=2)
     for number, line in enumerate(lines):
-        for alarm in watch.check(line, 1000 * number):
+        for alarm in alarms.check(line, 1000 * number):
             assert alarm.text

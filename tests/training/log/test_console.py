@@ -99,14 +99,14 @@ def test_steps_beyond_the_total_are_accepted(total):
     assert lines(total, (5, 12, {}))[0].startswith("100%")
 
 
-def drawn_on(width):
+def fake_terminal(width):
     stream = io.StringIO()
     options = {"force_terminal": True, "file": stream, "width": width}
     return stream, Clock(), rich.console.Console(**options)
 
 
 def test_a_terminal_gets_a_bar_with_the_same_numbers():
-    stream, clock, terminal = drawn_on(120)
+    stream, clock, terminal = fake_terminal(120)
     threads = threading.active_count()
     with Console(200_000, clock=clock, terminal=terminal) as console:
         console.update(0, {})
@@ -125,7 +125,7 @@ def test_a_terminal_gets_a_bar_with_the_same_numbers():
 
 
 def test_a_narrow_terminal_gets_one_line_with_the_main_numbers():
-    stream, clock, terminal = drawn_on(80)
+    stream, clock, terminal = fake_terminal(80)
     metrics = {
         "time/env_steps_per_second": 65432.1,
         "episode/return_mean": -1234.5,
@@ -144,7 +144,7 @@ def test_a_narrow_terminal_gets_one_line_with_the_main_numbers():
 
 
 def test_a_bar_is_drawn_ten_times_a_second_at_most():
-    stream, clock, terminal = drawn_on(120)
+    stream, clock, terminal = fake_terminal(120)
     drawn = 0
     with Console(1000, clock=clock, terminal=terminal) as console:
         for step in range(1000):
@@ -156,7 +156,7 @@ def test_a_bar_is_drawn_ten_times_a_second_at_most():
 
 
 def test_an_interrupt_restores_the_terminal_and_prints_no_traceback():
-    stream, _, terminal = drawn_on(120)
+    stream, _, terminal = fake_terminal(120)
     with (
         pytest.raises(KeyboardInterrupt),
         Console(1000, terminal=terminal) as console,

@@ -373,7 +373,7 @@ def test_waiting_lines_are_bounded_and_their_loss_is_reported(tmp_path, monkeypa
     assert warnings[3] == "warning: 11 lines of TensorBoard's file are lost"
 
 
-def test_one_file_that_cannot_be_written_leaves_the_other(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_written_does_not_affect_the_other(tmp_path, monkeypatch):
     warnings = []
     with Logger(tmp_path, warn=warnings.append) as log:
 
@@ -434,6 +434,6 @@ def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path, fps, dur
     assert img_mime_type_detector.from_bytes(data) == "image/gif"
     image = PIL.Image.open(io.BytesIO(data))
     assert image.info["duration"] == duration  # browsers show 50 a second at most
-    assert image.info["loop"] == 0  # for ever
+    assert image.info["loop"] == 0  # forever
     found = [np.asarray(x.convert("RGB")) for x in PIL.ImageSequence.Iterator(image)]
     assert np.abs(np.array(found).astype(int) - frames).max() <= 2

@@ -1,4 +1,4 @@
-"""Trackers get the same as the log, never block, and fail with one warning."""
+"""Trackers get the same data as the log, never block, and fail with one warning."""
 
 import importlib
 import json
@@ -42,7 +42,7 @@ def test_calls_arrive_in_order_and_close_waits_for_all():
 @pytest.mark.parametrize("fails_at", [0, 3, 10])
 def test_a_tracker_that_fails_is_closed_with_one_warning(fails_at):
     warnings, effects = [], [None] * 11
-    effects[fails_at] = ConnectionError("server gone\nin many lines")
+    effects[fails_at] = ConnectionError("gone\nin many lines")
     opened = MagicMock()
     opened.write.side_effect, opened.close.side_effect = effects[:10], effects[10:]
     tracker = Tracker("Mine", lambda: opened, warnings.append, WAIT)
@@ -50,7 +50,7 @@ def test_a_tracker_that_fails_is_closed_with_one_warning(fails_at):
         tracker.write(step, {})
     tracker.close("finished")
     assert warnings == [
-        "warning: tracking by Mine ends, training goes on: ConnectionError: server gone"
+        "warning: tracking by Mine ended; training continues: ConnectionError: gone"
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_logger_sends_the_same_to_its_trackers_and_closes_them(tmp_path):
     assert line == call.write(5, {"a/b": 0.5})
     assert alarm.args[0]["text"] == "far"
     assert video.args[0] == "video/x" and video.args[1].startswith(b"GIF89a")
-    assert end == call.close("failed")  # no event said another end
+    assert end == call.close("failed")  # no event reported another end
 
 
 def test_a_tracker_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_tracker_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
     assert trackers.start("none", tmp_path, {}, pytest.fail) == []
     with pytest.raises(UserError, match="did you mean 'wandb'"):
         trackers.check("wand")
-    # A folder of its name, such as W&B leaves behind, is not the package.
+    # A folder with its name, which W&B leaves behind, is not the package.
     (tmp_path / "wandb").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     for kind in ("wandb", "mlflow"):
@@ -132,7 +132,7 @@ def fake(monkeypatch):
     found = {"wandb": wandb, "mlflow": mlflow, "mlflow.entities": mlflow.entities}
     for name, package in found.items():
         monkeypatch.setitem(sys.modules, name, package)
-    monkeypatch.setenv("WANDB_SILENT", "true")  # so that it is put back
+    monkeypatch.setenv("WANDB_SILENT", "true")  # so that it is restored
     for variable in ("WANDB_PROJECT", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(variable, raising=False)
     return found
@@ -196,7 +196,7 @@ def test_mlflow_gets_settings_lines_tags_artifacts_and_the_end(fake, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"run_id": 3}', "\x00"])
-def test_a_damaged_name_is_ignored(text, fake, tmp_path):
+def test_a_damaged_file_of_identifiers_is_ignored(text, fake, tmp_path):
     (tmp_path / "mlflow.json").write_text(text)
     track("mlflow", tmp_path)
     fake["mlflow"].MlflowClient.return_value.create_run.assert_called_once()

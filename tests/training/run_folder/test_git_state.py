@@ -1,4 +1,4 @@
-"""The git commit in the record of a run."""
+"""The git commit that a run records."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def test_git_variables_in_the_environment_are_ignored(repository, monkeypatch):
     assert git_state.state()["changed"] is False
 
 
-def test_outside_of_a_checkout_that_of_the_main_script_is_used(
+def test_outside_of_a_repository_that_of_the_main_script_is_used(
     repository, monkeypatch, tmp_path
 ):
     (tmp_path / "outside").mkdir()

@@ -294,8 +294,8 @@ def test_missing_folders_are_created_for_the_user_only(tmp_path):
     finally:
         os.umask(before)
     try:
-        made = [tmp_path / "cache", tmp_path / "cache/package", cache.folder]
-        for folder in (*made, tmp_path / "cache/package/xla/key"):
+        created = [tmp_path / "cache", tmp_path / "cache/package", cache.folder]
+        for folder in (*created, tmp_path / "cache/package/xla/key"):
             assert folder.stat().st_mode & 0o777 == 0o700
     finally:
         cache.close()

@@ -113,7 +113,7 @@ def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
         assert not stopped.is_set()
         os.kill(os.getpid(), signal.SIGINT)
         assert stopped.wait(SECONDS)
-        lines.wait("are asked to stop")
+        lines.wait("stopping the environments")
 
 
 def test_a_broken_hook_does_not_break_the_watcher(capfd):
@@ -129,7 +129,7 @@ def test_a_broken_hook_does_not_break_the_watcher(capfd):
 
 @pytest.fixture
 def descriptor():
-    """The reading end of another wake-up descriptor, with handlers."""
+    """Yield the reading end of another wake-up descriptor, with handlers."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     numbers = (*SIGNALS, signal.SIGUSR2)

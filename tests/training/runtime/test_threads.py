@@ -28,7 +28,7 @@ def config(hidden=None, minibatch=64, **options):
 
 
 WIDE = gymnasium.spaces.Box(-1, 1, (20_000,))
-WHOLE = {"hidden": (64,), "minibatch": None}  # all that is collected
+WHOLE = {"hidden": (64,), "minibatch": None}  # a minibatch of all transitions
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_images_get_every_core(nested):
 def test_a_users_own_network_gets_every_core_unless_threads_is_set():
     number, reason = threads.choose(config(), spec(VECTOR), 4, own_network=True)
     assert number == 4 and "your own" in reason
-    assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "asked for")
+    assert threads.choose(config(threads=3), spec(IMAGE), 4) == (3, "set by the user")
 
 
 def test_workers_and_their_environments_are_reported(monkeypatch):
@@ -73,11 +73,11 @@ def test_workers_and_their_environments_are_reported(monkeypatch):
 
 
 def test_collecting_during_an_update_gets_its_own_thread(monkeypatch):
-    asked = []
-    monkeypatch.setattr(threads, "apply", lambda *args, **kw: asked.append(kw) or True)
+    calls = []
+    monkeypatch.setattr(threads, "apply", lambda *args, **kw: calls.append(kw) or True)
     for overlap in (False, True):
         threads.configure(config(overlap=overlap), spec(VECTOR))
-    assert asked == [{"programs": 1}, {"programs": 2}]
+    assert calls == [{"programs": 1}, {"programs": 2}]
 
 
 @pytest.mark.parametrize("workers", [None, 0])
@@ -115,7 +115,7 @@ def test_threads_are_set_before_the_first_operation_and_not_after():
         from tfagents_batch.training.runtime import threads
         assert threads.apply(1)
         tf.constant(1)
-        assert threads.apply(1), "as it is"
+        assert threads.apply(1), "the same number"
         assert not threads.apply(3)
         assert tf.config.threading.get_intra_op_parallelism_threads() == 1
         assert tf.config.threading.get_inter_op_parallelism_threads() == 1

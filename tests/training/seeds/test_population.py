@@ -1,4 +1,4 @@
-"""Several seeds in one program: each one learns the same as alone."""
+"""Several seeds in one program: each seed learns the same as alone."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Chance:
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, key):
-        place = seeds.uniform([1], key)
-        return place, place
+        position = seeds.uniform([1], key)
+        return position, position
 
     def step(self, state, action, key):
         return state, state, 1.0, seeds.uniform([], key) < 0.1
@@ -114,7 +114,7 @@ CLOCKS = {"steps": 4000, "log_every": 1000, "eval_every": 1500, "keep_every": 11
 CLOCKS |= {"eval_episodes": 4, "algorithm": "linear"}
 
 
-class Sheet:
+class FakeOutput:
     """Records the output of a run, in place of its folder."""
 
     def __init__(self):
@@ -136,15 +136,15 @@ class Sheet:
 
 
 @pytest.fixture(scope="module")
-def sheets(linear):
+def trainings(linear):
     """Run two seeds twice: with as many iterations per call as possible, and with one.
 
     Each entry has the outputs, the number of calls and the final values.
     """
     _, settings = algorithms.REGISTRY[linear]
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
-    run = experiment.Several(Config(env="chance", **options), [3, 8], Chance)
-    asked = SimpleNamespace(requested=False, checkpoint_requested=False)
+    run = experiment.SeedsExperiment(Config(env="chance", **options), [3, 8], Chance)
+    interrupts = SimpleNamespace(requested=False, checkpoint_requested=False)
     together = run.population
     variables = [*together._values, *together._source.named_variables().values()]
     start = [variable.numpy() for variable in variables]
@@ -154,15 +154,15 @@ def sheets(linear):
             patch.setattr(experiment, "_SECONDS", seconds)
             for variable, value in zip(variables, start, strict=True):
                 variable.assign(value)
-            calls, outputs = [], [Sheet(), Sheet()]
+            calls, outputs = [], [FakeOutput(), FakeOutput()]
             count = lambda step, metrics, calls=calls: calls.append(step)  # noqa: E731
-            assert run.train(asked, outputs, count)
+            assert run.train(interrupts, outputs, count)
             found.append((outputs, len(calls), [x.numpy() for x in variables]))
     return found
 
 
-def test_results_do_not_depend_on_the_number_of_iterations_per_call(sheets):
-    (many, few_calls, end), (one, calls, other_end) = sheets
+def test_results_do_not_depend_on_the_number_of_iterations_per_call(trainings):
+    (many, few_calls, end), (one, calls, other_end) = trainings
     assert few_calls < 0.6 * calls
     for x, y in zip(end, other_end, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -180,25 +180,25 @@ def test_results_do_not_depend_on_the_number_of_iterations_per_call(sheets):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_lines_evaluations_and_checkpoints_are_at_the_steps_of_a_single_run(
-    sheets, index, tmp_path
+    trainings, index, tmp_path
 ):
-    sheet = sheets[0][0][index]
+    found = trainings[0][0][index]
     options = {**SMALL, **CLOCKS, "compile": "off"}
     alone = tfb.train(env=Chance, seed=(3, 8)[index], logdir=tmp_path, **options)
     expected = read_metrics(alone.logdir)
-    assert [line["step"] for line in sheet.lines] == [line["step"] for line in expected]
+    assert [line["step"] for line in found.lines] == [line["step"] for line in expected]
     assert sum("eval/return_mean" in line for line in expected) == 3
-    for line, other in zip(sheet.lines, expected, strict=True):
+    for line, other in zip(found.lines, expected, strict=True):
         known = {k: v for k, v in other.items() if k.startswith(("episode/", "eval/"))}
         assert known == {k: line[k] for k in known}
-    compare([x for x in sheet.lines if "loss/total" in x][:3], trained(alone)[:3])
+    compare([x for x in found.lines if "loss/total" in x][:3], trained(alone)[:3])
     folder, marked = alone.logdir, {"best": set(), "keep": set()}
     for step, metadata in saved(folder).items():
         for mark in marked:
             if metadata[mark]:
                 marked[mark].add(step)
-    assert marked["best"] <= sheet.marked("best")  # only the last one stays
-    assert marked["keep"] == sheet.marked("keep") and len(marked["keep"]) == 3
+    assert marked["best"] <= found.marked("best")  # only the last one stays
+    assert marked["keep"] == found.marked("keep") and len(marked["keep"]) == 3
 
 
 def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
@@ -239,8 +239,8 @@ class Fades:
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, key):
-        place = seeds.uniform([1], key, -1.0, 1.0)
-        return place, place
+        position = seeds.uniform([1], key, -1.0, 1.0)
+        return position, position
 
     def step(self, state, action, key):
         reward = tf.where(state[0] > 0, float("nan"), 1.0)

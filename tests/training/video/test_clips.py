@@ -138,8 +138,8 @@ def test_an_episode_without_end_is_cut_off(make, monkeypatch):
 
 
 def test_a_clip_is_cut_off_when_training_is_to_stop(make):
-    asked = iter([False, False, True])
-    _, facts = make(Shown)(1, stop=lambda: next(asked))
+    answers = iter([False, False, True])
+    _, facts = make(Shown)(1, stop=lambda: next(answers))
     assert facts == {"return": 2.0, "length": 2, "ended": False}
 
 
@@ -193,7 +193,7 @@ class Log:
         self.events.append((kind, step, fields))
 
 
-class Films:
+class FakeClips:
     """Fake clips of two pictures, or an error to raise."""
 
     fps = 7.0
@@ -210,18 +210,18 @@ class Films:
 
 
 def test_filming_is_periodic_and_its_seed_depends_on_the_step():
-    log, films = Log(), Films()
-    film = filming(films, log, every=100, run_seed=3, warn=pytest.fail)
+    log, fake_clips = Log(), FakeClips()
+    film = filming(fake_clips, log, every=100, run_seed=3, warn=pytest.fail)
     for step in range(30, 300, 30):
         film(step)
     assert log.videos == [("video/episode", step, 2, 7.0) for step in (30, 150, 270)]
     assert log.events[0] == ("video", 30, {"return": 3.0, "length": 5, "ended": True})
-    assert len(set(films.seeds)) == 3
+    assert len(set(fake_clips.seeds)) == 3
 
 
 def test_a_failure_of_filming_is_one_warning_and_training_continues():
-    warnings, films = [], Films(ImportError("no pygame"))
-    film = filming(films, Log(), every=1, run_seed=0, warn=warnings.append)
+    warnings, fake_clips = [], FakeClips(ImportError("no pygame"))
+    film = filming(fake_clips, Log(), every=1, run_seed=0, warn=warnings.append)
     for step in range(1, 5):
         film(step)
     assert warnings == ["warning: no more videos, training continues: no pygame"]

@@ -44,9 +44,8 @@ def test_the_requested_episodes_are_filmed_from_first_to_last_state(run, env, tm
     assert [episode.path for episode in found] == files
     for number, episode in enumerate(found):
         assert episode.path.name.startswith(f"episode-{number:03d}-return-")
-        assert (
-            episode.return_ == episode.length > 5
-        )  # the reward of CartPole is 1 per step
+        # The reward of CartPole is 1 per step.
+        assert episode.return_ == episode.length > 5
         assert frames(episode.path) == episode.length + 1
     played = tfb.evaluate(run.logdir, 3, env=env)  # in one environment, one by one
     assert [episode.return_ for episode in found] == list(played.returns)

@@ -51,8 +51,8 @@ class Group(NamedTuple):
     """Runs that differ only in their seed.
 
     Attributes:
-      name: preset or algorithm, then the settings that differ between groups of the
-        same preset or algorithm.
+      name: preset or algorithm, and the settings that differ from other groups with
+        the same one.
       env: environment of the training.
       folders: run folders.
     """
@@ -130,7 +130,7 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that affect the learning curve, by short names."""
+    """Return the settings that affect the learning curve, with short names."""
     named = flat({name: x for name, x in config.items() if name not in _IGNORED})
     return {name.removeprefix("settings."): x for name, x in named.items()}
 
@@ -138,7 +138,7 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 def _by_differences(
     members: Sequence[tuple[Path, dict[str, Any]]],
 ) -> dict[str, list[Path]]:
-    """Return run folders by the text of the settings in which runs differ.
+    """Group run folders by the settings in which they differ, as text.
 
     A setting that is missing in some runs, because an older version wrote them, is
     ignored.

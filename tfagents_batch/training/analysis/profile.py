@@ -73,7 +73,7 @@ class Profile(NamedTuple):
     Attributes:
       iteration_ms: milliseconds of the whole program.
       parts_ms: milliseconds of its parts, by name.
-      mode: what XLA compiles, see ``program.Plan``.
+      mode: part that XLA compiles, see ``program.Plan``.
       repeats: measurements of each part.
       advice: how to shorten the longest part.
     """
@@ -113,8 +113,8 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
     """Profile a trained experiment and write it to its run's folder.
 
     Args:
-      experiment: started, and trained for at least one iteration. Its environments are
-        stepped further; its weights and statistics are unchanged on return.
+      experiment: a started experiment, trained for at least one iteration. Its
+        environments are stepped further; its weights and statistics do not change.
       folder: run folder; ``profile.json`` and TensorFlow's profile are written there.
       repeats: measurements of each part.
 
@@ -155,7 +155,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
 
     with _restored(experiment.named_variables()) as restore:
         whole = _median(repeats, lambda: experiment.iterate(seed), restore)
-        counters()  # drop the values of the training before
+        counters()  # discard the values from training
         collected = _median(repeats, lambda: collect(seed))
         worker = counters().get(_WORKER)
         trajectory = collect(seed)
@@ -233,7 +233,7 @@ def _wait(outputs: Any) -> None:
 
 @contextmanager
 def _restored(variables: dict[str, tf.Variable]) -> Iterator[Callable[[], None]]:
-    """Restore variables at the end of the context and by the yielded function."""
+    """Restore variables when the yielded function is called, and at the end."""
     values = {name: tf.identity(x) for name, x in variables.items()}
 
     def restore() -> None:

@@ -1,7 +1,7 @@
-"""Store of traced programs: a later start reads them and need not trace them again.
+"""Store of traced programs, which a later start reads instead of tracing again.
 
-Without this folder a run computes the same and starts more slowly. Other code needs
-only the functions below.
+Without this package, runs would give the same results but start more slowly. Other code
+needs only the functions below.
 """
 
 from tfagents_batch.training.compilation.function_names import name_evaluation

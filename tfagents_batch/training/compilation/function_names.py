@@ -1,7 +1,7 @@
 """Deterministic suffixes for traced function names.
 
-TensorFlow ends a function's name in a number that counts everything the process has
-created before. The name is part of the key of a compiled program in its cache. A
+TensorFlow ends a function's name in a number that counts everything that the process
+has created so far. The name is part of the key of a compiled program in its cache. A
 process that has also traced another program, or written a checkpoint, would count
 further and miss the cache. So each kind of program starts at a fixed number.
 """
@@ -31,9 +31,8 @@ def begin_at(number: int) -> None:
     Args:
       number: one of the constants above; ignored if the process is already past it.
     """
-    with contextlib.suppress(
-        ImportError, AttributeError
-    ):  # else programs compile again
+    # If this fails, programs are only compiled again.
+    with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.framework import ops
 
         while ops.uid() < number:

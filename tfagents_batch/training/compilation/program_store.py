@@ -1,4 +1,4 @@
-"""Programs stored as text, so that the next start need not trace them.
+"""Programs stored as text, so that the next start does not trace them.
 
 The key of a program covers everything it depends on: this package's source, the
 versions of its dependencies, the run's config and the spaces of its environments. A
@@ -58,7 +58,7 @@ def program_saver(config: Any, env: Env) -> Callable[..., Any]:
     Returns:
       A function ``(program, variables, envs)`` of a compiled program, all variables
       that it uses, by name, and the environments that it steps. It returns the program
-      to run instead: the same one if it cannot be stored.
+      to run instead, or the same program if it cannot be stored.
     """
     entry = name(config, env)
     if not entry:
@@ -108,8 +108,8 @@ def name(config: Any, env: Env) -> str:
 class StoredProgram:
     """A compiled program that is read from the store, or written to it.
 
-    The program always runs from its text, if it can be exported, also in the first
-    start: so all starts compute the same.
+    If the program can be exported, it always runs from its text, even in the first
+    start. So all starts compute the same.
 
     Args:
       traced: the program as ``tf.function``, not traced yet.
@@ -130,11 +130,11 @@ class StoredProgram:
 
     def __call__(self, seed: tf.Tensor) -> Metrics:
         if self._program is None:
-            return self._first(seed)
+            return self._first_call(seed)
         return self._program(seed)
 
     def experimental_get_tracing_count(self) -> int:
-        """Return the number of traces of the running program."""
+        """Return how often the running program was traced."""
         program = self._program or self._traced
         return program.experimental_get_tracing_count()
 
@@ -146,8 +146,8 @@ class StoredProgram:
         """
         return self._origin
 
-    def _first(self, seed: tf.Tensor) -> Metrics:
-        """Run the stored text; else export, run and store it; else run the trace."""
+    def _first_call(self, seed: tf.Tensor) -> Metrics:
+        """Run the stored text, or export, store and run it, or run the trace."""
         stored = compile_cache.read(self._name)
         for data in (None,) if stored is None else (stored, None):
             try:
@@ -157,13 +157,13 @@ class StoredProgram:
                     text = stablehlo.export(self._traced, self._variables)
                 program = stablehlo.program(text, self._variables, self._envs)
                 metrics = program(seed)
-            except stablehlo.Unsuited as reason:
+            except stablehlo.NotExportable as reason:
                 self._origin["not_kept"] = str(reason)
                 continue
             except tf.errors.OpError as error:
-                if not stablehlo.is_unread(error):
+                if not stablehlo.cannot_read(error):
                     raise
-                self._origin["not_kept"] = "XLA does not read its text"
+                self._origin["not_kept"] = "XLA cannot read its text"
                 _LOG.debug("XLA cannot read a program's text: %s", error)
                 continue
             self._program = program

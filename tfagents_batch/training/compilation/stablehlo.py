@@ -38,7 +38,7 @@ _ALIAS = re.compile(
 )
 
 
-class Unsuited(Exception):
+class NotExportable(Exception):
     """A program that cannot be stored as text; the message is the reason."""
 
 
@@ -49,7 +49,7 @@ class Exported(NamedTuple):
       module: StableHLO; ``main`` takes the seed and the values of the variables, and
         returns the outputs and new values.
       variables: names of the variables, in the order of the parameters.
-      assigned: pairs of a result and the variable that it is the new value of.
+      assigned: pairs ``(result, variable)`` of indices: the variable's new value.
       outputs: name, shape and dtype of every metric, in the order of return.
     """
 
@@ -67,12 +67,12 @@ class Exported(NamedTuple):
         """Read the output of ``to_bytes``.
 
         Raises:
-          Unsuited: if the data is anything else.
+          NotExportable: if the data is anything else.
         """
         try:
             return cls(*json.loads(zlib.decompress(data)))
         except (zlib.error, TypeError, ValueError) as error:
-            raise Unsuited(f"not a program: {error}") from None
+            raise NotExportable(f"not a program: {error}") from None
 
 
 def export(program: Any, variables: Mapping[str, Any]) -> Exported:
@@ -83,28 +83,28 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
       variables: all variables that it may read or write, by name.
 
     Raises:
-      Unsuited: if it uses anything else, or XLA refuses it.
+      NotExportable: if it uses anything else, or XLA refuses it.
     """
     seed = tf.TensorSpec([], tf.int32)
     traced = program.get_concrete_function(seed)
     results = traced.structured_outputs
-    names = {id(_tensorflow(each).handle): name for name, each in variables.items()}
+    names = {id(_tf_variable(each).handle): name for name, each in variables.items()}
     used = [names.get(id(each)) for each in traced.captured_inputs]
     if not all(x.shape.is_fully_defined() for x in results.values()):
-        raise Unsuited("the shape of a metric is not known")
+        raise NotExportable("the shape of a metric is not known")
     if None in used:
-        raise Unsuited("it takes more than the variables that are known by name")
+        raise NotExportable("it uses more than the variables that have names")
     try:
         text = program.experimental_get_compiler_ir(seed)(
             stage="stablehlo", platform_name="CPU"
         )
     except (tf.errors.OpError, ValueError) as error:
-        raise Unsuited(str(error)) from None
+        raise NotExportable(str(error)) from None
     assigned = [
         (int(result), int(parameter) - 1) for parameter, result in _ALIAS.findall(text)
     ]
-    for pattern, instead in _REWRITTEN:
-        text = pattern.sub(instead, text)
+    for pattern, replacement in _REWRITTEN:
+        text = pattern.sub(replacement, text)
     main = _MAIN.search(text)
     expected = range(len(results), len(results) + len(assigned))
     known = (
@@ -114,7 +114,7 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
         and sorted(result for result, _ in assigned) == [*expected]
     )
     if not known or "mhlo." in text:
-        raise Unsuited("its text is not as expected")
+        raise NotExportable("its text is not as expected")
     outputs = [(name, x.shape.as_list(), x.dtype.name) for name, x in results.items()]
     return Exported(text, used, assigned, outputs)
 
@@ -130,11 +130,11 @@ def program(
       envs: environments that it steps, see ``envs.graph.function``.
 
     Raises:
-      Unsuited: if a variable of the program is missing.
+      NotExportable: if a variable of the program is missing.
     """
     if not set(exported.variables) <= variables.keys():
-        raise Unsuited("it is of other variables")
-    used = [_tensorflow(variables[name]) for name in exported.variables]
+        raise NotExportable("a variable of the program is missing")
+    used = [_tf_variable(variables[name]) for name in exported.variables]
     # tf.nest flattens a dict in this order.
     order = sorted(exported.outputs)
     specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
@@ -154,12 +154,12 @@ def program(
     return stored
 
 
-def is_unread(error: tf.errors.OpError) -> bool:
-    """Check if XLA could not read a program's text; then nothing of it has run."""
+def cannot_read(error: tf.errors.OpError) -> bool:
+    """Check if XLA could not read a program's text; then no part of it has run."""
     text = str(error)
     return "XlaCallModule" in text and "tf2xla conversion failed" in text
 
 
-def _tensorflow(variable: Any) -> tf.Variable:
-    """Return the ``tf.Variable``, also of a Keras variable."""
+def _tf_variable(variable: Any) -> tf.Variable:
+    """Return the ``tf.Variable`` of a TensorFlow or Keras variable."""
     return variable if isinstance(variable, tf.Variable) else variable.value

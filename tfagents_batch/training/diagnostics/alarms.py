@@ -5,8 +5,8 @@
         print(alarm.text)
 
 Every alarm is a row of a table: a metric, its limit, how long the metric has to exceed
-it, and what to try. The rows here are about episodes and apply to every algorithm; the
-algorithm adds rows about its own metrics. Alarms only read the logged lines.
+it, and what to try. The rows here are about episodes, for every algorithm. Algorithms
+add rows about their own metrics. Alarms only read the logged lines.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from tfagents_batch.interfaces import Limit
 
 CALM = 5  # consecutive lines within the limit before an alarm may be raised again
-# Steps of an environment without the end of an episode, if its time limit is unknown:
-# ten times the longest episode of Gymnasium's classic and MuJoCo tasks.
+# Limit of the steps without the end of an episode, if the time limit is unknown: ten
+# times the longest episode of Gymnasium's classic and MuJoCo tasks.
 LONG = 10_000
-START = 3  # lines that give the mean return at the start
-WINDOW, PART = 10, 0.05  # minimum lines, and part of the run, of a mean return
-RISEN = 4  # a return has improved if it rose by more than this many times its noise
+START = 3  # lines in the mean return at the start
+WINDOW, PART = 10, 0.05  # lines and part of the run in a mean return, at least
+RISEN = 4  # the return has improved if it rose by more than this times its noise
 _MASKED = "env/masked"  # marks lines of training
 _RETURN = "episode/return_mean"
 
@@ -57,8 +57,8 @@ NO_REWARD = Limit(
     below=1e-6,
     lines=20,
     part=0.1,
-    text="Every episode so far had a return of {episode/return_mean:.6g}, so there is "
-    "no action looks better than another. What to try: check the reward that the "
+    text="Every episode so far had a return of {episode/return_mean:.6g}, so no "
+    "action looks better than another. What to try: check the reward that the "
     "environment returns; if it is rare, more exploration, more environments "
     "(--num_envs), a reward for coming closer, or an easier start",
 )
@@ -99,7 +99,7 @@ class Alarms:
         longest = LONG if max_episode_steps is None else 2 * (max_episode_steps + 1)
         untrained = () if inherited else (NO_REWARD, RETURN_FLAT)
         rows = (NO_EPISODES._replace(above=longest), RETURN_FELL, *untrained, *rows)
-        self._watches = [_Watch(row, row.part * steps) for row in rows]
+        self._rows = [_RowState(row, row.part * steps) for row in rows]
         self._progress = _Progress(PART * steps, num_envs)
 
     def check(self, metrics: Mapping[str, Any], step: int) -> list[Limit]:
@@ -114,17 +114,17 @@ class Alarms:
         """
         line = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
         line |= self._progress.add(line, step)
-        raised = [watch.row for watch in self._watches if watch.check(line, step)]
+        raised = [each.row for each in self._rows if each.check(line, step)]
         return [row._replace(text=row.text.format_map(line)) for row in raised]
 
 
-class _Watch:
-    """One row, and how many consecutive lines exceeded its limit."""
+class _RowState:
+    """One row and the number of consecutive lines beyond its limit."""
 
     def __init__(self, row: Limit, span: float):
         self.row, self.raised = row, False
         self._span = span
-        self._bad = self._good = self._since = 0
+        self._exceeded = self._within = self._since = 0
 
     def check(self, line: Mapping[str, float], step: int) -> bool:
         """Add a line; return whether it raises the alarm."""
@@ -132,14 +132,14 @@ class _Watch:
         if value is None:
             return False
         if row.below <= value <= row.above or not row.when(line):
-            self._bad, self._good = 0, self._good + 1
-            self.raised = self.raised and self._good < CALM
+            self._exceeded, self._within = 0, self._within + 1
+            self.raised = self.raised and self._within < CALM
             return False
-        self._since = self._since if self._bad else step
-        self._bad += 1 if value <= row.at_once else row.lines
-        self._good = 0
-        lasted = self._bad >= row.lines and step - self._since >= self._span
-        new, self.raised = lasted and not self.raised, lasted or self.raised
+        self._since = self._since if self._exceeded else step
+        self._exceeded += 1 if value <= row.at_once else row.lines
+        self._within = 0
+        persists = self._exceeded >= row.lines and step - self._since >= self._span
+        new, self.raised = persists and not self.raised, persists or self.raised
         return new
 
 
@@ -151,11 +151,11 @@ class _Progress:
         self._ended: int | None = None  # step of the newest line with a return
         self._first: list[float] = []
         self._window: deque[tuple[int, float]] = deque()
-        self._moved, self._moves = 0.0, 0
+        self._total_change, self._changes = 0.0, 0
         self._best = -math.inf
 
     def add(self, line: Mapping[str, float], step: int) -> dict[str, float]:
-        """Add a line of metrics and return those of these that are known:
+        """Add a line of metrics and return the known ones of these metrics:
 
         ``progress/waited``, steps of each environment since an episode ended;
         ``change``, mean change from line to line, relative to the newest return;
@@ -174,12 +174,12 @@ class _Progress:
         if len(self._first) < START:
             self._first.append(value)
         if window:
-            self._moved += abs(value - window[-1][1])
-            self._moves += 1
+            self._total_change += abs(value - window[-1][1])
+            self._changes += 1
         window.append((step, value))
         while len(window) > WINDOW and step - window[1][0] >= self._span:
             window.popleft()
-        change = self._moved / max(self._moves, 1)
+        change = self._total_change / max(self._changes, 1)
         found = {"waited": 0.0, "change": change / (abs(value) or 1.0)}
         if len(window) >= WINDOW and step - window[0][0] >= self._span and change:
             # Two normal numbers differ by 2 / sqrt(pi) standard deviations on average.

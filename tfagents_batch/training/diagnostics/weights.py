@@ -21,7 +21,7 @@ def by_layer(algorithm: Any) -> list[Layer]:
     for variable in getattr(network, "trainable_variables", ()):
         layer, _, name = variable.path.rpartition("/")
         shapes = found.setdefault(layer, {})
-        while name in shapes:  # several variables of one name
+        while name in shapes:  # several variables with the same name
             name += "'"
         shapes[name] = list(variable.shape)
     return [
@@ -31,13 +31,13 @@ def by_layer(algorithm: Any) -> list[Layer]:
 
 
 def facts(layers: list[Layer]) -> dict[str, Any]:
-    """Return the entry for ``run.json``."""
+    """Return the facts about the weights for ``run.json``."""
     total = sum(each.count for each in layers)
     return {"total": total, "layers": [each._asdict() for each in layers]}
 
 
 def table(layers: list[Layer]) -> str:
-    """Return a text table: a line for each layer and one for the sum."""
+    """Return a text table with a line for each layer and one for the sum."""
     rows = [("weights of", "shapes", "number")]
     for name, shapes, count in layers:
         sizes = ("x".join(map(str, shape)) or "1" for shape in shapes.values())

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import rich.console
 from rich import progress, table
 
-REFRESH_SECONDS = 0.1  # shortest time between two drawings of the bar
+REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 10.0
 _SPEED = "time/env_steps_per_second"
@@ -54,7 +54,7 @@ class Console:
     ):
         self._total = total_steps
         self._step = start_step
-        self._steady: tuple[float, int] | None = None
+        self._after_first: tuple[float, int] | None = None
         self._clock = clock
         self._began = self._shown = clock()
         self._interval = FIRST_LINE_SECONDS
@@ -74,13 +74,13 @@ class Console:
 
         Args:
           step: env steps so far.
-          metrics: values by their log names; the last values of
+          metrics: values by their log names. The last values of
             ``time/env_steps_per_second``, ``episode/return_mean`` and
             ``eval/return_mean`` are shown.
         """
         self._step = step
-        if self._steady is None:  # the first iteration is mostly compilation
-            self._steady = (self._clock(), step)
+        if self._after_first is None:  # the first iteration is mostly compilation
+            self._after_first = (self._clock(), step)
         for name in (_SPEED, _RETURN, _EVAL):
             if (value := metrics.get(name)) is not None and math.isfinite(value):
                 self._latest[name] = float(value)
@@ -110,7 +110,7 @@ class Console:
 
     def _show(self, now: float) -> None:
         self._shown = now
-        numbers = self._numbers(now)
+        numbers = self._status(now)
         if self._bar:
             self._bar.update(self._task, completed=self._step, numbers=numbers)
             self._draw(self._bar.refresh)
@@ -118,10 +118,10 @@ class Console:
             done = self._step / max(self._total, 1)
             self.message(f"{min(done, 1):4.0%}  {numbers}")
 
-    def _numbers(self, now: float) -> str:
-        """Return the text, most important parts first: its end may be cut off."""
+    def _status(self, now: float) -> str:
+        """Return the text, important parts first, because its end may be cut off."""
         elapsed = now - self._began
-        since, first = self._steady or (now, self._step)
+        since, first = self._after_first or (now, self._step)
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
         speed = self._latest.get(_SPEED, mean_speed)
         parts = [f"{count(self._step)}/{count(self._total)} steps"]
@@ -137,7 +137,7 @@ class Console:
         return "  ".join(parts)
 
     def _draw(self, draw: Callable[..., None], *args: Any, **options: Any) -> None:
-        """Draw; a closed pipe or terminal does not stop training."""
+        """Draw, unless the stream is broken, which does not stop training."""
         if not self._broken:
             try:
                 draw(*args, **options)

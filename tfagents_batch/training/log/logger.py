@@ -8,9 +8,9 @@ belong to ``time/*``, and all sizes of processes to ``system/*``.
 
 TensorBoard gets the same scalars, vectors as histograms, events as text, videos as
 animated GIFs among its images, and the settings, in one file per process. The file is
-written record by record and not by ``tf.summary``, which cannot mark the steps that a
-resumed run discards, and which writes by TensorFlow ops. Trackers get scalars, events
-and videos. A failure to log never stops training, see ``writers``.
+written record by record. (``tf.summary`` cannot mark the steps that a resumed run
+discards, and it needs TensorFlow ops.) Trackers get scalars, events and videos. A
+failure to log never stops training, see ``writers``.
 
 A resumed run appends. Lines after the resumed step stay in the file, but readers drop
 them at the ``resumed`` event, and TensorBoard at the start of a session.
@@ -52,7 +52,7 @@ from tfagents_batch.training.run_folder import runs
 SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
-GIF_MILLISECONDS = 20  # shortest time of a picture; browsers slow down faster ones
+GIF_MILLISECONDS = 20  # shortest time per picture; browsers slow down faster GIFs
 _NAME = re.compile(r"[^/]+(/[^/]+)+")
 ENDS = ("finished", "stopped", "failed")  # events at the end of a run
 
@@ -101,7 +101,7 @@ class Logger:
         self._settings = settings
         if settings is not None:
             plain = config.flat(config.to_dict(settings)).items()
-            row = {name: _setting(value) for name, value in plain}
+            row = {name: _hparam(value) for name, value in plain}
             # If a run is resumed with other settings, TensorBoard shows the first ones.
             self._summarize(self._step, hparams_pb(row, trial_id=folder.name))
         if resume_step is not None:
@@ -123,9 +123,9 @@ class Logger:
         for name in sorted(metrics):
             value = _value(_checked(name), metrics[name])
             (vectors if isinstance(value, np.ndarray) else scalars)[name] = value
-        self._lines.write(_text({"step": step} | _plain(scalars)))
+        self._lines.write(_json_line({"step": step} | _json_value(scalars)))
         summary = summary_pb2.Summary()
-        with np.errstate(all="ignore"):  # numbers too large for a float32
+        with np.errstate(all="ignore"):  # values too large for a float32
             for name, value in scalars.items():
                 summary.MergeFrom(scalar_pb(name, value))
             for name, value in vectors.items():
@@ -143,20 +143,20 @@ class Logger:
         Args:
           kind: one word, such as ``restart``.
           step: env steps; the last written step if None.
-          **fields: JSON-able facts.
+          **fields: JSON-able values.
         """
         step = self._step if step is None else int(step)
         now = round(time.time(), 3)
-        fields = {key: _plain(fields[key]) for key in sorted(fields)}
+        fields = {key: _json_value(fields[key]) for key in sorted(fields)}
         line = {"event": kind, "step": step, **fields, "time/unix_seconds": now}
-        self._lines.write(_text(line))
+        self._lines.write(_json_line(line))
         text = "\n".join(f"    {key}: {value}" for key, value in line.items())
         summary = text_pb(f"event/{kind}", text)
         self._summarize(step, summary)
         if kind in ENDS:
             self._ended = kind
         if kind == "finished" and self._settings is not None:
-            end = session_end_pb(api_pb2.STATUS_SUCCESS)  # class of TensorFlow
+            end = session_end_pb(api_pb2.STATUS_SUCCESS)  # TensorFlow's class
             end = summary_pb2.Summary.FromString(end.SerializeToString())
             self._summarize(step, end)
         for tracker in self._trackers:
@@ -167,7 +167,7 @@ class Logger:
 
         Args:
           name: ``group/name``.
-          frames: uint8 ``[n, height, width, 3]``; stored as a GIF: a few hundred small
+          frames: uint8 ``[n, height, width, 3]``, stored as a GIF. A few hundred small
             pictures take a megabyte.
           step: env steps.
           fps: pictures per second; at most 50 are shown.
@@ -220,23 +220,23 @@ def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
 
 
 def read_events(run_folder: str | os.PathLike) -> list[dict]:
-    """Read all events in order, header first, also those that were discarded later."""
+    """Read all events in order, header first, including those discarded later."""
     return [line for line in _read(run_folder) if "event" in line]
 
 
-def _text(line: dict[str, Any]) -> bytes:
+def _json_line(line: dict[str, Any]) -> bytes:
     return json.dumps(line, allow_nan=False).encode() + b"\n"
 
 
 def _gif(frames: np.ndarray, fps: float) -> bytes:
-    """Encode a video that repeats without end."""
+    """Encode a video as a GIF that repeats forever."""
     from PIL import Image
 
-    first, *others = [Image.fromarray(frame) for frame in frames]
+    first, *rest = [Image.fromarray(frame) for frame in frames]
     file = io.BytesIO()
     duration = max(GIF_MILLISECONDS, round(1000 / fps))
     first.save(
-        *(file, "GIF"), save_all=True, append_images=others, duration=duration, loop=0
+        *(file, "GIF"), save_all=True, append_images=rest, duration=duration, loop=0
     )
     return file.getvalue()
 
@@ -273,21 +273,21 @@ def _value(name: str, value: Any) -> int | float | np.ndarray:
     return float(str(array[()])) if array.dtype.itemsize < 8 else float(wide)
 
 
-def _setting(value: Any) -> bool | int | float | str:
-    """Return a setting in a type of TensorBoard; None and structures become text."""
+def _hparam(value: Any) -> bool | int | float | str:
+    """Convert a setting for TensorBoard; None and structures become text."""
     if value is None:
         return "none"
     return value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value in types of JSON; other types become text."""
+def _json_value(value: Any) -> Any:
+    """Convert a value to JSON types; other types become text."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, (np.generic, np.ndarray, tf.Tensor)):
-        return _plain(np.asarray(value).tolist())
+        return _json_value(np.asarray(value).tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (str, int)) else str(value)

@@ -20,7 +20,7 @@ _LONGEST = 500  # characters of a value, the limit of older servers
 class Mlflow:
     """The connection that ``trackers.Tracker`` calls.
 
-    Settings are parameters. MLflow allows no change of these, so settings that a
+    Settings are parameters, which MLflow does not allow to change. Settings that a
     resumed run changed are in the tag of its ``options`` event. The newest event of
     each kind is a tag, ``event.<kind>``; alarms are ``alarm.<name>``. All events and
     metrics are in ``metrics.jsonl``, which becomes an artifact when the run ends.
@@ -31,7 +31,7 @@ class Mlflow:
       known: ``names`` of the resumed run; empty for a new one.
 
     Attributes:
-      names: identifiers by which a resumed run continues here.
+      names: identifiers that a resumed run needs to continue here.
       where: text that says where to see the run.
     """
 

@@ -1,4 +1,4 @@
-"""Trackers: send a run's log to Weights & Biases or MLflow (extras of these names).
+"""Trackers: send a run's log to Weights & Biases or MLflow, which are extras.
 
 ``Logger`` calls ``write``, ``event``, ``video`` and ``close`` of a tracker with the
 data that it writes to files. A separate thread imports the package and talks to the
@@ -55,7 +55,7 @@ def start(
     kind: str,
     folder: Path,
     config: dict[str, Any],
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> list[Tracker]:
     """Return the trackers of a run, at most one; its ``Logger`` closes them.
 
@@ -63,8 +63,8 @@ def start(
       kind: "none", "wandb" or "mlflow", see ``check``.
       folder: folder of the run; stores the run's identifiers in the tracker.
       config: config of the run, JSON-able.
-      say: called from another thread with lines of text: where to see the run, and a
-        warning if the tracker fails.
+      report: called from another thread with lines of text: where to see the run, and
+        a warning if the tracker fails.
     """
     if kind == "none":
         return []
@@ -75,16 +75,16 @@ def start(
         else:
             from tfagents_batch.training.log.mlflow_tracker import Mlflow as Kind
         path = folder / f"{kind}.json"
-        tracker = Kind(folder, flat(config), _known(path))
+        tracker = Kind(folder, flat(config), _saved_names(path))
         runs.write_atomic(path, json.dumps(tracker.names) + "\n")
-        say(f"{_PACKAGES[kind]}: {tracker.where}")
+        report(f"{_PACKAGES[kind]}: {tracker.where}")
         return tracker
 
-    return [Tracker(_PACKAGES[kind], make, say)]
+    return [Tracker(_PACKAGES[kind], make, report)]
 
 
 class Tracker:
-    """A tracker in a separate thread.
+    """A tracker that runs in a separate thread.
 
     Args:
       name: name of the tracker in warnings.
@@ -159,13 +159,13 @@ class Tracker:
             return
         self._ended.set()
         self._warn(
-            f"warning: tracking by {self._name} ends, training goes on: {reason}"
+            f"warning: tracking by {self._name} ended; training continues: {reason}"
         )
         with contextlib.suppress(queue.Full):  # wake a thread that waits for a call
             self._calls.put_nowait(("close",))
 
 
-def _known(path: Path) -> dict[str, str]:
+def _saved_names(path: Path) -> dict[str, str]:
     """Return the names in a file; empty if it is missing or damaged."""
     try:
         found = json.loads(path.read_text())

@@ -26,12 +26,12 @@ class Wandb:
       known: ``names`` of the resumed run; empty for a new one.
 
     Attributes:
-      names: identifiers by which a resumed run continues here.
+      names: identifiers that a resumed run needs to continue here.
       where: text that says where to see the run.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], known: dict[str, str]):
-        # Otherwise it asks for a key on the terminal, over the progress bar.
+        # Otherwise W&B asks for a key on the terminal, over the progress bar.
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
@@ -45,7 +45,7 @@ class Wandb:
             name=folder.name,
             dir=str(folder),
             config=settings,
-            allow_val_change=True,  # what a resumed run may change
+            allow_val_change=True,  # resumed runs may change settings
             # W&B must not capture stdout and stderr.
             settings=wandb.Settings(console="off"),
         )

@@ -22,7 +22,7 @@ _ERRORS = (OSError, tf.errors.OpError)
 
 
 class RetryingFile:
-    """Writes records to a file; a record that cannot be written is tried again.
+    """Writes records to a file, and tries failed writes again.
 
     Each ``write`` tries all waiting records. Records are lost only if more than
     ``MOST_WAITING`` bytes wait, or if they cannot be written when the file is closed.
@@ -50,14 +50,14 @@ class RetryingFile:
         else:
             self._waiting.append(record)
             self._size += len(record)
-        self._try()
+        self._write_waiting()
 
     def close(self) -> None:
-        """Try a last time and close the file; may be called again."""
+        """Try to write for the last time and close the file; may be called again."""
         if self._closed:
             return
         self._closed = True
-        self._try()
+        self._write_waiting()
         try:
             self._file.close()
         except _ERRORS as error:
@@ -68,7 +68,7 @@ class RetryingFile:
         if lost := self._lost + len(self._waiting):
             self._warn(f"warning: {lost} lines of {self._name} are lost")
 
-    def _try(self) -> None:
+    def _write_waiting(self) -> None:
         try:
             while self._waiting:
                 self._file.write(self._waiting[0])
@@ -89,7 +89,7 @@ class RetryingFile:
 
 
 class Lines:
-    """A file of lines; each is one system call, so a kill loses no whole line."""
+    """A file of lines; each one is a single system call, so a kill loses none."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -99,7 +99,7 @@ class Lines:
         if self._file is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
             self._file = runs.open_regular(self._path, flags)
-            _cut_torn_line(self._file)
+            _remove_incomplete_line(self._file)
         written = os.write(self._file, record)
         if written != len(record):
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
@@ -112,7 +112,7 @@ class Lines:
 
 
 class EventFile:
-    """A TensorBoard file; after a failure, which may leave half a record, a new one.
+    """A TensorBoard file; a new one after a failure, which may leave half a record.
 
     Args:
       folder: folder of the run.
@@ -122,7 +122,7 @@ class EventFile:
     def __init__(self, folder: Path, resume_step: int | None):
         self._folder = folder
         self._writer: tf.io.TFRecordWriter | None = None
-        # At a session start except the first, readers drop this and later steps.
+        # At every later session start, readers drop this step and the following ones.
         log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         step = 0 if resume_step is None else resume_step + 1
         self._start: tuple[bytes, ...] = (event(step=step, session_log=log),)
@@ -165,7 +165,7 @@ def _name(folder: Path) -> str:
     return f"{_EVENTS}{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
 
 
-def _cut_torn_line(descriptor: int) -> None:
+def _remove_incomplete_line(descriptor: int) -> None:
     """Remove an incomplete last line, left by a process that died while writing."""
     size = end = os.fstat(descriptor).st_size
     while end:

@@ -1,4 +1,4 @@
-"""Checkpoints, which are only used if they are complete and verified.
+"""Checkpoints; only complete and verified ones are used.
 
 ``<run>/checkpoints/step-000001000000/`` holds ``variables.*`` (TensorFlow's own
 format), ``state.json`` and ``manifest.json``, which is written last and contains the
@@ -61,8 +61,8 @@ def save(
     """Write a checkpoint, then remove those no longer needed.
 
     These remain: the newest 3, the newest with ``"best": True`` in its metadata, and
-    all with ``"keep": True``. Checkpoints of later steps were left behind when the run
-    was resumed from an earlier one; they are removed when this one is verified.
+    all with ``"keep": True``. Checkpoints of later steps, left over when the run was
+    resumed from an earlier one, are removed once this one is verified.
 
     Args:
       run_folder: folder of the run.
@@ -75,7 +75,7 @@ def save(
       The folder of the checkpoint.
 
     Raises:
-      SaveError: if it could not be written; see there.
+      SaveError: if it could not be written.
       TypeError: if ``state`` or ``metadata`` is not JSON-able; nothing is written.
     """
     folder = Path(run_folder) / "checkpoints"
@@ -115,7 +115,7 @@ def load(
     on_event: Callable[..., None] = _warn,
     leave: tuple[str, ...] = (),
 ) -> tuple[int, dict]:
-    """Verify a checkpoint and assign its values to the variables: all, or none.
+    """Verify a checkpoint and assign its values to all variables, or to none.
 
     Args:
       run_folder: folder of the run.
@@ -212,24 +212,24 @@ def _write(
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    aside = target.with_name(f"{target.name}.old-{os.getpid()}")
+    old = target.with_name(f"{target.name}.old-{os.getpid()}")
     replaced = os.path.lexists(target)
     if replaced:
-        shutil.rmtree(aside, ignore_errors=True)
-        os.rename(target, aside)
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(target, old)
     try:
         os.rename(temporary, target)
     except OSError:
         if replaced:
-            os.rename(aside, target)
+            os.rename(old, target)
         raise
     runs.sync(target.parent)
     if replaced:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _prune(folder: Path, current: int) -> None:
-    """Remove checkpoints; call it only when ``current`` has just been verified."""
+    """Remove checkpoints that ``save`` does not keep; ``current`` must be verified."""
     steps = _steps(folder)
     older = [step for step in steps if step <= current]
     best = [step for step in older if _marked(folder, step, "best")]
@@ -238,14 +238,14 @@ def _prune(folder: Path, current: int) -> None:
     for step in sorted({*steps} - keep):
         # Renamed first: an interrupted removal must not look like damage.
         path = _path(folder, step)
-        doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        renamed = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         with contextlib.suppress(OSError):
-            os.rename(path, doomed)
-            shutil.rmtree(doomed)
+            os.rename(path, renamed)
+            shutil.rmtree(renamed)
 
 
 def _verify(folder: Path, step: int) -> dict:
-    """Return the manifest if the folder holds exactly the bytes that were written."""
+    """Return the manifest after checking that no file has changed."""
     manifest = _manifest(folder, step)
     for name, expected in manifest["files"].items():
         found = _fingerprint(folder / _inside(name))
@@ -315,7 +315,7 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
 def _restore(
     path: Path, manifest: dict, stored: dict, variables: dict[str, tf.Variable]
 ) -> None:
-    """Assign stored values to some variables of a checkpoint: all, or none."""
+    """Assign the stored values to all given variables, or to none."""
     _match(stored, variables, path)
     reader = tf.train.load_checkpoint(str(path / "variables"))
     # Variables are saved in the order of their names, see ``_flat``.
@@ -368,12 +368,12 @@ def _path(folder: Path, step: int) -> Path:
 def _marked(folder: Path, step: int, mark: str) -> bool:
     try:
         return _manifest(_path(folder, step), step)["metadata"].get(mark) is True
-    except (Damaged, UserError):  # or a newer format, which loading reports
+    except (Damaged, UserError):  # a newer format is reported by loading
         return False
 
 
 def _flat(variables: Mapping[str, Any]) -> dict[str, tf.Variable]:
-    """Return the tf.Variables by name, sorted; of a keras.Variable its value.
+    """Return the ``tf.Variable`` of every variable, sorted by name.
 
     Raises:
       ValueError: if a variable has two names; TensorFlow would store it only once.
@@ -408,7 +408,7 @@ def _open(path: Path):
 
 
 def _inside(name: str) -> PurePosixPath:
-    """Return a file name of a manifest if the file is inside the folder."""
+    """Return a file name of a manifest after checking that it has no folder."""
     path = PurePosixPath(name)
     if len(path.parts) != 1 or name in ("", ".", "..") or "\\" in name:
         raise Damaged(f"the manifest names {name!r}, which is not a file in the folder")

@@ -31,7 +31,7 @@ def to_text(
     Args:
       resolved: config of the run; for worker variables only the names are written.
       env, network, eval_env: arguments of the user.
-      user: names of the user's code in an older text of the run, which are reused.
+      user: names of the user's code in an earlier text of the run, to be reused.
     """
     user = user or {
         "env": resolved.env if needs_user_code(env) else None,
@@ -39,28 +39,28 @@ def to_text(
         "eval_env": describe(eval_env) if eval_env is not None else None,
     }
     user = user | {VARIABLES: sorted(resolved.env_options.get(VARIABLES) or {})}
-    plain = config.to_dict(without_variables(resolved))
-    data = {"schema": SCHEMA, "config": plain, "user_code": user}
+    raw = config.to_dict(without_variables(resolved))
+    data = {"schema": SCHEMA, "config": raw, "user_code": user}
     return json.dumps(data, indent=2) + "\n"
 
 
 def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     """Read a config and the names of the user's code that it needs.
 
-    The values of worker variables that an older version wrote are ignored: values from
-    a folder could run any program.
+    The values of worker variables that an older version wrote are ignored: values
+    from a folder could run any program.
 
     Returns:
       The checked config, and the names of the user's own ``env``, ``network`` and
       ``eval_env`` (None if not the user's) and of the ``worker_variables``.
 
     Raises:
-      UserError: if ``to_text`` would not write such a text.
+      UserError: if ``to_text`` cannot have written the text.
     """
     try:
         data = json.loads(text)
-        schema, plain, user = data["schema"], dict(data["config"]), data["user_code"]
-        algorithm = plain["algorithm"]
+        schema, raw, user = data["schema"], dict(data["config"]), data["user_code"]
+        algorithm = raw["algorithm"]
         user = {name: user.get(name) for name in ("env", "network", "eval_env")} | {
             VARIABLES: [str(name) for name in user.get(VARIABLES, ())]
         }
@@ -78,8 +78,8 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
         raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
     try:
         kind = algorithms.REGISTRY[algorithm][1]
-        settings = config.from_dict(kind, plain.pop("settings", {}))
-        saved = dataclasses.replace(config.from_dict(Config, plain), settings=settings)
+        settings = config.from_dict(kind, raw.pop("settings", {}))
+        saved = dataclasses.replace(config.from_dict(Config, raw), settings=settings)
         saved.check()
     except UserError as error:
         raise UserError(f"config.json of the run: {error}") from error
@@ -90,7 +90,7 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
 
 
 def require(user: dict[str, Any], env: Any, network: Any) -> None:
-    """Require the user's code, of which the folder stores only the name."""
+    """Require the user's code; the folder stores only its name."""
     if user["env"] and env is None:
         raise UserError(
             f"the run was trained on {user['env']!r}, which is your own code and is "
@@ -118,10 +118,10 @@ def require_arguments(saved: Config) -> None:
 def require_variables(user: dict[str, Any], saved: Config) -> None:
     """Require the environment variables that the workers of the run had."""
     if user[VARIABLES]:
-        again = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
+        example = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
         raise UserError(
             f"workers of the run had the variables {', '.join(user[VARIABLES])}, which "
-            f"are not saved; pass env_options={json.dumps(again)}, or pass "
+            f"are not saved; pass env_options={json.dumps(example)}, or pass "
             "env_options without them to continue without them"
         )
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 SECONDS = 2.0  # time limit per folder
-# Do not run a monitor that the repository configures, and write nothing.
+# Write nothing, and do not run a file monitor that the repository configures.
 _STATUS = (
     *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status"),
     *(
@@ -22,7 +22,7 @@ _STATUS = (
 
 
 def state(seconds: float = SECONDS) -> dict[str, Any] | None:
-    """Return the state of the checkout of the working folder or the main script.
+    """Return the git state of the working folder, or else of the main script.
 
     Args:
       seconds: time limit of git for each of these folders.

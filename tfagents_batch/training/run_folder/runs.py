@@ -1,4 +1,4 @@
-"""Run folders: created exclusively, opened with clear errors, locked while in use.
+"""Run folders: create, open and lock them.
 
 A run is ``<logdir>/<time>-<name>-s<seed>[-k]``. It holds ``config.json`` (all
 settings), ``run.json`` (the machine, versions and git commit), ``run.lock``,
@@ -141,7 +141,7 @@ def list_runs(logdir: Path) -> list[Path]:
     """Return the run folders directly in ``logdir``, oldest first."""
 
     def age(folder: Path) -> tuple[str, int]:
-        stamp = folder.name.partition("-")[0]  # in seconds; then the file time decides
+        stamp = folder.name.partition("-")[0]  # seconds; then the file time decides
         return stamp, (folder / "config.json").stat().st_mtime_ns
 
     try:
@@ -173,11 +173,11 @@ def lock(folder: str | os.PathLike) -> Iterator[None]:
         _flock(descriptor, folder)
         started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
-        _sign(descriptor, json.dumps(holder))
+        _write_holder(descriptor, json.dumps(holder))
         try:
             yield
         finally:
-            _sign(descriptor, "")
+            _write_holder(descriptor, "")
     finally:
         os.close(descriptor)
 
@@ -190,7 +190,7 @@ def versions() -> dict[str, str]:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open a regular file; a run folder of others might hold a link or a pipe.
+    """Open a regular file; refuse the links and pipes that a folder might contain.
 
     Returns:
       A descriptor; ``flags`` are those of ``os.open``.
@@ -230,7 +230,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def write_durable(path: Path, data: bytes) -> None:
-    """Write a new file and wait until the disk has it."""
+    """Write a new file and wait until it is on the disk."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -238,7 +238,7 @@ def write_durable(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or a folder's list of names."""
+    """Wait until a file, or a folder's list of names, is on the disk."""
     if os.name == "nt" and path.is_dir():  # folders cannot be opened there
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -269,7 +269,7 @@ def _make_unique(root: Path, stem: str) -> Path:
                 return folder
     except OSError as error:
         raise UserError(
-            f"cannot make a run folder in {root}: {error.strerror}; pass a --logdir "
+            f"cannot create a run folder in {root}: {error.strerror}; pass a --logdir "
             "that is a writable folder"
         ) from error
 
@@ -292,9 +292,9 @@ def _flock(descriptor: int, folder: str | os.PathLike) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = "another process"
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # not signed yet
-            sign = json.loads(os.read(descriptor, 4096))
-            holder = f"process {sign['pid']} on {sign['host']}, since {sign['started']}"
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # not written yet
+            data = json.loads(os.read(descriptor, 4096))
+            holder = f"process {data['pid']} on {data['host']}, since {data['started']}"
         raise UserError(
             f"run folder {folder} is in use by {holder}; wait for it to end or stop "
             "it, then try again"
@@ -308,7 +308,7 @@ def _flock(descriptor: int, folder: str | os.PathLike) -> None:
         )
 
 
-def _sign(descriptor: int, text: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+def _write_holder(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # on a full disk, the lock works without a name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

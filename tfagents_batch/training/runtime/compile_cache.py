@@ -1,4 +1,4 @@
-"""Compiled programs stored on disk, so that the next start need not compile them.
+"""Compiled programs stored on disk, so that the next start does not compile them.
 
 TensorFlow can store compiled programs in a folder, but it does not verify them: a
 damaged file aborts the process that reads it, and a user who can write to the folder
@@ -78,17 +78,17 @@ class Cache:
             raise _Off(f"the disk of {root} is nearly full")
         self._root, self._store = root, root / key
         # Other processes must not remove the new folder before it is locked.
-        whole = _lock(root, wait=True)
+        root_lock = _lock(root, wait=True)
         try:
-            self._sweep()
+            self._remove_dead_folders()
             self.folder = pathlib.Path(tempfile.mkdtemp(prefix=_LIVE, dir=root))
             self._lock = _lock(self.folder)
         finally:
-            os.close(whole)
+            os.close(root_lock)
         self._process = os.getpid()  # a forked child must not remove the folder
         self._linked: set[str] = set()
         try:
-            self._fill()
+            self._link_entries()
         except OSError:  # a file system without links
             self.close()
             raise
@@ -96,7 +96,7 @@ class Cache:
     def publish(self) -> int:
         """Move newly compiled programs to the store; return their number."""
         count = 0
-        with contextlib.suppress(OSError):  # the store may be full, or gone
+        with contextlib.suppress(OSError):  # the store may be full or deleted
             for path in sorted(self.folder.glob(f"*{_ENTRY}")):
                 if path.name not in self._linked:
                     name = _hashed(path.stem, path.read_bytes(), _ENTRY)
@@ -107,7 +107,7 @@ class Cache:
         return count
 
     def read(self, name: str) -> bytes | None:
-        """Return the data of a name; None if it is missing or damaged."""
+        """Return the data stored under a name; None if it is missing or damaged."""
         for path, _ in _newest_first(self._store.glob(f"{name}.*{_WRITTEN}")):
             with contextlib.suppress(OSError):
                 data = path.read_bytes()
@@ -117,7 +117,7 @@ class Cache:
         return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Store data under a file's name; the oldest entries make room for it."""
+        """Store data under a name; the oldest entries are deleted to make room."""
         new = self.folder / name
         with contextlib.suppress(OSError):
             new.write_bytes(data)
@@ -132,17 +132,15 @@ class Cache:
             os.close(self._lock)
             self._lock = None
 
-    def _fill(self) -> None:
+    def _link_entries(self) -> None:
         """Link every intact entry and delete damaged ones."""
         for path, _ in _newest_first(self._store.glob(f"*{_ENTRY}")):
             name = path.stem.rpartition(".")[0]
             link = self.folder / f"{name}{_ENTRY}"
             if link.name in self._linked:
-                continue  # a newer one of that name
-            with contextlib.suppress(FileNotFoundError):  # another process prunes
-                os.link(
-                    path, link
-                )  # before hashing, so that the linked file is verified
+                continue  # a newer entry has this name
+            with contextlib.suppress(FileNotFoundError):  # pruned by another process
+                os.link(path, link)  # before hashing: verify the file that is linked
                 if path.name == _hashed(name, link.read_bytes(), _ENTRY):
                     self._linked.add(link.name)
                 else:
@@ -150,7 +148,7 @@ class Cache:
                     path.unlink(missing_ok=True)
 
     def _prune(self) -> None:
-        """Delete the oldest entries, of every key, beyond ``MAX_BYTES``."""
+        """Delete the oldest entries of all keys until ``MAX_BYTES`` remain."""
         left = MAX_BYTES
         kinds = (f"*/*{_ENTRY}", f"*/*{_WRITTEN}")
         found = [path for kind in kinds for path in self._root.glob(kind)]
@@ -161,7 +159,7 @@ class Cache:
             if left < 0:
                 path.unlink(missing_ok=True)
 
-    def _sweep(self) -> None:
+    def _remove_dead_folders(self) -> None:
         """Remove the folders of processes that were killed."""
         for folder in self._root.glob(f"{_LIVE}*"):
             with contextlib.suppress(OSError):
@@ -180,8 +178,8 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
 
     Args:
       threads: threads of TensorFlow; compiled loops depend on their number.
-      first: called in any case, when the settings are complete; it may ask TensorFlow
-        for its devices, which makes TensorFlow read its settings, including this one.
+      first: called when the settings are complete, even if the cache stays off. It may
+        list devices, which makes TensorFlow read its settings, including this one.
 
     Returns:
       The reason why nothing is stored; empty if the cache is on.
@@ -211,7 +209,7 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     try:  # TensorFlow reads them when it creates its devices
         first()
         tf.config.list_logical_devices()
-    finally:  # not for child processes
+    finally:  # child processes must not inherit them
         del os.environ["TF_XLA_FLAGS"]
         if flags:
             os.environ["TF_XLA_FLAGS"] = flags
@@ -226,7 +224,7 @@ def publish() -> int:
 
 
 def read(name: str) -> bytes | None:
-    """Return the data of a name, see ``Cache``; None if the cache is off."""
+    """Return the data stored under a name, see ``Cache``; None if it is off."""
     return _cache.read(name) if _cache is not None else None
 
 
@@ -267,14 +265,14 @@ def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _has_run() -> bool:
-    """Check if TensorFlow has created its devices, which has no public API."""
+    """Check if TensorFlow has created its devices; there is no public API for it."""
     from tensorflow.python.eager import context
 
     return getattr(context.context(), "_context_handle", None) is not None
 
 
 def _processor() -> str:
-    """Return model and instruction set; other processors may not run the code."""
+    """Return the processor's model and instruction set, which programs depend on."""
     found: set[str] = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         names = ("model name", "flags", "Features", "CPU part")
@@ -294,7 +292,7 @@ def _lock(folder: pathlib.Path, wait: bool = False) -> int:
 
 
 def _hashed(name: str, data: bytes, kind: str) -> str:
-    """Return the name of the file for data, which ends in their hash."""
+    """Return the file name for data; it ends in the hash of the data."""
     return f"{name}.{hashlib.blake2b(data).hexdigest()[:_DIGITS]}{kind}"
 
 

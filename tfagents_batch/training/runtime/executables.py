@@ -20,8 +20,8 @@ from tensorflow.core.framework import resource_handle_pb2, tensor_pb2, types_pb2
 
 from tfagents_batch.errors import UserError
 
-_FEW = 16  # if the number of maps grew by less, nothing was compiled
-_FULL = 0.8  # part of the limit above which a run is refused; compiling needs the rest
+_FEW = 16  # growth of the number of maps without any compilation
+_MAX_USED = 0.8  # a new run is refused above this part of the limit
 
 # TensorFlow finds its cache of executables by this name and by a hash of its C++ type,
 # DeviceCompiler<LocalExecutable, LocalClient>.
@@ -36,7 +36,7 @@ _open = 0  # runs that have not ended
 def limited_to_run() -> Iterator[None]:
     """Free the programs compiled in this context, when the last open run ends.
 
-    They stay while another thread is in a call of TensorFlow or Keras, which may be
+    They are not freed while another thread calls TensorFlow or Keras, because it may be
     executing one of them. A freed program is compiled again when it is called.
 
     Raises:
@@ -44,7 +44,7 @@ def limited_to_run() -> Iterator[None]:
     """
     global _open
     before = _maps()
-    _refuse(before)
+    _check_limit(before)
     with _lock:
         _open += 1
     try:
@@ -64,16 +64,16 @@ def _maps() -> int:
         return 0
 
 
-def _refuse(maps: int) -> None:
+def _check_limit(maps: int) -> None:
     try:
         limit = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
     except (OSError, ValueError):
         return
-    if maps > _FULL * limit:
+    if maps > _MAX_USED * limit:
         raise UserError(
             f"this process has {maps} memory maps, and it aborts at {limit} "
-            f"(vm.max_map_count); expected at most {_FULL:.0%} of that at the start of "
-            "a run; train in another process, or raise the limit: sysctl -w "
+            f"(vm.max_map_count); expected at most {_MAX_USED:.0%} of that at the "
+            "start of a run; train in another process, or raise the limit: sysctl -w "
             f"vm.max_map_count={4 * limit}"
         )
 
@@ -92,7 +92,7 @@ def _others_use_tensorflow() -> bool:
 
 def _free() -> None:
     # If another version of TensorFlow uses another name, nothing is destroyed. Then
-    # runs are refused in time, by the number of maps.
+    # runs are refused before the process has too many maps.
     with contextlib.suppress(tf.errors.OpError), tf.device("/CPU:0"):
         handle = resource_handle_pb2.ResourceHandleProto(
             device=tf.zeros([]).device,
@@ -106,5 +106,5 @@ def _free() -> None:
         tensor.tensor_shape.SetInParent()
         cache = tf.io.parse_tensor(tensor.SerializeToString(), tf.resource)
         tf.raw_ops.DestroyResourceOp(resource=cache, ignore_lookup_error=True)
-    with contextlib.suppress(AttributeError):  # a C library without it
+    with contextlib.suppress(AttributeError):  # the C library has no malloc_trim
         ctypes.CDLL(None).malloc_trim(0)

@@ -135,35 +135,35 @@ class Interrupts:
                     numbers = reader.recv(4096)
                 except TimeoutError:
                     self._deadline = None
-                    self._say("the iteration did not end in time and is interrupted")
+                    self._print("the iteration did not end in time and is interrupted")
                     _call(self._stop)
                     continue
                 for number in numbers:
                     if number == _CLOSE:
                         return
                     self._handle(number)
-                if not numbers:  # closed after a hook took too long
+                if not numbers:  # __exit__ closed the other end
                     return
 
     def _handle(self, number: int) -> None:
         if number in stop_signals():
-            self.signal = self.signal or number  # if Python's handler has not run yet
+            self.signal = self.signal or number  # Python's handler may not have run yet
             if not self._acknowledged:
                 self._acknowledged = True
-                gentle = number == signal.SIGINT
-                grace = self._grace if gentle else self._term_grace
+                ctrl_c = number == signal.SIGINT
+                grace = self._grace if ctrl_c else self._term_grace
                 self._deadline = time.monotonic() + grace
-                self._say(
+                self._print(
                     "stopping after this iteration; press Ctrl-C again to stop at once"
                 )
             elif number == signal.SIGINT and hasattr(sys, "ps1"):
                 # In a shell or a notebook: the process holds the user's variables.
-                self._say("environments are asked to stop; then the run is saved")
+                self._print("stopping the environments; then the run is saved")
                 _call(self._stop)
             elif number == signal.SIGINT:
                 self._exit_now()
         elif hasattr(signal, "SIGUSR1") and number == signal.SIGUSR1:
-            self._say("saving a checkpoint after this iteration")
+            self._print("saving a checkpoint after this iteration")
         elif self._previous_fd >= 0:  # for another reader, such as an event loop
             with contextlib.suppress(OSError):
                 os.write(self._previous_fd, bytes([number]))
@@ -180,12 +180,12 @@ class Interrupts:
         _report(f"{show_cursor}stopped")
         os._exit(exit_status(signal.SIGINT))
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         _call(lambda: self._report(text))
 
 
 def stop_signals() -> list[int]:
-    """Signals that ask a process to stop.
+    """Return the signals that ask a process to stop.
 
     SIGHUP, sent when the terminal is closed, is left out if it is ignored, as under
     ``nohup``.
@@ -213,5 +213,5 @@ def _report(text: str) -> None:
     """Write a line to stderr, unless that would block, as on a pipe without reader."""
     with contextlib.suppress(OSError, ValueError):
         if os.name == "nt" or select.select([], [2], [], 0)[1]:
-            below_bar = "\n" if os.isatty(2) else ""
-            os.write(2, f"{below_bar}{text}\n".encode())
+            newline = "\n" if os.isatty(2) else ""
+            os.write(2, f"{newline}{text}\n".encode())

@@ -1,4 +1,4 @@
-"""Number of TensorFlow's threads, chosen by cores and network before its first op.
+"""Choose the number of TensorFlow's threads from the cores and the network.
 
 A small layer is computed before a second thread has woken up, and more threads take
 processor time from the environments' workers. With 64 units and minibatches of 128, one
@@ -20,7 +20,7 @@ from tfagents_batch.nn.encoder import is_image
 from tfagents_batch.types import EnvSpec
 
 MOST = 1024  # threads; each one takes memory
-LARGE = 1 << 24  # multiply-adds per layer and minibatch; one thread is best below
+LARGE = 1 << 24  # multiply-adds per layer and minibatch; below this, one thread is best
 _HIDDEN = (64, 64)  # assumed if the settings leave it to the network
 _MINIBATCH = 256  # assumed if the algorithm has no such setting
 
@@ -69,10 +69,10 @@ def configure(
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
     if not apply(threads, programs=2 if config.overlap else 1):
-        reason = f"TensorFlow had run before, too late for {threads} ({reason})"
+        reason = f"TensorFlow had already run, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
-    each = math.ceil(spec.num_envs / num_workers) if num_workers else None
-    return Resources(threads, cores, num_workers, each, reason)
+    per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
+    return Resources(threads, cores, num_workers, per_worker, reason)
 
 
 def choose(
@@ -80,7 +80,7 @@ def choose(
 ) -> tuple[int, str]:
     """Return threads for an experiment's config, and the reason; see ``configure``."""
     if config.threads is not None:
-        return config.threads, "asked for"
+        return config.threads, "set by the user"
     if own_network:
         return cores, "the network is your own, and its size is not known yet"
     observations = spaces.leaves(spec.observation_space)
@@ -104,7 +104,7 @@ def apply(threads: int, programs: int = 1) -> bool:
     try:
         threading.set_intra_op_parallelism_threads(threads)
         threading.set_inter_op_parallelism_threads(max(threads, programs))
-    except RuntimeError:  # its threads exist already
+    except RuntimeError:  # TensorFlow's threads exist already
         return False
     return True
 
@@ -112,7 +112,7 @@ def apply(threads: int, programs: int = 1) -> bool:
 def _multiply_adds(
     config: Any, observations: list[spaces.Leaf], limit: int | None
 ) -> int:
-    """Count those of the built-in network's largest layer on one minibatch.
+    """Count multiply-adds of the built-in network's largest layer per minibatch.
 
     ``limit`` is the time limit of an episode in steps.
     """

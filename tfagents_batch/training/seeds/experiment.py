@@ -24,20 +24,20 @@ from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.seeds.population import MOST, STEP, Population, split
 
-_SECONDS = 0.5  # target duration of a program call; an interrupt waits for its end
+_SECONDS = 0.5  # target duration of a program call, which an interrupt waits for
 REASON = "all seeds are one program"
 
 
-class Several:
+class SeedsExperiment:
     """The live objects of a run of several seeds.
 
     Args:
       config: config of the first seed; the others differ only in their seed.
       run_seeds: the S seeds.
-      env: environment to train on, if ``config.env`` is only its description.
+      env: environment to train on, if ``config.env`` only describes it.
 
     Attributes:
-      algorithm: holds the values of one seed at a time, while they are saved.
+      algorithm: algorithm of the first seed; also holds the seed that is being saved.
       resources: see ``Experiment``.
       report: resources of the machine that the run uses, for its log.
       spec: spec of one seed's environments.
@@ -47,7 +47,7 @@ class Several:
     def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
         self.config = config = config.check()
         self.run_seeds = [int(seed) for seed in run_seeds]
-        _refuse(config, self.run_seeds)
+        _check_config(config, self.run_seeds)
         given = config.env if env is None else env
         count = len(self.run_seeds)
         if tensor_env(given, config.env_kwargs) is None:
@@ -69,13 +69,13 @@ class Several:
         self.report["seeds"] = self.run_seeds
         kind, _ = algorithms.REGISTRY[config.algorithm]
         settings = schedules.resolve(config.settings, config.steps)
-        trained = []
+        agents = []
         for seed in self.run_seeds:
             with experiment.seeded(seed):
-                trained.append(kind(settings, spec, None))
-        self.algorithm = trained[0]
+                agents.append(kind(settings, spec, None))
+        self.algorithm = agents[0]
         self.population = Population(
-            trained, train_env, self.run_seeds, config.rollout_length
+            agents, train_env, self.run_seeds, config.rollout_length
         )
         self._evaluator = None
         if config.eval_every != 0:
@@ -116,7 +116,7 @@ class Several:
             )
             count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
             took = time.perf_counter() - begin
-            self._note(records, training, metrics, newest, int(count), seconds, took)
+            self._add(records, training, metrics, newest, int(count), seconds, took)
             slowest = min(each.step for each in records)
             if seconds:
                 most = int(np.clip(count * _SECONDS / took, 1, MOST))
@@ -126,7 +126,7 @@ class Several:
                     output.event(event, slowest)
                 compile_cache.publish()
             seconds += took
-            progress(slowest, _mean(records))
+            progress(slowest, _mean_returns(records))
             if _evaluation_due(records):
                 self._evaluate(interrupts, records)
             save_all = interrupts.checkpoint_requested or should_save()
@@ -140,7 +140,7 @@ class Several:
             raise SaveError("the last checkpoint of a seed could not be saved")
         return all(each.finished for each in records)
 
-    def _note(
+    def _add(
         self,
         records: Sequence[Record],
         training: Sequence[bool],
@@ -204,7 +204,7 @@ def _evaluation_due(records: Sequence[Record]) -> bool:
     return bool(waiting) and all(waiting)
 
 
-def _mean(records: Sequence[Record]) -> dict[str, float]:
+def _mean_returns(records: Sequence[Record]) -> dict[str, float]:
     """Return means of the seeds' newest returns, for the console."""
     found = {}
     for name in ("episode/return_mean", "eval/return_mean"):
@@ -213,18 +213,18 @@ def _mean(records: Sequence[Record]) -> dict[str, float]:
     return found
 
 
-def _refuse(config: Config, run_seeds: Sequence[int]) -> None:
+def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
     if not run_seeds or len(set(run_seeds)) != len(run_seeds):
         raise UserError(
             f"seeds are {list(run_seeds)}; expected different seeds, at least one"
         )
     if max(run_seeds) >= 2**31 or min(run_seeds) < 0:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
-    plain = {"overlap": False, "device": "cpu", "compile": "auto"}
-    plain |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
-    plain |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
-    plain |= {"log_info": [], "update_every": None}
-    for name, expected in plain.items():
+    required = {"overlap": False, "device": "cpu", "compile": "auto"}
+    required |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
+    required |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
+    required |= {"log_info": [], "update_every": None}
+    for name, expected in required.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):
             raise UserError(

@@ -1,4 +1,4 @@
-"""Call methods of objects with Keras variables as functions of the values."""
+"""Call a function with other values of the Keras variables that it uses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def call(
 ) -> tuple[list[tf.Tensor], Any]:
     """Compute ``function(*args)`` with other values; the variables do not change.
 
-    Under ``tf.vectorized_map`` every copy has its own values. (The variables themselves
-    would silently be shared by all copies.)
+    Under ``tf.vectorized_map`` every copy has its own values. (All copies would
+    silently share the variables themselves.)
 
     Args:
       variables: all variables that the function reads or assigns.
@@ -32,14 +32,14 @@ def call(
     Returns:
       The values after the call, and the result of the call.
     """
-    keep = _Keep(list(variables))
-    with keep.holding(values), carried.use(keep):
+    store = _VariableStore(list(variables))
+    with store.holding(values), carried.use(store):
         result = function(*args)
-        return keep.read(), result
+        return store.read(), result
 
 
-class _Keep:
-    """Implementation of ``carried.use`` by Keras' stateless scope."""
+class _VariableStore:
+    """Variable store for ``carried.use``, by Keras' stateless scope."""
 
     def __init__(self, variables: list[keras.Variable]):
         self._variables = variables

@@ -1,6 +1,6 @@
 """Several seeds of an experiment as one program.
 
-Weights, optimizer slots, normalisers and environments have a leading seed axis; every
+Weights, optimizer slots, normalizers and environments have a leading seed axis; every
 operation computes all seeds. Each seed is trained as if it were alone, with its own
 random numbers, minibatches, norms and moments.
 
@@ -49,7 +49,7 @@ class Population:
         * ``most``: int32 ``[]``, largest number of iterations, up to ``MOST``;
         * ``training``: bool ``[S]``, seeds to train; the others do not change;
         * ``due``: i64 ``[S]``, the call ends with the first iteration in which a
-          trained seed reaches this step, so that the caller can act there.
+          trained seed reaches this step, so that the caller can evaluate or save.
 
         It returns the number n of iterations; metrics ``[MOST, S]``, whose first n rows
         are valid (including ``STEP``, i64, environment steps after each iteration, and
@@ -82,9 +82,9 @@ class Population:
         self._rows = env.spec.num_envs // self._size
         self._actor = _Actor(self, self._rows)
         self._source = Rollout(
-            _Seeded(env), self._actor, rollout_length, self._run_seeds
+            _SeededEnv(env), self._actor, rollout_length, self._run_seeds
         )
-        self._one = tf.function(self._iteration, autograph=False)
+        self._iterate_once = tf.function(self._iteration, autograph=False)
         self.iterate = tf.function(
             single_call(self._iterate), jit_compile=True, autograph=False
         )
@@ -107,7 +107,7 @@ class Population:
     def evaluator(
         self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
     ) -> evaluate.Play:
-        """Return a function that plays ``episodes`` of each seed.
+        """Return a function that plays ``episodes`` episodes per seed.
 
         Args:
           env: batch of ``S * E`` rows; E divides ``episodes``.
@@ -116,13 +116,13 @@ class Population:
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
-        return evaluate.evaluator(_Seeded(env), actor, count, actions)
+        return evaluate.evaluator(_SeededEnv(env), actor, count, actions)
 
     def _iterate(
         self, most: tf.Tensor, training: tf.Tensor, due: tf.Tensor
     ) -> tuple[tf.Tensor, Metrics, Metrics]:
-        # As a function, it is traced and compiled once for the whole loop.
-        specs = self._one.get_concrete_function(training).structured_outputs
+        # A function is traced and compiled once for the whole loop.
+        specs = self._iterate_once.get_concrete_function(training).structured_outputs
         arrays, newest = {}, {}
         for name, x in specs.items():
             if x.shape.rank > 1 and name not in EACH:  # a histogram
@@ -131,7 +131,7 @@ class Population:
                 arrays[name] = tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
 
         def more(index, reached, arrays, newest):
-            metrics = self._one(training)
+            metrics = self._iterate_once(training)
             reached = tf.reduce_any(training & (metrics[STEP] >= due))
             arrays = {k: x.write(index, metrics[k]) for k, x in arrays.items()}
             return index + 1, reached, arrays, {k: metrics[k] for k in newest}
@@ -151,36 +151,36 @@ class Population:
         sources = list(self._source.named_variables().values())
         old_sources = [variable.read_value() for variable in sources]
         step = self._value_of(self._algorithm.step).read_value()
-        now = self._seeds(step)
-        trajectory = self._by_seed(self._source(now))
+        iteration_seeds = self._seeds(step)
+        trajectory = self._by_seed(self._source(iteration_seeds))
 
         def update(values, trajectory, seed):
             return functional.call(
                 self._variables, values, self._algorithm.update, trajectory, seed
             )
 
-        after, metrics = _each(update, before, trajectory, now)
+        after, metrics = _map_seeds(update, before, trajectory, iteration_seeds)
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
         rows = tf.repeat(training, self._rows)
         for variable, old in zip(sources, old_sources, strict=True):
             variable.assign(nest.where(rows, variable.read_value(), old))
         step = self._value_of(self._algorithm.step).read_value()
-        found = _each(lambda rows: collected(self._source, rows), trajectory)
-        return metrics | found | {STEP: step}
+        measured = _map_seeds(lambda rows: collected(self._source, rows), trajectory)
+        return metrics | measured | {STEP: step}
 
     def _seeds(self, step: tf.Tensor) -> tf.Tensor:
-        """Return int32 ``[S]``, the seeds of single runs at a step."""
+        """Return the iteration seed of each run at its step, int32 ``[S]``."""
         return seeds.iteration_seed(self._run_seeds, tf.cast(step, tf.int64))
 
     def _by_seed(self, trajectory: Trajectory) -> Trajectory:
-        """Split rows into ``[S, T, B, ...]``, those of a state into ``[S, B, ...]``."""
-        steps, action, behavior = nest.map(self._apart, trajectory[:3])
-        state = nest.map(self._actor.apart, trajectory.state)
+        """Reshape steps to ``[S, T, B, ...]`` and states to ``[S, B, ...]``."""
+        steps, action, behavior = nest.map(self._split_steps, trajectory[:3])
+        state = nest.map(self._actor.split_rows, trajectory.state)
         return Trajectory(steps, action, behavior, state)
 
-    def _apart(self, x: tf.Tensor) -> tf.Tensor:
-        return _swapped(tf.reshape(x, [x.shape[0], self._size, -1, *x.shape[2:]]))
+    def _split_steps(self, x: tf.Tensor) -> tf.Tensor:
+        return _swap_axes(tf.reshape(x, [x.shape[0], self._size, -1, *x.shape[2:]]))
 
     def _value_of(self, variable: Any) -> tf.Variable:
         matches = [variable is each for each in self._variables]
@@ -188,7 +188,7 @@ class Population:
 
 
 def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
-    """Split an evaluation of ``Population.evaluator`` into those of the seeds.
+    """Split an evaluation of ``Population.evaluator`` into one per seed.
 
     It must have no infos and no failed episodes.
     """
@@ -212,9 +212,9 @@ class _Actor:
         time, _ = shape
         algorithm = self._population._algorithm
         seed = tf.convert_to_tensor(seed, tf.int32)
-        noise = _each(lambda seed: algorithm.noise((time, self._rows), seed), seed)
+        noise = _map_seeds(lambda seed: algorithm.noise((time, self._rows), seed), seed)
         return nest.map(
-            lambda x: tf.reshape(_swapped(x), [time, -1, *x.shape[3:]]), noise
+            lambda x: tf.reshape(_swap_axes(x), [time, -1, *x.shape[3:]]), noise
         )
 
     def act(self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool):
@@ -224,20 +224,20 @@ class _Actor:
         def act(values, *rows):
             return functional.call(variables, values, function, *rows, explore)[1]
 
-        rows = nest.map(self.apart, (timestep, state, noise))
+        rows = nest.map(self.split_rows, (timestep, state, noise))
         values = [value.read_value() for value in population._values]
-        return nest.map(self._together, _each(act, values, *rows))
+        return nest.map(self._merge_rows, _map_seeds(act, values, *rows))
 
-    def apart(self, x: tf.Tensor) -> tf.Tensor:
+    def split_rows(self, x: tf.Tensor) -> tf.Tensor:
         """Reshape ``[S * B, ...]`` to ``[S, B, ...]``."""
         return tf.reshape(x, [-1, self._rows, *x.shape[1:]])
 
-    def _together(self, x: tf.Tensor) -> tf.Tensor:
+    def _merge_rows(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, [-1, *x.shape[2:]])
 
 
-class _Seeded:
-    """A batch of environments, initialised with the seeds of a population."""
+class _SeededEnv:
+    """A batch of environments, initialized with the seeds of a population."""
 
     compilable = True
 
@@ -255,12 +255,12 @@ class _Seeded:
         return self._env.ok(state)
 
 
-def _swapped(x: tf.Tensor) -> tf.Tensor:
+def _swap_axes(x: tf.Tensor) -> tf.Tensor:
     """Transpose ``[a, b, ...]`` to ``[b, a, ...]``."""
     return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
 
 
-def _each(function, *rows: Nest) -> Nest:
+def _map_seeds(function, *rows: Nest) -> Nest:
     """Apply a function of one seed to all seeds at once."""
     return tf.vectorized_map(
         lambda row: function(*row), rows, fallback_to_while_loop=False

@@ -20,7 +20,7 @@ from tfagents_batch.training.run_config import Config
 from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.runtime import compile_cache, executables
 from tfagents_batch.training.runtime.signals import Interrupts
-from tfagents_batch.training.seeds.experiment import REASON, Several
+from tfagents_batch.training.seeds.experiment import REASON, SeedsExperiment
 from tfagents_batch.training.training_run import Run, facts
 
 
@@ -36,54 +36,54 @@ def run_seeds(
     Args:
       config: checked config of the runs, except for their seeds.
       seeds: seeds of the runs.
-      env: environment to train on, if ``config.env`` is only its description.
+      env: environment to train on, if ``config.env`` only describes it.
       root: parent of the run folders.
       name: name of the runs, part of their folders' names.
 
     Raises:
       UserError: if a setting cannot be used, before a folder is created.
       TrainingError: if the gradients of a seed are no longer finite.
-      SaveError: if a last checkpoint could not be written.
+      SaveError: if the last checkpoint of a seed could not be written.
     """
     given = config.env if env is None else env
     with contextlib.ExitStack() as stack:
         stack.enter_context(executables.limited_to_run())
-        several = Several(config, seeds, env)
+        experiment = SeedsExperiment(config, seeds, env)
         stack.callback(compile_cache.publish)
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
-        console.message(str(several.resources))
-        console.message(weights.table(weights.by_layer(several.algorithm)))
-        described = facts(several.algorithm, several.spec)
+        console.message(str(experiment.resources))
+        console.message(weights.table(weights.by_layer(experiment.algorithm)))
+        run_facts = facts(experiment.algorithm, experiment.spec)
         outputs = []
-        for index, seed in enumerate(several.run_seeds):
-            mine = dataclasses.replace(config, seed=seed)
-            text = config_file.to_text(mine, given, None)
-            folder = runs.create(root, name, seed, text, facts=described)
+        for index, seed in enumerate(experiment.run_seeds):
+            seed_config = dataclasses.replace(config, seed=seed)
+            text = config_file.to_text(seed_config, given, None)
+            folder = runs.create(root, name, seed, text, facts=run_facts)
             stack.enter_context(runs.lock(folder))
-            logger = Logger(folder, None, warn=console.message, settings=mine)
+            logger = Logger(folder, None, warn=console.message, settings=seed_config)
             stack.enter_context(logger)
-            watch = Alarms(
-                several.algorithm.alarms,
+            alarms = Alarms(
+                experiment.algorithm.alarms,
                 config.steps,
                 config.num_envs,
-                several.spec.max_episode_steps,
+                experiment.spec.max_episode_steps,
             )
-            variables = functools.partial(several.population.variables, index)
-            shown = console, variables, watch, Callbacks(folder)
+            variables = functools.partial(experiment.population.variables, index)
+            shown = console, variables, alarms, Callbacks(folder)
             outputs.append(Output(folder, logger, *shown, seed=seed))
-            logger.event("resources", 0, **several.report)
+            logger.event("resources", 0, **experiment.report)
 
         console.message(f"compile=full: {REASON}")
         try:
-            finished = several.train(interrupts, outputs, console.update)
+            finished = experiment.train(interrupts, outputs, console.update)
         except (TrainingError, SaveError) as error:
             kind = type(error).__name__
-            for output, record in zip(outputs, several.records, strict=True):
+            for output, record in zip(outputs, experiment.records, strict=True):
                 output.logger.event("failed", record.step, error=kind, text=str(error))
             raise
-        found, ended_by = [], None if finished else interrupts.signal
-        for output, record in zip(outputs, several.records, strict=True):
+        results, ended_by = [], None if finished else interrupts.signal
+        for output, record in zip(outputs, experiment.records, strict=True):
             output.logger.event("finished" if finished else "stopped", record.step)
-            found.append((str(output.folder), record.step, record.latest))
-    return [Run(*each, finished, ended_by) for each in found]
+            results.append((str(output.folder), record.step, record.latest))
+    return [Run(*each, finished, ended_by) for each in results]

@@ -30,8 +30,8 @@ class Clips:
     """Plays episodes of an agent and records their pictures.
 
     Args:
-      env: environment of the training: a name, a callable, or an environment written
-        in TensorFlow.
+      env: the training environment: a name, a callable, or an environment written in
+        TensorFlow.
       env_kwargs: arguments of the environment.
       actor: policy that selects actions; its mode is played.
       wrappers: wrappers of the environment.
@@ -65,7 +65,7 @@ class Clips:
 
         Returns:
           frames: uint8 ``[n, height, width, 3]``, at most ``MOST`` pictures of at most
-            ``LARGEST`` pixels; of a longer episode every second, fourth, ... picture.
+            ``LARGEST`` pixels; for a longer episode every second, fourth, ... picture.
           facts: ``return``, the undiscounted sum of raw rewards; ``length`` in steps;
             ``ended``, whether the episode ended.
 
@@ -101,7 +101,7 @@ def filming(
     warn: Callable[[str], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> Callable[[int], None]:
-    """Return a function of the step that logs a clip from time to time.
+    """Return a function of the step that logs a clip if one is due.
 
     A failure never stops training: recording ends with one warning.
 
@@ -124,7 +124,7 @@ def filming(
             frames, facts = clips(seed, stop)
         except Stopped:
             return
-        except Exception as error:  # also what the environment's own code raised
+        except Exception as error:  # the environment's code may raise anything
             clips = None
             warn(f"warning: no more videos, training continues: {error}")
             return
@@ -135,7 +135,7 @@ def filming(
 
 
 def smaller(picture: np.ndarray, largest: int) -> np.ndarray:
-    """Return a picture of at most ``largest`` pixels a side, by means over k x k.
+    """Shrink a picture to at most ``largest`` pixels a side, by means over k x k.
 
     Args:
       picture: uint8 ``[height, width, 3]``.

@@ -22,13 +22,13 @@ from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.types import TimeStep
 
-FPS = 30  # default of environments without metadata
+FPS = 30  # default for environments without metadata
 _MODE = "render_mode"
 _BLOCK = 2  # pixels: H.264 needs even sizes
 
 
 class Episode(NamedTuple):
-    """An episode that was recorded.
+    """A recorded episode.
 
     Attributes:
       path: path of the video.
@@ -79,15 +79,15 @@ class Camera:
         if make.tensor_env(env, env_kwargs) is not None:
             options |= {"env_kwargs": env_kwargs, "wrappers": wrappers}
             self.env = make.make_env(env, 1, **options)
-            shown = self.env.env
-            if not hasattr(shown, "render"):
+            inner = self.env.env
+            if not hasattr(inner, "render"):
                 raise UserError(
-                    f"{type(shown).__name__} has no render(state); add this method, "
+                    f"{type(inner).__name__} has no render(state); add this method, "
                     "which returns a picture"
                 )
-            self.fps = getattr(shown, "render_fps", FPS)
+            self.fps = getattr(inner, "render_fps", FPS)
             return
-        if _takes_mode(env):
+        if _has_render_mode(env):
             env_kwargs = {_MODE: "rgb_array"} | env_kwargs
         constructor = named.wrapped(registry.constructor(env, env_kwargs), wrappers)
 
@@ -122,7 +122,7 @@ class Camera:
 def player(
     camera: Camera, actor: Actor
 ) -> Callable[[int], Iterator[tuple[np.ndarray, TimeStep]]]:
-    """Return a function of a seed that plays greedily, episode after episode.
+    """Return a function of a seed that plays episode after episode greedily.
 
     It yields each picture with its time step.
     """
@@ -136,11 +136,11 @@ def player(
 
     def play(seed: int) -> Iterator[tuple[np.ndarray, TimeStep]]:
         state, step = env.init(seed)
-        acting = actor.initial_state(1)
+        actor_state = actor.initial_state(1)
         while True:
             yield camera.picture(state), step
             # After a last step the action is ignored and a new episode starts.
-            action, acting = act(step, acting)
+            action, actor_state = act(step, actor_state)
             state, step = env.step(state, action)
 
     return play
@@ -149,7 +149,7 @@ def player(
 def film(
     camera: Camera, actor: Actor, outdir: str | os.PathLike, episodes: int, seed: int
 ) -> list[Episode]:
-    """Play exactly ``episodes`` episodes greedily; write a video of each one.
+    """Play exactly ``episodes`` episodes greedily and write a video of each.
 
     Args:
       camera: camera of the environment.
@@ -223,10 +223,10 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
 
     def add(picture: np.ndarray) -> None:
         nonlocal writer, shape
-        odd = [(0, size % _BLOCK) for size in picture.shape[:2]]
-        even = np.pad(picture, [*odd, (0, 0)], mode="edge")
+        padding = [(0, size % _BLOCK) for size in picture.shape[:2]]
+        padded = np.pad(picture, [*padding, (0, 0)], mode="edge")
         if writer is None:
-            shape, (height, width) = picture.shape, even.shape[:2]
+            shape, (height, width) = picture.shape, padded.shape[:2]
             writer = imageio_ffmpeg.write_frames(
                 str(path), (width, height), fps=fps, macro_block_size=_BLOCK
             )
@@ -237,7 +237,7 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
                 "pictures of a video need the same size"
             )
         try:
-            writer.send(np.ascontiguousarray(even))
+            writer.send(np.ascontiguousarray(padded))
         except OSError as error:
             raise SaveError(f"video {path} cannot be written: {error}") from error
 
@@ -251,8 +251,8 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
         stack.pop_all()
 
 
-def _takes_mode(env: Any) -> bool:
-    """Check for a ``render_mode`` argument, which every registered id has."""
+def _has_render_mode(env: Any) -> bool:
+    """Check for a ``render_mode`` argument; every registered id has one."""
     if isinstance(env, str):
         env = registry.attribute(env)
         if env is None:
