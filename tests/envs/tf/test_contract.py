@@ -18,11 +18,7 @@ def make(id):
     return tfb.make_env(f"tf/{id}", 3, env_kwargs={"max_episode_steps": 20})
 
 
-<<<<<<< HEAD
 @functools.cache  # test_init_again_repeats_the_transitions covers a second one
-=======
-@functools.cache  # test_init_starts_over checks that a second rollout is equal
->>>>>>> lang-3
 def record(id):
     return rollout(make(id), EnvContract.steps, SEED)
 
@@ -31,13 +27,8 @@ def contract(id):
     class Contract(EnvContract):
         compilable = True
 
-<<<<<<< HEAD
         # Held by the compiled program, which is compared with eager code too.
         test_graphs_and_eager_code_agree = None
-=======
-        # Covered by the compiled program, which is compared with eager code too.
-        test_a_graph_gives_what_eager_code_gives = None
->>>>>>> lang-3
 
         def make_env(self):
             return make(id)

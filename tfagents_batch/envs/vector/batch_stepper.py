@@ -231,13 +231,8 @@ class BatchStepper:
             shown, place = arrays.action, row
         if phase == "step":
             known["action"] = actions.text(self._batch.action_space, shown, place)
-<<<<<<< HEAD
         failure = failures.from_error(error, **known)
-        return failure._replace(text=failure.text + more)
-=======
-        failure = failures.of(error, **known)
         return failure._replace(text=failure.text + suffix)
->>>>>>> lang-3
 
 
 def _neutral(leaf: spaces.Leaf) -> Any:
