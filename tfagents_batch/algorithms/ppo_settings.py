@@ -16,7 +16,9 @@ class Config(adaptive_kl.Settings):
     """Settings of PPO, including those of the KL penalty."""
 
     clip_ratio: float = option(
-        0.2, "largest change of the probability ratio, epsilon", above=0
+        0.2,
+        "clip range of the probability ratio, 1 - clip_ratio to 1 + clip_ratio",
+        above=0,
     )
     gamma: float = option(0.99, "discount factor per step", least=0, most=1)
     gae_lambda: float = option(
@@ -35,7 +37,7 @@ class Config(adaptive_kl.Settings):
     )
     sequence_length: int | None = option(
         None,
-        "steps per sequence; none: the trajectory if recurrent, else one transition",
+        "steps per training sequence; none: the rollout if recurrent, else 1",
         least=1,
     )
     gradient_norm: float | None = option(
@@ -43,22 +45,22 @@ class Config(adaptive_kl.Settings):
     )
     entropy_scale: Schedule = option(Constant(0.0), "weight of the entropy bonus")
     value_scale: float = option(
-        1.0, "weight of the value loss, half squared error", least=0
+        1.0, "weight of the value loss, which is half the mean squared error", least=0
     )
     value_clip: float | None = option(
         None, "largest change of a value per update; none disables clipping", above=0
     )
     value_target: Literal["gae", "return"] = option(
-        "gae", "target of values: advantage + value, or the return with gae_lambda 1"
+        "gae", "target of the value: GAE advantage plus value, or the discounted return"
     )
     kl_stop: float | None = option(
         None,
-        "stop the epochs of an update above this KL; nats; none never stops",
+        "KL in nats at which an update skips its remaining epochs; none: never",
         above=0,
     )
     normalize_advantage: Literal[True, False, "batch"] = option(
         True,
-        "standardize advantages per minibatch, or once over the whole batch (batch)",
+        "standardize advantages per minibatch (true), per batch, or not at all",
     )
     normalize_observation: bool = option(
         True, "normalize observations by a running mean and standard deviation"
@@ -68,7 +70,7 @@ class Config(adaptive_kl.Settings):
     )
     normalize_floor: float = option(
         moments.FLOOR,
-        "lower bound of the standard deviation that divides observations and rewards",
+        "smallest standard deviation by which observations and rewards are divided",
         above=0,
     )
     normalize_epsilon: float = option(
@@ -76,13 +78,14 @@ class Config(adaptive_kl.Settings):
     )
     normalize_return: moments.RewardKind = option(
         True,
-        "divide rewards by the standard deviation of returns, or of rewards (per_step)",
+        "divide rewards by the std of returns (true) or of rewards (per_step)",
     )
-    reward_clip: float = option(10.0, "largest magnitude of a divided reward", above=0)
+    reward_clip: float = option(
+        10.0, "largest magnitude of a normalized reward", above=0
+    )
     histograms: bool = option(
         True,
-        "log histograms of actions, values, divergences, weights, gradients and "
-        "statistics",
+        "log histograms of actions, values, KL, weights, gradients and statistics",
     )
     network: networks.Config = option(networks.Config(), "shape of the network")
 

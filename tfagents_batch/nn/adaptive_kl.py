@@ -25,29 +25,29 @@ MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
 class Settings:
     """Settings of the KL penalty, and the objective that may use it."""
 
-    objective: Literal["clip", "kl", "both"] = option("clip", "what bounds the update")
+    objective: Literal["clip", "kl", "both"] = option(
+        "clip", "limit of an update: clipped ratio, KL penalty, or both"
+    )
     kl_target: float = option(
         0.01, "target KL divergence of an update, for the penalty; nats", above=0
     )
     kl_init_penalty: float = option(1.0, "initial weight of the KL penalty", above=0)
     kl_adapt_low: float = option(
-        0.7, "KL over kl_target below which the penalty falls", above=0
+        0.7, "ratio KL / kl_target below which the penalty is lowered", above=0
     )
     kl_adapt_high: float = option(
-        1.3, "KL over kl_target above which the penalty rises", above=0
+        1.3, "ratio KL / kl_target above which the penalty is raised", above=0
     )
     kl_adapt_factor: float = option(
-        1.5, "factor by which the penalty rises or falls", above=1
+        1.5, "factor by which the penalty is raised or lowered", above=1
     )
     kl_cutoff_factor: float = option(
-        2.0, "KL over kl_target where the cutoff begins", above=0
+        2.0, "ratio KL / kl_target above which a squared cutoff is added", above=0
     )
-    kl_cutoff_scale: float = option(
-        1000.0, "weight of the squared excess over it", least=0
-    )
+    kl_cutoff_scale: float = option(1000.0, "weight of the squared cutoff", least=0)
     kl_reduction: Literal["batch", "sequence"] = option(
         "batch",
-        "scope of the mean KL before penalty and cutoff: a minibatch or each sequence",
+        "average the KL over a minibatch, or over each sequence, before the penalty",
     )
 
     def check(self) -> Settings:

@@ -41,22 +41,19 @@ class Config:
 
     hidden: tuple[int, ...] | None = option(
         None,
-        "units of each tower's layers; none: 64,64 (lone image: no layers, core: 256)",
+        "units of the hidden layers; none: 64,64, or no layer after a CNN",
         least=1,
     )
     activation: str = option("tanh", "Keras activation of the hidden layers")
-    init_std: float = option(
-        1.0, "standard deviation of a Box policy at the start", above=0
-    )
+    init_std: float = option(1.0, "initial standard deviation of a Box policy", above=0)
     min_std: float = option(
         0.0,
-        "lower bound of the standard deviation; it is added to the trained part",
+        "lower bound of the standard deviation",
         least=0,
     )
     max_std: float | None = option(
         None,
-        "upper bound of the standard deviation, reached by a sigmoid; none sets no "
-        "bound",
+        "upper bound of the standard deviation; none: no bound",
         above=0,
     )
     std: Std = option(
@@ -64,28 +61,25 @@ class Config:
     )
     squash: bool = option(
         False,
-        "squash the actions of a Box policy into their bounds by tanh instead of "
-        "clipping",
+        "squash actions of a Box policy into their bounds by tanh, instead of clipping",
     )
     mean: Mean = option("linear", "mean of a Box policy; tanh keeps it within -1 and 1")
-    initializer: kernels.Kind = option(
-        "orthogonal", "initializer of the towers' kernels"
-    )
+    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     policy_scale: float = option(
         POLICY_SCALE,
-        "scale of the policy head's kernel at the start",
+        "initial scale of the last kernel of the policy",
         above=0,
     )
     core: Literal["none", "gru", "lstm"] = option(
-        "none", "recurrent layer that replaces the last layer of each tower"
+        "none", "recurrent layer in place of the last hidden layer"
     )
     value_core: ValueCore = option(
         "own",
-        "core of a recurrent network's value: its own, shared with the policy, or none",
+        "recurrent layer of the value: its own, the same as the policy's, or none",
     )
     cnn: CNN = option(
         "auto",
-        "convolutions for images; auto uses small below 36 pixels and nature otherwise",
+        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
     )
 
     def check(self, path: str = "") -> Config:

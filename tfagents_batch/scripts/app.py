@@ -34,10 +34,12 @@ Command = TypeVar("Command")
 class PlayCommand:
     """Flags of scripts that play the agent of a run."""
 
-    logdir: str | None = option(None, "run folder")
+    logdir: str | None = option(None, "run folder to play; required")
     checkpoint: str = option("newest", "checkpoint to play: newest, best or a step")
     env: str | None = option(None, "environment to play instead of the run's")
-    env_kwargs: dict | None = option(None, "arguments of the environment")
+    env_kwargs: dict | None = option(
+        None, "arguments of the environment; none: those of the run"
+    )
     wrappers: list | None = option(
         None, "wrappers of the environment, innermost first; none: those of the run"
     )
@@ -146,7 +148,9 @@ def flags(
       epilog: text after the help.
     """
     if config.HELP.intersection(argv):
-        print(config.help_text(parts) + epilog)
+        about = sys.modules[parts[0][0].__module__].__doc__ or ""
+        about = about.partition("\n\n")[0].replace("``", "").strip()
+        print(f"{about}\n\n{config.help_text(parts)}{epilog}")
         return None
     return config.parse(argv, parts)
 

@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
         env_kwargs: dict | None = option(None, "arguments of the environment")
         steps: int = option(1000, "number of steps with random actions")
         seed: int = option(0, "seed of the environment and of the actions")
-        debug: bool = option(False, "print tracebacks, including those of findings")
+        debug: bool = option(False, "print tracebacks, also of reported problems")
 
     command = app.parse(argv, Command)
     if command is None:

@@ -61,7 +61,9 @@ def main(argv: Sequence[str]) -> int:
 
         json: bool = option(False, "print one JSON object instead of a table")
         seconds: float = option(
-            300.0, "time limit of each check in seconds; one builds C++ code", above=0
+            300.0,
+            "time limit of each check in seconds",
+            above=0,
         )
         check: str = option("", "run only this check, in this process, and print JSON")
         debug: bool = option(False, "print tracebacks")

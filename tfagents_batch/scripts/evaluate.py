@@ -21,7 +21,7 @@ class Command(app.PlayCommand):
         None, "options of make_env, added to those of the run"
     )
     actions: Literal["mode", "sample"] = option(
-        "mode", "actions: the policy's mode, or samples as in training"
+        "mode", "the most likely action (mode), or sampled actions as in training"
     )
 
 

@@ -41,14 +41,17 @@ def main(argv: Sequence[str]) -> int:
     class Command:
         """Flags of this script."""
 
-        logdir: tuple[str, ...] = option(("logs",), "run folders, or folders of runs")
+        logdir: tuple[str, ...] = option(
+            ("logs",), "run folders, or folders that contain runs"
+        )
         out: str = option("learning_curves.png", "PNG file to write")
         metric: tuple[str, ...] = option(
             (), f"metrics to plot; empty: {TRAIN} and, if logged, {EVAL}"
         )
         compare: bool = option(False, "plot all runs on an environment in one panel")
         threshold: tuple[float, ...] = option(
-            (), "return to mark with a dashed line: one for all panels, or one for each"
+            (),
+            "returns to mark with a dashed line: one for all panels, or one per panel",
         )
         debug: bool = option(False, "print tracebacks")
 

@@ -39,22 +39,27 @@ def main(argv: Sequence[str]) -> int:
         logdir: str | None = option(None, "root folder of the runs; none: logs")
         resume: str | None = option(None, "folder of a run to continue")
         init_from: str | None = option(
-            None, "folder of a run to take the initial agent from"
+            None, "folder of a run that provides the initial weights and statistics"
         )
         init_checkpoint: str | None = option(
-            None, "checkpoint of that run: newest, best or a step; none: newest"
+            None, "checkpoint of --init_from: newest, best or a step; none: newest"
         )
         seeds: int | None = option(
-            None, "number of seeds to train at once, from --seed (env tf/...)", least=1
+            None,
+            "number of seeds to train at once, beginning with --seed; for tf/... only",
+            least=1,
         )
         profile: bool = option(
-            False, "profile the parts of an iteration after the last step"
+            False, "measure the time of each part of an iteration after training"
         )
         debug: bool = option(False, "print tracebacks")
 
     parts = (Command, ""), (base, ""), (base.settings, "algorithm")
     presets = textwrap.fill(
-        f"presets: {', '.join(PRESETS)}", 88, subsequent_indent="  "
+        f"presets: {', '.join(PRESETS)}",
+        88,
+        subsequent_indent="  ",
+        break_on_hyphens=False,
     )
     parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}")
     if parsed is None:

@@ -39,7 +39,7 @@ class Config:
     """Settings of a run; saved in config.json."""
 
     algorithm: str = option("ppo", "algorithm name")
-    env: str = option("", "environment name, such as CartPole-v1 or tf/cartpole")
+    env: str = option("", "environment name, such as CartPole-v1 or tf/CartPole-v1")
     env_kwargs: dict = option({}, "arguments of the environment")
     wrappers: list = option([], "wrappers of each environment, innermost first")
     env_options: dict = option(
@@ -68,7 +68,7 @@ class Config:
     )
     num_workers: int | None = _machine_option(
         None,
-        "number of worker processes; 0: step in this process, none: one per core",
+        "number of worker processes; 0: none, step in this process; none: one per core",
         least=0,
     )
     envs_per_worker: int | None = _machine_option(
@@ -91,22 +91,24 @@ class Config:
     )
     eval_every: int | None = _log_option(
         None,
-        "steps between evaluations; 0: never, none: a tenth of the run",
+        "steps between evaluations; 0: never, none: ten evaluations in the run",
         least=0,
     )
     eval_episodes: int = _log_option(10, "episodes per evaluation", least=1)
     eval_actions: evaluate.Actions = option(
         "mode",
-        "actions of evaluations: the policy's mode, samples of it, or both",
+        "actions in evaluations: the most likely one (mode), sampled ones, or both",
         same_program=True,
     )
     log_every: int | None = _log_option(
-        None, "steps between lines of metrics; none: a 200th of the run", least=0
+        None,
+        "steps between logged lines of metrics; none: 200 lines in the run",
+        least=0,
     )
     checkpoint_every: float = _log_option(60.0, "seconds between checkpoints", least=0)
     keep_every: int = _log_option(
         0,
-        "steps between checkpoints that are never deleted; 0: keep three and the best",
+        "steps between permanent checkpoints; 0: keep the newest three and the best",
         least=0,
     )
     log_info: list = option(
@@ -115,10 +117,12 @@ class Config:
         same_curve=True,
     )
     compile: Literal["auto", "full", "update", "off"] = _machine_option(
-        "auto", "part that XLA compiles: the whole iteration, the update, or nothing"
+        "auto",
+        "part that XLA compiles: everything (full), the update, or nothing (off)",
     )
     overlap: bool = option(
-        False, "collect during the update, with weights that are one update older"
+        False,
+        "collect experience during each update, with the weights before that update",
     )
     precision: Literal["float32", "mixed_bfloat16"] = option(
         "float32", "precision of convolutions; weights and losses stay float32"
