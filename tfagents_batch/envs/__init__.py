@@ -1,1 +1,1 @@
-"""Batches of environments; kept empty because worker processes import parts of it."""
+"""Batches of environments; this file is empty because workers import it."""

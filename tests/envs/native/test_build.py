@@ -79,7 +79,7 @@ def test_the_library_is_built_once_into_the_cache_folder(tmp_path, library):
         variables = {"XDG_CACHE_HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
-            env={**os.environ, **variables, "CXX": str(compiler if built else "gone")},
+            env={**os.environ, **variables, "CXX": str(compiler if built else "none")},
             capture_output=True,
             text=True,
             timeout=200,
@@ -88,8 +88,8 @@ def test_the_library_is_built_once_into_the_cache_folder(tmp_path, library):
         assert json.loads(done.stdout) == ["native", True, [0, 0]]
         assert ("INFO built the native" in done.stderr) == built
         assert "worker processes: native backend" in done.stderr
-    (made,) = (tmp_path / "tfagents_batch").iterdir()
-    assert sorted(path.name for path in made.iterdir()) == ["hub.so", "lock"]
+    (folder,) = (tmp_path / "tfagents_batch").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["hub.so", "lock"]
 
 
 @pytest.mark.xla

@@ -21,7 +21,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class ProcessEnv:
-    """A batch of Gymnasium environments in worker processes, usable inside graphs.
+    """Batch of Gymnasium environments in worker processes, usable inside graphs.
 
     The state is an int32 token that orders the calls; use each token once. ``init`` and
     ``step`` never abort a program. After a failure all rows are marked invalid, and
@@ -115,7 +115,7 @@ class ProcessEnv:
         return self._run(self._calls.init, host_calls.seed_tensor(seed))
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
-        """Step every row; one whose episode has ended ignores its action and restarts.
+        """Step every row; a row with an ended episode ignores its action and restarts.
 
         Args:
           state: token of the previous ``init`` or ``step``.

@@ -57,7 +57,7 @@ class Worker:
       inbox: frames that arrive on it.
       pidfd: readable when the process has ended.
       output: reading end of its standard output and error, non-blocking.
-      row: the row whose constructor runs; None otherwise.
+      row: row of the constructor that is running; None otherwise.
     """
 
     def __init__(self, index: int, rows: range):
@@ -229,8 +229,8 @@ def end(workers: Sequence[Worker], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     running = list(workers)
     while running and (left := deadline - time.monotonic()) > 0:
-        gone = ended(running, left)
-        running = [worker for worker in running if worker not in gone]
+        finished = ended(running, left)
+        running = [worker for worker in running if worker not in finished]
     for worker in running:
         worker.kill()
 

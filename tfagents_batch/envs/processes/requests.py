@@ -234,10 +234,8 @@ class Requests:
                 try:
                     self._take(worker, worker.inbox.read())
                 except protocol.Malformed as error:
-                    self._end(
-                        worker,
-                        functools.partial(launcher.protocol_failure, error=error),
-                    )
+                    how = functools.partial(launcher.protocol_failure, error=error)
+                    self._end(worker, how)
                     continue
             if not is_reply or worker.inbox.closed:
                 dead.append(worker)

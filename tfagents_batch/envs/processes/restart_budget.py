@@ -108,10 +108,9 @@ class RestartBudget:
         """Return the events since the last call.
 
         Returns:
-          dicts with the keys ``event``, ``env`` that failed (None if unknown), its
-          ``worker``, ``envs`` that were lost, and ``restarts`` so far. The event
-          "env_failed" also has ``error`` and ``cause`` as text. The event
-          "env_restarted", after the replacement, also has ``seconds``.
+          dicts of ``event``, ``env`` that failed (None if unknown), its ``worker``,
+          lost ``envs`` and ``restarts`` so far. The event "env_failed" also has
+          ``error`` and ``cause``; "env_restarted", which follows, has ``seconds``.
         """
         with self._lock:
             events, self._events = self._events, []

@@ -28,9 +28,8 @@ class Stragglers:
 
         Returns:
           metrics and a warning or "". ``time/worker_step_ms_p50`` is the median of the
-          workers' medians, ``time/worker_step_ms_p99`` the 99th percentile of the
-          slowest worker. The warning names a worker with a 99th percentile above
-          ``FACTOR`` times that median for ``PATIENCE_SECONDS``; each is named once.
+          workers' medians, ``..._p99`` the slowest worker's 99th percentile. A worker
+          with more than ``FACTOR`` times the median for ``PATIENCE_SECONDS`` is named.
         """
         rows = {i: row[row > 0] - 1.0 for i, row in enumerate(timing) if row.any()}
         if not rows:

@@ -186,9 +186,8 @@ class Restarter:
                 for failure in failures.from_payload(payload, worker.index):
                     self._replacements.budget.grant_in_worker(failure)
         except protocol.Malformed as error:
-            self._lose(
-                worker, functools.partial(launcher.protocol_failure, error=error)
-            )
+            how = functools.partial(launcher.protocol_failure, error=error)
+            self._lose(worker, how)
             return False
         if worker.inbox.closed:
             self._lose(worker, launcher.crash_failure)

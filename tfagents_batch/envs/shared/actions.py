@@ -22,7 +22,7 @@ _KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # NumPy's dtype.kind
 
 
 class InvalidAction(Exception):
-    """An action outside its space.
+    """Error for an action outside its space.
 
     Attributes:
       row: index of the environment; None if the whole batch is wrong.

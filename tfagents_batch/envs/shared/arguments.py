@@ -73,9 +73,7 @@ def info_columns(info_keys: Mapping[str, str] | None) -> dict[str, str]:
     for key, dtype in (info_keys or {}).items():
         name = np.dtype(dtype).name
         if key in layout.STATISTICS:
-            raise UserError(
-                f"info_keys has {key!r}, which is always present; leave it out"
-            )
+            raise UserError(f"info_keys has {key!r}, which always exists; omit it")
         if name not in INFO_DTYPES:
             allowed = ", ".join(INFO_DTYPES)
             raise UserError(f"info_keys[{key!r}] is {name}; expected one of {allowed}")

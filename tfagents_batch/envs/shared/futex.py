@@ -37,7 +37,7 @@ def supported() -> bool:
 
 
 class Doorbell:
-    """A worker's side of the native hub's signals.
+    """Worker's side of the signals of the native hub.
 
     Args:
       memory: the pool's memory mapping, which must outlive this object.

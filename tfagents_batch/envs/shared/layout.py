@@ -219,7 +219,7 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 
 def available_memory() -> int | None:
-    """Return the free memory of machine and control group in bytes."""
+    """Return the free memory in bytes, within the limits of machine and cgroup."""
     found = []
     try:
         with open("/proc/meminfo") as file:
