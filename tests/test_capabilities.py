@@ -223,7 +223,7 @@ def test_refused_combinations_raise_a_user_error(cell, refusal, tmp_path):
     train = tfb.train
     if level(cell, "seeds") == "several":
         train, chosen["seeds"] = tfb.train_seeds, 2
-    with pytest.raises(UserError, match=refusal.says):
+    with pytest.raises(UserError, match=refusal.error):
         train(env=environment(cell), logdir=tmp_path, **chosen)
 
 

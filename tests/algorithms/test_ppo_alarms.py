@@ -43,7 +43,7 @@ def rows(action=TWO, observation=VECTOR, **settings):
 
 
 def line(number, rising=True, **changes):
-    """Return a healthy line with changes, whose names have ``__`` for a slash."""
+    """Return a healthy line with some values changed (``__`` is a slash in names)."""
     return_ = 20 + math.sin(7.3 * number) + (2 * number if rising else 0)
     changed = {name.replace("__", "/"): value for name, value in changes.items()}
     return LINE | {"episode/return_mean": return_} | changed

@@ -270,30 +270,30 @@ def with_first(steps):
 @pytest.mark.parametrize("observation", ["vector", "nested", "small_image"])
 def test_unroll_agrees_with_step_by_step_calls(core, value_core, observation):
     space = OBSERVATIONS[observation]
-    made = network(core, value_core, space, hidden=(8, 6))
+    model = network(core, value_core, space, hidden=(8, 6))
     steps = with_first(make_steps(space, 5, 2))
-    state = made.initial_state(2)
-    heads, last = made.unroll(steps, state)
+    state = model.initial_state(2)
+    heads, last = model.unroll(steps, state)
     for t in range(5):
-        one, state = made(nest.map(lambda x, t=t: x[t], steps), state)
+        one, state = model(nest.map(lambda x, t=t: x[t], steps), state)
         np.testing.assert_allclose(one.value, heads.value[t], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(
             one.policy.logits, heads.policy.logits[t], rtol=1e-4, atol=1e-5
         )
     for a, b in zip(nest.flatten(state), nest.flatten(last), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert made.convolves == (observation != "vector")
+    assert model.convolves == (observation != "vector")
 
 
 @pytest.mark.parametrize("core, value_core", CORES)
 def test_outputs_depend_on_the_past_only_with_a_core(core, value_core):
-    made = network(core, value_core)
+    model = network(core, value_core)
     steps = make_steps(VECTOR, 4, 2)
     changed = steps.observation.numpy().copy()
     changed[0] += 1
-    state = made.initial_state(2)
-    heads, _ = made.unroll(steps, state)
-    others, _ = made.unroll(steps._replace(observation=tf.constant(changed)), state)
+    state = model.initial_state(2)
+    heads, _ = model.unroll(steps, state)
+    others, _ = model.unroll(steps._replace(observation=tf.constant(changed)), state)
     assert np.all(np.any(heads.policy.logits != others.policy.logits, axis=-1))
     same_value = np.all(heads.value[1:] == others.value[1:])
     assert same_value == (value_core == "none")
@@ -301,14 +301,14 @@ def test_outputs_depend_on_the_past_only_with_a_core(core, value_core):
 
 @pytest.mark.parametrize("value_core", ["own", "shared", "none"])
 def test_every_weight_is_trained_by_policy_or_value(value_core):
-    made = network("lstm", value_core, OBSERVATIONS["nested"], ACTIONS["box"])
+    model = network("lstm", value_core, OBSERVATIONS["nested"], ACTIONS["box"])
     steps = with_first(make_steps(OBSERVATIONS["nested"], 4, 2))
-    weights = [variable.value for variable in made.trainable_variables]
+    weights = [variable.value for variable in model.trainable_variables]
     with tf.GradientTape(persistent=True) as tape:
-        heads, _ = made.unroll(steps, made.initial_state(2))
+        heads, _ = model.unroll(steps, model.initial_state(2))
         policy = tf.reduce_sum(heads.policy.log_prob(tf.ones([4, 2, 2])))
         value = tf.reduce_sum(heads.value)
-    paths = [variable.path for variable in made.trainable_variables]
+    paths = [variable.path for variable in model.trainable_variables]
     gradients = [tape.gradient(loss, weights) for loss in (policy, value)]
     for path, *each in zip(paths, *gradients, strict=True):
         assert all(g is None or np.all(np.isfinite(g)) for g in each), path
@@ -322,8 +322,8 @@ def test_every_weight_is_trained_by_policy_or_value(value_core):
 
 
 def test_a_lone_image_goes_straight_to_the_core():
-    made = network("lstm", "shared", OBSERVATIONS["grey"])
-    assert [tuple(x.shape) for x in nest.flatten(made.initial_state(3))] == 2 * [
+    model = network("lstm", "shared", OBSERVATIONS["grey"])
+    assert [tuple(x.shape) for x in nest.flatten(model.initial_state(3))] == 2 * [
         (3, 256)
     ]
 

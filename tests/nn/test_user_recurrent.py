@@ -69,16 +69,16 @@ def adapt(network, action=ACTIONS["discrete"], observation=VECTOR):
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_outputs_are_those_of_the_users_model(action):
-    made = []
+    models = []
 
     def builder(*spaces):
-        made.append(build(*spaces))
-        return made[0]
+        models.append(build(*spaces))
+        return models[0]
 
     network = adapt(builder, ACTIONS[action])
     steps, state = make_steps(VECTOR, 3, 2), network.initial_state(2)
     heads, last = network.unroll(steps, state)
-    expected, after = made[0].unroll(steps, state)
+    expected, after = models[0].unroll(steps, state)
     np.testing.assert_array_equal(heads.value, expected.value)
     np.testing.assert_array_equal(last["h"], after["h"])
     assert len(network.trainable_variables) == 7 + network.family.needs_std

@@ -49,7 +49,7 @@ class Refusal(NamedTuple):
       choice: text for ``one`` on the page.
       against: text for ``other`` on the page.
       why: the reason, and what to do instead.
-      says: regular expression of the error's text.
+      error: regular expression of the error's text.
     """
 
     one: tuple[str, tuple[str, ...]]
@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
     choice: str
     against: str
     why: str
-    says: str
+    error: str
 
 
 _SEVERAL = ("seeds", ("several",))
@@ -261,15 +261,15 @@ _VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # variable part of a regular expres
 def page() -> str:
     """Return the text of ``docs/capabilities.md``."""
     rows = [
-        f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.says)} |\n"
+        f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.error)} |\n"
         for each in REFUSED
     ]
     return "".join([_INTRO, *rows, _OUTRO])
 
 
-def _quoted(says: str) -> str:
+def _quoted(error: str) -> str:
     """Show a regular expression as the text that it matches."""
-    return f'"{_VARIES.sub("...", says)}"'
+    return f'"{_VARIES.sub("...", error)}"'
 
 
 if __name__ == "__main__":

@@ -274,7 +274,7 @@ def test_squashed_entropy_matches_fine_integration(mean, std, error):
 
 
 @pytest.mark.parametrize(
-    ("space", "squash", "says"),
+    ("space", "squash", "message"),
     [
         (gs.Dict(a=gs.Discrete(2)), False, "Dict"),
         (gs.Tuple([gs.Discrete(2)]), False, "Tuple"),
@@ -285,8 +285,8 @@ def test_squashed_entropy_matches_fine_integration(mean, std, error):
         (box([1, 0], [1, 1]), True, "low < high"),
     ],
 )
-def test_unsupported_spaces_are_refused_by_name(space, squash, says):
-    with pytest.raises(UserError, match=says):
+def test_unsupported_spaces_are_refused_by_name(space, squash, message):
+    with pytest.raises(UserError, match=message):
         ds.for_space(space, squash)
 
 
