@@ -420,7 +420,7 @@ def test_a_number_of_episodes_that_is_not_a_multiple_is_refused(episodes):
 
 def test_environments_without_a_time_limit_need_max_length():
     with counting((2, 2)) as env:
-        with pytest.raises(UserError, match=r"no time limit.*max_length"):
+        with pytest.raises(UserError, match=r"no common time limit.*max_length"):
             Episodes(env, Counter(), 2)
         with pytest.raises(UserError, match="max_length is 0"):
             Episodes(env, Counter(), 2, max_length=0)
