@@ -33,13 +33,13 @@ class Agent:
 
     Args:
       algorithm: the trained algorithm.
-      spec: spec of the environments inside the run's wrappers.
+      spec: spec of the environments, with the run's wrappers applied.
       env: name or constructor of the environment that ``make_env`` returns.
-      config: config of the run, or of the environment to play instead.
+      config: config of the run, adapted to the environment that is played.
       step: step of the checkpoint.
 
     Attributes:
-      observation_space, action_space: spaces of one environment in the run's wrappers.
+      observation_space, action_space: spaces of one environment with its wrappers.
       config: as above.
       step: environment steps of training.
     """
@@ -102,7 +102,7 @@ class Agent:
         return (action[0] if size is None else action), state
 
     def make_env(self, **env_kwargs: Any) -> gymnasium.Env:
-        """Return one environment like those of the run, in its wrappers.
+        """Return one environment like those of the run, with its wrappers.
 
         Args:
           **env_kwargs: arguments that are added to those of the run or replace them,

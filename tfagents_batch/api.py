@@ -73,10 +73,10 @@ def train(
       env: environment name, a function that returns one ``gymnasium.Env``, a list of
         such functions, or an instance: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
-        ``eval_every=0``; the two Gymnasium kinds are closed at the end.
+        ``eval_every=0``. Instances of Gymnasium are closed at the end.
       config: name of a preset, or a ``training.run_config.Config``.
-      settings: settings of the algorithm: its Config, or a dict of those that differ
-        from the preset or the defaults.
+      settings: the algorithm's Config, or a dict of its settings that differ from the
+        preset or the defaults.
       logdir: root folder of the runs; None means "logs".
       resume: folder of a run to continue from its newest checkpoint. Only
         ``RESUMABLE`` options may change; they are saved to that folder. A run that
@@ -89,10 +89,10 @@ def train(
         that returns one; see ``nn.user.actor_critic``.
       eval_env: environment of evaluations, given like ``env``; None means the training
         environment. It gets the run's wrappers unless it is an instance, and the run's
-        ``env_kwargs`` if it has the same name. In a list, each environment plays
-        equally often: ``eval_episodes`` is rounded up to a multiple.
-      profile: measure the parts of an iteration after the last step. The results are
-        ``profile.json``, a table on stderr and TensorFlow's profile.
+        ``env_kwargs`` if it has the same name. Each environment of a list plays the
+        same number of episodes, so ``eval_episodes`` may be rounded up.
+      profile: after training, time each part of an iteration. The results
+        are ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that may end
         training by returning False; see ``training.callbacks``.
       **options: any other field of ``training.run_config.Config``.
@@ -218,13 +218,13 @@ def evaluate(
 
     Args:
       logdir: the run's folder.
-      episodes: number of episodes. A list or batch of environments plays equally
-        often in each, so the number is rounded up to a multiple.
+      episodes: number of episodes. If ``env`` is a list or a batch, each environment
+        plays the same number, so the total may be rounded up.
       checkpoint: "newest", "best" or a step.
       env: another environment to play; required if the run was trained on your own
         code. An instance is not closed.
-      env_kwargs: arguments of the environment; None means those of the run if its
-        environment is played.
+      env_kwargs: arguments of the environment; None means those of the run if the
+        environment is the run's.
       wrappers: wrappers of the environment; None means those of the run.
       env_options: options of ``make_env`` that are added to those of the run or replace
         them, for example ``worker_variables``, which are never saved.
@@ -274,8 +274,7 @@ def load(
 
     Args:
       logdir, checkpoint, env, env_kwargs, wrappers, network: as in ``evaluate``. One
-        environment is created and closed again, because the network depends on its
-        spaces.
+        environment is created to read its spaces, and is then closed.
 
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
@@ -340,7 +339,7 @@ def visualize(
 def _loaded(
     run: runs.RunFolder, played: Config, env: Any, network: Any, which: str | int
 ) -> Iterator[tuple[Experiment, int]]:
-    """Open an experiment with the agent of a checkpoint, and that checkpoint's step.
+    """Yield an experiment with the agent of a checkpoint, and the checkpoint's step.
 
     An environment instance is not closed.
     """
@@ -397,8 +396,8 @@ def resolve(
     if algorithm is not None and algorithm != base.algorithm:
         if preset is not None:
             raise UserError(
-                f"algorithm {algorithm!r} contradicts the config, which is for "
-                f"{base.algorithm!r}"
+                f"algorithm is {algorithm!r}, but the config is for "
+                f"{base.algorithm!r}; pass only one of them"
             )
         _, kind = algorithms.REGISTRY[algorithm]
         base = dataclasses.replace(base, algorithm=algorithm, settings=kind())

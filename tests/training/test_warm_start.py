@@ -101,7 +101,7 @@ def test_a_checkpoint_can_be_chosen(linear_run, tmp_path):
 
 def test_an_agent_that_does_not_fit_is_refused_early(ppo_run, tmp_path):
     old = {"logdir": tmp_path, "init_from": ppo_run.logdir}
-    with pytest.raises(UserError, match=r"acts in Discrete\(2\).*takes Discrete\(3\)"):
+    with pytest.raises(UserError, match=r"space Discrete\(2\).*has Discrete\(3\)"):
         tfb.train(env="Acrobot-v1", **old, **SMALL)
     smaller = {"network.hidden": (8, 8)}
     with pytest.raises(UserError, match=r"does not fit: network/.* in the checkpoint"):
@@ -133,7 +133,7 @@ def stronger():
 def test_different_action_bounds_are_refused(linear, tmp_path):
     options = SMALL | {"steps": 50, "logdir": tmp_path}
     run = tfb.train(linear, env="Pendulum-v1", **options)
-    with pytest.raises(UserError, match=r"acts in Box\(-2.0.*takes Box\(-4.0"):
+    with pytest.raises(UserError, match=r"space Box\(-2.0.*has Box\(-4.0"):
         begin(run.logdir, tmp_path, env=stronger)
 
 

@@ -249,7 +249,7 @@ def _where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _check(condition: object, message: str) -> None:
-    """Assert, also when Python runs with ``-O``, which removes ``assert``."""
+    """Check a condition, even with ``python -O``, which removes ``assert``."""
     if not np.all(condition):
         raise AssertionError(message)
 

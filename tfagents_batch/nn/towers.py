@@ -115,7 +115,7 @@ class RecurrentTowers(keras.layers.Layer):
         return self._heads(features, outputs), state
 
     def unroll(self, observation: Nest, first: tf.Tensor, state: Nest):
-        """Return the outputs of steps ``[T, B, ...]``, and the state after the last."""
+        """Return outputs of steps ``[T, B, ...]``, and the state after all steps."""
         time, batch = first.shape
         features = self.encoder(nest.fold(observation))
         inputs = nest.unfold(self._inputs(features), time, batch)

@@ -156,6 +156,6 @@ def _check_equal(one, whole, t: int, name: str) -> None:
         if not np.allclose(call, unrolled[t], rtol=TOLERANCE, atol=TOLERANCE):
             where = ", where an episode starts" if t == 2 else ""
             raise UserError(
-                f"model {name!r}: its call and its unroll differ at step {t}{where}; "
+                f"model {name!r}: call and unroll differ at step {t}{where}; "
                 "both must reset the state to initial_state where `first` is true"
             )

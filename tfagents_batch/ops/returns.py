@@ -30,8 +30,8 @@ def discounted(
 
     Args:
       reward, discount, mask: see the module.
-      bootstrap: f32 ``[T+1, B]``, rest of the return after a truncated episode's last
-        state and after the end of the block; zeros for plain sums.
+      bootstrap: f32 ``[T+1, B]``, estimated return from each state; used after a
+        truncated episode's last state and at the end of the block. Zeros: plain sums.
 
     Returns:
       f32 ``[T, B]``.

@@ -53,7 +53,7 @@ class Evaluated(NamedTuple):
       sampled: with ``eval_actions=both``, the episodes with sampled actions; returns
         and lengths are then those of the policy's mode.
       infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
-      failed_episodes: number of episodes without a result; their environment failed.
+      failed_episodes: number of episodes that failed; they have no result.
     """
 
     step: int
@@ -132,19 +132,19 @@ class Callbacks:
         self._checkpoint = listed("on_checkpoint", on_checkpoint)
 
     def iteration(self, step: int, metrics: Callable[[], Mapping[str, Any]]) -> None:
-        """Report an iteration; ``metrics()`` is called only if there is a callback."""
+        """Call the iteration callbacks; without any, ``metrics()`` is not called."""
         if self._iteration:
             scalars = {k: float(v) for k, v in metrics().items() if np.ndim(v) == 0}
             self._call(self._iteration, Iterated(step, scalars, self._folder))
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
-        """Report an evaluation to its callbacks."""
+        """Call the evaluation callbacks."""
         returns, lengths, *rest = result
         evaluated = Evaluated(step, returns, lengths, best, self._folder, *rest)
         self._call(self._evaluation, evaluated)
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:
-        """Report a checkpoint to its callbacks."""
+        """Call the checkpoint callbacks."""
         self._call(self._checkpoint, Saved(step, Path(path), best, self._folder))
 
     def _call(self, callbacks: Sequence[Callable], argument: Any) -> None:

@@ -38,7 +38,7 @@ class Evaluation(NamedTuple):
         all other fields are then results of the policy's mode.
       infos: ``{name: f64 [episodes]}``, values of the ``log_info`` keys in the last
         step of each episode; NaN where the info has no value.
-      failed_episodes: number of episodes without a result; their environment failed.
+      failed_episodes: number of episodes that failed; they have no result.
     """
 
     returns: np.ndarray
@@ -101,7 +101,7 @@ class Evaluator:
     failed episode is not replaced by a new one.
 
     Args:
-      env: used for evaluation only; ``episodes`` is a multiple of its batch.
+      env: used for evaluation only; its batch size must divide ``episodes``.
       actor: policy that selects actions.
       episodes: total number.
       explore: sample actions; otherwise use the policy's mode.
@@ -130,8 +130,8 @@ class Evaluator:
         """Start new episodes and play until every environment has its quota.
 
         Args:
-          seed: equal seeds give equal episodes. If ``env`` has parts of several seeds,
-            one seed for each part.
+          seed: equal seeds give equal episodes. If the rows of ``env`` belong to
+            several training seeds, one seed for each of them.
           stop: called every ``CHUNK`` steps; True ends the evaluation.
 
         Returns:
@@ -189,7 +189,7 @@ class Evaluator:
                 if left[i] and ended[t, i]:
                     results[i].append([x[t, i] for x in values])
                 left[i] = max(left[i] - 1, 0)
-            chunks_left -= int(valid.all())  # not while an environment is replaced
+            chunks_left -= int(valid.all())  # chunks with an invalid row do not count
             if not left.any():
                 return self._evaluation(results)
         raise UserError(
@@ -218,8 +218,8 @@ def evaluator(
 ) -> Play:
     """Return an evaluator of the policy's mode, of sampled actions, or of both.
 
-    With both, each plays ``episodes`` episodes from the same initial states. The result
-    is the mode's; its field ``sampled`` holds the result of sampled actions.
+    "both" plays ``episodes`` episodes of each, from the same initial states. The result
+    is that of the mode; its field ``sampled`` is the result of sampled actions.
     """
     mode = Evaluator(env, actor, episodes, False, info, compiled)
     sample = Evaluator(env, actor, episodes, True, info, compiled)

@@ -15,7 +15,7 @@ from tfagents_batch.interfaces import Metrics, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Trajectory
 
-NEWEST = 128  # most episodes of a trajectory that are reported individually
+NEWEST = 128  # at most this many episodes of a trajectory are reported one by one
 # Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
 SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
@@ -26,8 +26,8 @@ def collected(
 ) -> Metrics:
     """Return a trajectory's metrics; called in the program that collects it.
 
-    They are the metrics of its episodes and the source's counters. Environments in
-    TensorFlow have no counters, so their clipped actions are counted here.
+    They are metrics of the episodes that ended, and counters of the source. TensorFlow
+    environments have no counters, so their clipped actions are counted here.
 
     Args:
       info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
@@ -118,7 +118,7 @@ def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def clipped_fraction(trajectory: Trajectory, space: gymnasium.Space) -> tf.Tensor:
-    """Return the share of the numbers in Box actions out of bounds, f32 ``[]``."""
+    """Return the share of numbers in Box actions that are out of bounds, f32 ``[]``."""
     clipped, total = tf.zeros([]), tf.zeros([])
     leaves = spaces.leaves(space)
     for x, leaf in zip(nest.flatten(trajectory.action), leaves, strict=True):

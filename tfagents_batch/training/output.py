@@ -24,9 +24,9 @@ class Output:
       variables: returns the variables of a checkpoint, ``{name: variable}``.
       alarms: check every line of metrics.
       callbacks: the user's callbacks.
-      film: records videos; called with the step after every iteration.
-      seed: seed that alarms name if runs of several seeds share the console. Events
-        concern all these runs, so they are then not printed.
+      film: records videos; called after every iteration, with the step.
+      seed: with runs of several seeds on one console, the seed named in alarms. Events
+        then concern all of these runs, so they are not printed here.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Configs for playing a trained policy, in its own or another environment."""
+"""Configs for playing a trained agent, in the run's or another environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
       options: settings of a Config that the user gave.
 
     Raises:
-      UserError: for a setting that such environments fix.
+      UserError: for an option that cannot be chosen for such environments.
     """
     size = make.size(env)
     if size is None:
@@ -87,7 +87,7 @@ def for_playing(
 
 
 def in_process(config: Config, env: Any) -> Config:
-    """Convert a config to a single environment or batch without workers."""
+    """Convert a config to one environment (or a batch) in this process."""
     options = config.env_options.items()
     return dataclasses.replace(
         config,
@@ -104,11 +104,11 @@ def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
     Args:
       env: environment to play: an argument of ``make_env``, or an Env.
       episodes: requested number of episodes.
-      most: largest number of environments, if they can be created in any number.
+      most: largest number of environments, if their number can be chosen.
 
     Returns:
-      The number of environments and the number of episodes. Environments that are
-      passed in play equally often, so the episodes are rounded up to a multiple.
+      The number of environments and the number of episodes. If the number of
+      environments is fixed, the episodes are rounded up to a multiple of it.
     """
     given = make.size(env)
     same_everywhere = isinstance(env, (list, tuple)) and all(x == env[0] for x in env)
@@ -118,6 +118,6 @@ def evaluation_size(env: Any, episodes: int, most: int) -> tuple[int, int]:
 
 
 def _has_workers(env: Any, env_kwargs: dict[str, Any]) -> bool:
-    """Return whether environments are created one by one, so they can use workers."""
+    """Return whether environments are created one by one, as workers require."""
     whole = make.is_existing(env) or make.is_batch(env)
     return not whole and make.tensor_env(env, env_kwargs) is None

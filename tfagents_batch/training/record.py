@@ -46,7 +46,7 @@ class Interval:
                 self._values[name].append(float(value))
 
     def summary(self) -> dict[str, Any]:
-        """Return means and the newest vectors; without episodes, omit their means."""
+        """Return means and the newest vectors; episode means only if episodes ended."""
         values, summary = dict(self._values), dict(self._vectors)
         count = 0
         if _COUNT in values:
@@ -58,7 +58,7 @@ class Interval:
                 summary[f"{name}_mean"] = sum(parts[0]) / count
                 summary[f"{name}_min"] = min(parts[1])
                 summary[f"{name}_max"] = max(parts[2])
-            if episodes:  # else there were none, or all are NaN
+            if episodes:  # there is an episode that is not NaN
                 summary[f"{name}_median"] = float(np.median(episodes))
         for name in [name for name in values if name.endswith(COUNT)]:
             info = name.removesuffix(COUNT)
@@ -76,7 +76,7 @@ class Record:
       output: writes lines of metrics and checkpoints; its callbacks are called with
         iterations and evaluations.
       state: state of the checkpoint that is resumed, as passed to ``save``.
-      counters: called for every training line; returns more metrics for it.
+      counters: returns further metrics; called for every line of training metrics.
 
     Attributes:
       step: environment steps done.
@@ -117,7 +117,7 @@ class Record:
         self._evaluated: int | None = state.get("evaluated")
         self._best_step: int | None = None
         self._keep_step: int | None = state.get("keep", {}).get("last")
-        self._keep = False  # whether the next checkpoint is kept permanently
+        self._keep = False  # whether the next checkpoint is permanent
         self._interval = Interval()
         self._once: dict[str, Any] = {}  # metrics of the next line only
         self._since = self.step, self.seconds  # values at the last line
@@ -130,7 +130,7 @@ class Record:
 
     @property
     def due(self) -> int:
-        """Next step with a line, an evaluation, a permanent checkpoint or the end."""
+        """Step of the next line, evaluation or permanent checkpoint, or of the end."""
         clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
@@ -244,7 +244,7 @@ class Record:
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
         }
-        # Marks belong to a step, so they remain when the step is saved again.
+        # Saving the same step again keeps its marks: best and permanent.
         marks = {"best": self._best_step, "keep": self._keep_step}
         metadata = {name: step == self.step for name, step in marks.items()}
         if not self._save(self.step, state, metadata):

@@ -55,7 +55,7 @@ def run(
     profiled: bool = False,
     started: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Train in a run folder whose lock is held.
+    """Train in a run folder that this process has locked.
 
     Args:
       experiment: experiment of the run, with restored weights if there are any.
@@ -86,13 +86,13 @@ def run(
             console.message(f"resuming at step {start:,} of {folder}")
             try:
                 for line in read_metrics(folder):
-                    alarms.check(line, line["step"])  # raised before the resume
+                    alarms.check(line, line["step"])  # already reported, so ignored
             except UserError as error:  # training does not need these lines
                 console.message(f"warning: {error}; alarms start again")
         config_dict = config.to_dict(settings)
         active = trackers.start(settings.track, folder, config_dict, console.message)
         for tracker in active:
-            stack.callback(tracker.close, "failed")  # unless the logger closed it
+            stack.callback(tracker.close, "failed")  # no effect if already closed
         logger = Logger(
             folder,
             start if state else None,
@@ -175,7 +175,7 @@ def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
 def _profile(
     experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
 ) -> None:
-    """Profile a finished run; a failure here is only a warning."""
+    """Profile a finished run; if that fails, print a warning."""
     console.message("measuring how the time is spent")
     try:
         found = profile.run(experiment, folder)

@@ -1,4 +1,4 @@
-"""Start of a new run with the agent of another run."""
+"""Initialize the agent of a new run from another run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def begin(
       its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped.
 
     Raises:
-      UserError: if there is no such agent, or if it does not fit this run.
+      UserError: if there is no such checkpoint, or if its agent does not fit this run.
     """
     run = runs.open_run(logdir)
     _check_settings(run, experiment)
@@ -78,6 +78,6 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     found = str(experiment.env.spec.action_space)
     if recorded != found:
         raise UserError(
-            f"init_from: the agent of {run.folder.name} acts in {recorded}, but the "
-            f"environment takes {found}; use an environment with the same actions"
+            f"init_from: {run.folder.name} has the action space {recorded}, but the "
+            f"environment has {found}; use an environment with the same action space"
         )

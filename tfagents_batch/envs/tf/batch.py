@@ -18,7 +18,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class State(NamedTuple):
-    """Complete state of a batch; a run continues exactly from its checkpoint.
+    """Complete state of a batch; a run can continue exactly from a checkpoint of it.
 
     Attributes:
       inner: nest of ``[B, ...]``, states of the environments.

@@ -155,7 +155,7 @@ class _Progress:
         self._best = -math.inf
 
     def add(self, line: Mapping[str, float], step: int) -> dict[str, float]:
-        """Add a line of metrics and return the known ones of these metrics:
+        """Add a line of metrics; return those of these metrics that are known:
 
         ``progress/waited``, steps of each environment since an episode ended;
         ``change``, mean change from line to line, relative to the newest return;

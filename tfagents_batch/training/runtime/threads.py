@@ -78,7 +78,7 @@ def configure(
 def choose(
     config: Any, spec: EnvSpec, cores: int, own_network: bool = False
 ) -> tuple[int, str]:
-    """Return threads for an experiment's config, and the reason; see ``configure``."""
+    """Return the number of threads for a config, and the reason; see ``configure``."""
     if config.threads is not None:
         return config.threads, "set by the user"
     if own_network:
