@@ -27,6 +27,7 @@ EXTRAS = {
     "bench": [
         "ale-py>=0.11",
         "gymnasium[mujoco]",
+        "minatar",
         "opencv-python-headless>=4.8",
         "optax",
         "psutil>=5.9",

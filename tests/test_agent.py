@@ -14,7 +14,7 @@ SMALL = {
     "steps": 100,
     "num_envs": 2,
     "num_workers": 0,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "eval_every": 0,
     "compile": "off",
     "compile_cache": False,

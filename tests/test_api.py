@@ -22,13 +22,13 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.log.logger import read_events, read_metrics
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import runs
 
 SMALL = {
     "steps": 300,
     "num_envs": 2,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "num_workers": 0,
     "eval_every": 0,
     "log_every": 1,
@@ -183,7 +183,7 @@ class TestUserCode:
         def other(observation_space, action_space):
             return keras.Sequential([keras.layers.Dense(9, "tanh")])
 
-        with pytest.raises(UserError, match="network/"):
+        with pytest.raises(UserError, match="policy/network/"):
             tfb.evaluate(run.logdir, 2, network=other)
 
 

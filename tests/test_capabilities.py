@@ -21,14 +21,14 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))
 OBSERVATIONS = {
     "Box": VECTOR,
-    "image": gs.Box(0, 255, (8, 8, 1), np.uint8),
+    "image": gs.Box(0, 255, (36, 36, 1), np.uint8),  # the least that convolves
     "Dict": gs.Dict(place=VECTOR, kind=gs.Discrete(3, start=1)),
     "Tuple": gs.Tuple([VECTOR, gs.MultiBinary(2)]),
     "Discrete": gs.Discrete(4, start=-1),
@@ -110,7 +110,7 @@ def options(cell):
     chosen = {
         "algorithm": level(cell, "algorithm"),
         "num_envs": 2,
-        "rollout_length": 6,
+        "rollout.length": 6,
         "steps": 24,
         "eval_every": 0,
         "compile": level(cell, "compile"),
@@ -127,8 +127,8 @@ def options(cell):
     elif level(cell, "backend") != "in the graph":
         chosen["num_workers"] = int(level(cell, "backend") != "in process")
     if level(cell, "source") == "episodes":
-        del chosen["rollout_length"]
-        chosen["update_every"] = 4
+        del chosen["rollout.length"]
+        chosen["rollout.episodes"] = 4
     if level(cell, "collecting") == "overlap":
         chosen["overlap"] = True
     if level(cell, "precision") == "bfloat16":
@@ -176,31 +176,30 @@ def test_every_combination_trains(cell):
 
 
 def _one(cell):
-    config = Config(env="spaces", **options(cell))
+    config = with_options(Config(env="spaces"), options(cell))
     with Experiment(config, environment(cell)) as experiment:
         experiment.start(0)
         before = _values(experiment.named_variables())
-        for seed in range(2):
-            metrics = experiment.iterate(tf.constant(seed))
+        for _ in range(2):
+            metrics = experiment.program(2**62, rounds=1)
         after = _values(experiment.named_variables())
-        assert experiment.iterate.mode == level(cell, "compile")
+        assert experiment.program.mode == level(cell, "compile")
         if level(cell, "backend") != "in the graph":
             native = level(cell, "backend") == "native"
             assert experiment.env.backend == ("native" if native else "portable")
             processes = level(cell, "backend") != "in process"
             assert experiment.env.num_workers == int(processes)
     # Histograms have NaN in masked rows.
-    numbers = {name: x for name, x in metrics.items() if x.shape.rank == 0}
-    return before, after, _values(numbers)
+    numbers = {name: x for name, x in metrics.items() if x.ndim == 0}
+    return before, after, numbers
 
 
 def _several(cell):
-    config = Config(env="spaces", **options(cell))
+    config = with_options(Config(env="spaces"), options(cell))
     several = SeedsExperiment(config, [0, 1], environment(cell))
     before = _values(several.algorithm.named_variables())
-    training, never = tf.constant([True, True]), tf.constant([2**62] * 2, tf.int64)
-    _, metrics, _ = several.population.iterate(tf.constant(2), training, never)
-    found = {name: values.numpy()[:2] for name, values in metrics.items()}
+    _, metrics, _ = several.population([2**62] * 2, rounds=2)
+    found = {name: values[:2] for name, values in metrics.items()}
     several.population.variables(0)
     return before, _values(several.algorithm.named_variables()), found
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import pkgutil
 import re
 import runpy
 
@@ -11,7 +12,7 @@ from tfagents_batch import config
 from tfagents_batch.algorithms import ppo
 
 ROOT = pathlib.Path(__file__).parents[1]
-MARKER = "<!-- table of tfagents_batch.algorithms.ppo.Config -->"
+MARKER = re.compile(r"<!-- table of (tfagents_batch[\w.]+) -->\n\n")
 
 
 def settings(value, prefix=""):
@@ -25,12 +26,21 @@ def settings(value, prefix=""):
             yield prefix + field.name, plain[field.name], field.metadata["help"]
 
 
-def test_the_page_of_ppo_lists_every_setting_with_its_default():
+def settings_tables():
+    """Yield the text after each marker, and the name of its config."""
+    for page in sorted(ROOT.glob("docs/**/*.md")):
+        text = page.read_text()
+        for match in MARKER.finditer(text):
+            yield pytest.param(text[match.end() :], match[1], id=match[1])
+
+
+@pytest.mark.parametrize("text, name", list(settings_tables()))
+def test_tables_list_every_setting_with_its_default(text, name):
     table = ["| setting | default | |", "|---|---|---|"]
-    table += [f"| `{n}` | {d} | {h} |" for n, d, h in settings(ppo.Config())]
-    page = (ROOT / "docs/algorithms/ppo.md").read_text()
-    expected = MARKER + "\n\n" + "\n".join(table) + "\n"
-    assert expected in page, f"the table should read:\n{expected}"
+    config = pkgutil.resolve_name(name)()
+    table += [f"| `{n}` | {d} | {h} |" for n, d, h in settings(config)]
+    expected = "\n".join(table) + "\n"
+    assert text.startswith(expected), f"the table should read:\n{expected}"
 
 
 def test_the_page_of_ppo_explains_every_metric_of_an_update():

@@ -17,7 +17,7 @@ from tfagents_batch.training.log.logger import read_events
 
 SMALL = {
     "steps": 200,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,
@@ -196,7 +196,7 @@ def test_options_of_a_failed_resume_are_not_saved(moved_run, monkeypatch):
     logdir, env = moved_run
     before = (logdir / "config.json").read_text()
 
-    def fail(*_):
+    def fail(*_, **options):
         raise UserError("it cannot start")
 
     with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from tfagents_batch import api, config
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs import wrappers
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training import experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -30,13 +31,13 @@ SMALL = {
     BATCH_PPO: {
         "steps=1_000_000": "steps=50, eval_every=0, num_workers=1, compile='off'",
         "num_envs=30": "num_envs=2",
-        "update_every=30": "update_every=2",
+        '"episodes": 30': '"episodes": 2',
         "episodes=20": "episodes=2",
     },
     "stable-baselines3": {
         "steps=100_000": "steps=500, eval_every=0, num_workers=1, compile='off'",
         "steps=1_000_000": "steps=50, eval_every=0, num_workers=0, compile='off'",
-        "rollout_length=2048": "rollout_length=64",
+        '"length": 2048': '"length": 64',
         "episodes=20": "episodes=2",
     },
     "tf-agents": {
@@ -85,7 +86,8 @@ def named_settings(cell):
 
 def known_settings():
     own = settings(ppo.Config(), "algorithm.")
-    return {*settings(experiment.Config()), *own}
+    source = settings(on_policy.Config(), "rollout.")
+    return {*settings(experiment.Config()), *own, *source}
 
 
 def help_of(module):
@@ -151,6 +153,7 @@ def test_our_defaults_on_the_page_are_correct(page):
         for name, text in zip(names, texts, strict=True):
             if name != depends:
                 path = name.replace("algorithm.", "settings.").split(".")
+                path = ["source" if each == "rollout" else each for each in path]
                 own = functools.reduce(operator.getitem, path, ours)
                 assert own in (text, plain(text)), name
                 seen.add(name)

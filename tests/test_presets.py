@@ -3,18 +3,19 @@
 import pathlib
 
 import pytest
+import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.nn.cases import make_steps
 from tfagents_batch import algorithms, config, nest, schedules
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_config import Config, exclusive
+from tfagents_batch.training.run_flags import Config, with_options
 
 ROOT = pathlib.Path(__file__).parents[1]
 
 # From the last version of the original's configs.py, with newer environments and a new
-# time limit of Reacher: env, max_length, steps, update_every, discount,
+# time limit of Reacher: env, max_length, steps, episodes per update, discount,
 # normalize_ranges, sequences per minibatch, sequence length, number of weights.
 TASKS = {
     "pendulum": ("Pendulum-v1", 200, 1e6, 30, 0.995, True, 20, 50, 42_003),
@@ -77,10 +78,11 @@ def differs(found, expected):
 def test_a_preset_is_valid_and_survives_json(name):
     preset = PRESETS[name]().check()
     plain = config.to_dict(preset)
-    kind = algorithms.REGISTRY[preset.algorithm][1]
-    settings = config.from_dict(kind, plain.pop("settings"))
-    again = config.replace(config.from_dict(Config, plain), {"settings": settings})
-    assert again == preset
+    parts = {
+        name: config.from_dict(type(getattr(preset, name)), plain.pop(name))
+        for name in ("settings", "source")
+    }
+    assert config.replace(config.from_dict(Config, plain), parts) == preset
 
 
 # Box2D's SWIG module crashes if this warning of its import is an error.
@@ -97,8 +99,10 @@ def test_a_preset_creates_its_agent_for_its_environment(name):
         agent = kind(settings, env.spec)
         drawn = make_steps(env.spec.observation_space, 1, 1)
         step = nest.map(lambda x: x[0], drawn)
-        noise = agent.noise((1, 1), 0)[0]
-        action, *_ = agent.act(step, agent.initial_state(1), noise, True)
+        policy = agent.policy
+        noise = nest.map(lambda x: x[0], policy.noise((1, 1), 0))
+        now = tf.constant(0, tf.int64)
+        action, *_ = policy.act(step, policy.initial_state(1), noise, now, True)
         if processes:  # tests/envs/tf/test_contract.py steps the others
             env.step(env.init(0)[0], action)
         if name.startswith("batch_ppo/"):
@@ -129,7 +133,7 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
     settings = preset.pop("settings")
     assert preset["env"] == env and preset["steps"] == steps
     assert (preset["num_envs"], preset["eval_episodes"]) == (30, 30)
-    assert preset["update_every"] == episodes
+    assert preset["source"]["episodes"] == episodes
     (stack,) = preset["wrappers"]
     assert stack["name"] == "standard_stack" and stack["max_episode_steps"] == limit
     assert stack.get("normalize_ranges", True) == ranges
@@ -149,17 +153,17 @@ def test_the_bullet_ant_preset_is_refused_with_an_alternative():
         tfb.train(config="batch_ppo/bullet_ant")
 
 
-def test_rollout_length_and_update_every_replace_each_other():
+def test_length_and_episodes_of_rollouts_replace_each_other():
     preset = PRESETS["batch_ppo/ant"]()
-    changed = config.replace(preset, exclusive({"rollout_length": 64})).check()
-    assert changed.update_every is None
-    back = config.replace(changed, exclusive({"update_every": 30})).check()
-    assert back.update_every == 30
+    changed = with_options(preset, {"rollout.length": 64}).check()
+    assert (changed.source.length, changed.source.episodes) == (64, None)
+    back = with_options(changed, {"rollout": {"episodes": 30}}).check()
+    assert back.source.episodes == 30
 
 
 def test_a_preset_of_batch_ppo_trains(tmp_path):
     """Pendulum with fewer and shorter episodes; other settings are unchanged."""
-    options = {"steps": 120, "num_envs": 2, "num_workers": 0, "update_every": 4}
+    options = {"steps": 120, "num_envs": 2, "num_workers": 0, "rollout.episodes": 4}
     options |= {"eval_every": 0, "compile": "off", "logdir": tmp_path}
     stack = {"name": "standard_stack", "max_episode_steps": 30}
     settings = {"sequence_length": 10, "minibatch_size": 50, "epochs": 2}

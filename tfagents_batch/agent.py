@@ -14,8 +14,8 @@ from tfagents_batch.envs import make, registry
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
@@ -32,7 +32,7 @@ class Agent:
             over = terminated or truncated
 
     Args:
-      algorithm: the trained algorithm.
+      policy: the trained policy.
       spec: spec of the environments, with the run's wrappers applied.
       env: name or constructor of the environment that ``make_env`` returns.
       config: config of the run, adapted to the environment that is played.
@@ -45,13 +45,13 @@ class Agent:
     """
 
     def __init__(
-        self, algorithm: Algorithm, spec: EnvSpec, env: Any, config: Config, step: int
+        self, policy: Policy, spec: EnvSpec, env: Any, config: Config, step: int
     ):
         self.observation_space = spec.observation_space
         self.action_space = spec.action_space
         self.config, self.step = config, step
         self._env = env
-        self._algorithm = algorithm
+        self._policy = policy
         self._leaves = spaces.leaves(spec.observation_space)
         self._program = tf.function(self._choose, autograph=False)
         self._calls = 0
@@ -87,7 +87,7 @@ class Agent:
         flat, size = self._rows(observation)
         batch = 1 if size is None else size
         if state is None:
-            state = self._algorithm.initial_state(batch)
+            state = self._policy.initial_state(batch)
         start = np.zeros(batch, bool) if episode_start is None else episode_start
         start = np.broadcast_to(np.asarray(start, bool), (batch,))
         self._calls += 1
@@ -126,12 +126,13 @@ class Agent:
 
     def _choose(self, observation, start, state, seed, explore: bool):
         """Return actions and the next state of a batch."""
-        algorithm, batch = self._algorithm, start.shape[0]
+        policy, batch = self._policy, start.shape[0]
         false, reward = tf.zeros([batch], tf.bool), tf.zeros([batch])
         step = TimeStep(observation, reward, start, false, false, {})
-        state = nest.where(start, algorithm.initial_state(batch), state)
-        noise = nest.map(lambda x: x[0], algorithm.noise((1, batch), seed))
-        action, _, state = algorithm.act(step, state, noise, explore)
+        state = nest.where(start, policy.initial_state(batch), state)
+        noise = nest.map(lambda x: x[0], policy.noise((1, batch), seed))
+        trained = tf.constant(self.step, tf.int64)
+        action, _, state = policy.act(step, state, noise, trained, explore)
         return action, state
 
     def _rows(self, observation: Any) -> tuple[list[np.ndarray], int | None]:

@@ -30,7 +30,7 @@ from tfagents_batch.training.callbacks import (
 )
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import trackers
-from tfagents_batch.training.run_config import VARIABLES, Config, exclusive
+from tfagents_batch.training.run_flags import VARIABLES, Config, with_options
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.seeds import run_seeds
@@ -74,7 +74,7 @@ def train(
         such functions, or an instance: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
         ``eval_every=0``. Instances of Gymnasium are closed at the end.
-      config: name of a preset, or a ``training.run_config.Config``.
+      config: name of a preset, or a ``training.run_flags.Config``.
       settings: the algorithm's Config, or a dict of its settings that differ from the
         preset or the defaults.
       logdir: root folder of the runs; None means "logs".
@@ -95,7 +95,7 @@ def train(
         are ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that may end
         training by returning False; see ``training.callbacks``.
-      **options: any other field of ``training.run_config.Config``.
+      **options: any other field of ``training.run_flags.Config``.
 
     Raises:
       UserError: for an argument that cannot be used, before a folder is created.
@@ -253,9 +253,9 @@ def evaluate(
     played = saved.env if env is None else env
     batch, episodes = play_config.evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
-    with _loaded(run, saved, env, network, checkpoint) as (experiment, _):
+    with _loaded(run, saved, env, network, checkpoint) as (experiment, step):
         play = experiment.evaluation(experiment.env, episodes, actions)
-        return play(_unseen_seed(seed))
+        return play(_unseen_seed(seed), step=step)
 
 
 def load(
@@ -285,7 +285,8 @@ def load(
     given = saved.env if env is None else env
     local = play_config.in_process(saved, given)
     with _loaded(run, local, env, network, checkpoint) as (experiment, step):
-        return Agent(experiment.algorithm, experiment.env.spec, given, saved, step)
+        policy = experiment.algorithm.policy
+        return Agent(policy, experiment.env.spec, given, saved, step)
 
 
 def visualize(
@@ -331,8 +332,8 @@ def visualize(
             saved, num_envs=1, num_workers=None, env_kwargs={}, wrappers=[]
         )
         with _loaded(run, single, shown.env, network, checkpoint) as (experiment, _):
-            actor = experiment.algorithm
-            return filming.film(shown, actor, outdir, num_episodes, _unseen_seed(seed))
+            policy = experiment.algorithm.policy
+            return filming.film(shown, policy, outdir, num_episodes, _unseen_seed(seed))
 
 
 @contextlib.contextmanager
@@ -400,14 +401,15 @@ def resolve(
                 f"{base.algorithm!r}; pass only one of them"
             )
         _, kind = algorithms.REGISTRY[algorithm]
-        base = dataclasses.replace(base, algorithm=algorithm, settings=kind())
+        parts = {"settings": kind(), "source": None}
+        base = dataclasses.replace(base, algorithm=algorithm, **parts)
     if isinstance(settings, dict):
         settings = config.replace(base.settings, settings)
     if settings is not None:
         options = options | {"settings": settings}
     if env is not None:
         options = options | {"env": env if isinstance(env, str) else describe(env)}
-    return config.replace(base, exclusive(options))
+    return with_options(base, options)
 
 
 def _resume(
@@ -432,7 +434,6 @@ def _resume(
         )
     if "env_options" not in options:
         config_file.require_variables(user, saved)
-    options = exclusive(options)
     if isinstance(env, str):
         if not is_same(env, saved.env):
             raise UserError(
@@ -440,7 +441,7 @@ def _resume(
                 "run for another environment"
             )
         options |= {"env": env}
-    resolved = config.replace(saved, options)
+    resolved = with_options(saved, options)
     _check_callbacks(resolved, callbacks)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, eval_env)

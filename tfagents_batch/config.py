@@ -78,18 +78,19 @@ def marked(config: type, mark: str) -> tuple[str, ...]:
     )
 
 
-def replace(config: Config, overrides: Mapping[str, Any]) -> Config:
+def replace(config: Config, overrides: Mapping[str, Any], path: str = "") -> Config:
     """Return a copy of a config with some settings replaced.
 
     Args:
       config: config to copy.
       overrides: ``{name: value}``. Names may be dotted; the value of a nested config
         may be a dict of its settings.
+      path: prefix of the names in errors, such as "network.".
 
     Raises:
       UserError: for an unknown name or a value of the wrong type.
     """
-    return _replace(config, overrides, "")
+    return _replace(config, overrides, path)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -177,7 +178,9 @@ def overrides(
 
 
 def parse(
-    arguments: Sequence[str], parts: Sequence[tuple[Any, str]]
+    arguments: Sequence[str],
+    parts: Sequence[tuple[Any, str]],
+    aliases: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Parse a command line.
 
@@ -187,6 +190,7 @@ def parse(
     Args:
       arguments: command line without the program's name.
       parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
+      aliases: ``{earlier name: name}`` of flags, which is accepted with a warning.
 
     Returns:
       For each part the settings that were given, see ``overrides``.
@@ -194,7 +198,7 @@ def parse(
     Raises:
       UserError: for an unknown flag, or a value that its flag does not accept.
     """
-    known, former = flags.FlagValues(), {}
+    known, former = flags.FlagValues(), dict(aliases or {})
     for config, prefix in parts:
         define_flags(known, config, prefix)
         start = f"{prefix}." if prefix else ""

@@ -1,7 +1,16 @@
 """Protocols between the parts of the package, with their contracts.
 
-Training is ``algorithm.update(source(seed), seed)`` in a loop. A ``seed`` is an int or
-an int32 scalar tensor; ``seeds.py`` derives the keys of stateless ops from it.
+Training is a loop of rounds::
+
+    collected = source.collect(seed, step)
+    step += collected.steps
+    for _ in range(collected.updates):
+        trajectory = source.sample(collected, seed, step)
+        updated = algorithm.update(trajectory, seed, step)
+        source.feedback(updated.priority)
+
+A ``seed`` is an int or an int32 scalar tensor; ``seeds.py`` derives the keys of
+stateless ops from it.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
 Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
@@ -119,6 +128,16 @@ class ActorCriticHeads(NamedTuple):
     value: tf.Tensor
 
 
+class ActionValueHeads(NamedTuple):
+    """Outputs of a network of action values for a batch of states.
+
+    Attributes:
+      q: f32 ``[..., A]``, Q(s, a) of every action.
+    """
+
+    q: tf.Tensor
+
+
 class Network(Protocol):
     """A keras.Model of observations that takes and returns its recurrent state.
 
@@ -155,13 +174,39 @@ class Actor(Protocol):
         """Draw all exploration noise for leading axes ``shape`` in one op."""
 
     def act(
-        self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool
+        self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool
     ) -> tuple[Nest, dict[str, Nest], Nest]:
         """Select actions for ``[B, ...]`` steps.
+
+        Args:
+          timestep: ``[B, ...]``.
+          state: acting state, ``[B, ...]``.
+          noise: from ``noise``, ``[B, ...]``.
+          step: i64 ``[]``, environment steps of the run; schedules of exploration
+            follow it.
+          explore: explore as in training; otherwise take the best action.
 
         Returns:
           action ``[B, ...]``, behavior ``{name: [B, ...]}``, next acting state.
         """
+
+
+@runtime_checkable
+class Policy(Actor, Protocol):
+    """A tf.Module with the weights and statistics that acting reads; no optimizer.
+
+    Attributes:
+      version: i64 ``[]`` variable, number of updates that its weights have seen. The
+        program counts it; checkpoints do not contain it.
+    """
+
+    version: tf.Variable
+
+    def assign_from(self, policy: Policy) -> None:
+        """Copy every variable of another policy of the same kind, and its version."""
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return ``{"policy/...": variable, "statistics/...": variable}``."""
 
 
 class Limit(NamedTuple):
@@ -192,18 +237,45 @@ class Limit(NamedTuple):
     when: Callable[[Mapping[str, float]], bool] = lambda line: True
 
 
+class Updated(NamedTuple):
+    """Result of one update.
+
+    Attributes:
+      metrics: ``{name: scalar}``, or f32 ``[n]`` for a histogram. ``grad/updates`` is
+        the number of optimizer steps.
+      priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
+        replay; otherwise ``()``.
+    """
+
+    metrics: Metrics
+    priority: tf.Tensor | tuple = ()
+
+
+class UpdateSize(NamedTuple):
+    """Size of the largest minibatch of an update, by which threads are chosen.
+
+    Attributes:
+      rows: transitions of a minibatch.
+      hidden: units of the hidden layers.
+    """
+
+    rows: int
+    hidden: tuple[int, ...]
+
+
 @runtime_checkable
-class Algorithm(Actor, Protocol):
+class Algorithm(Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
 
     Its constructor is called with ``(config, spec, network=None)``. Its frozen config
     has a method ``check() -> Config``, which raises ``UserError`` and needs no
-    environment.
+    environment, and a method ``update_size(collected) -> UpdateSize``, where
+    ``collected`` is the number of transitions that its source collects at once.
 
     Attributes:
+      source: name of its source in ``sources.REGISTRY``.
       config: checked settings.
-      step: int64 ``[]`` variable, number of transitions trained on. ``update`` advances
-        it; runs count it and schedules follow it.
+      policy: the policy that learns. It also acts, except beside an update.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
       alarms: limits of its metrics that raise alarms.
 
@@ -215,42 +287,104 @@ class Algorithm(Actor, Protocol):
         and branches, or inside those of ``ops.carried``.
     """
 
+    source: str
     config: Any
-    step: tf.Variable
+    policy: Policy
     compilable: bool
     alarms: tuple[Limit, ...]
 
-    def update(self, trajectory: Trajectory, seed) -> Metrics:
-        """Train on one trajectory; means are over its mask."""
+    def make_policy(self) -> Policy:
+        """Return another policy of the same kind, with variables of its own."""
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on one trajectory; means are over its mask.
+
+        Args:
+          trajectory: from ``Source.sample``.
+          seed: int or int32 scalar.
+          step: i64 ``[]``, environment steps of the run; schedules follow it.
+        """
 
     def named_variables(self) -> dict[str, Any]:
         """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
-        Names are the same in every process. Those that begin with ``optimizer/`` or
-        ``algorithm/`` are needed only for training: a run that starts from the weights
-        of another run initializes them again.
+        Names are the same in every process: those of the policy, and ``learner/...``
+        for what only training needs. A run that starts from the weights of another run
+        initializes the latter again.
         """
 
 
 @runtime_checkable
 class Source(Protocol):
-    """A tf.Module that collects trajectories; its variables hold its position.
+    """A tf.Module that provides experience; its variables hold its position.
 
     Attributes:
-      env: environment that it steps.
+      envs: the environments that its programs step; none for logged data.
       compilable: whether it can run under XLA.
 
-    Optional is ``metrics() -> Metrics``: metrics of the most recent trajectory, read
-    like ``ok``.
+    Optional members of a source with large variables, which are saved in files of their
+    own:
+      own_file: bool, false by default; whether this is so.
+      interrupt(): called after variables were restored, if the environments start
+        anew.
+      postpone(step): called if nothing could be restored; no update is due before.
     """
 
-    env: Env
+    envs: tuple[Env, ...]
     compilable: bool
 
-    def __call__(self, seed) -> Trajectory: ...
+    def collect(self, seed, step) -> Collected:
+        """Gather experience, and say how much and how many updates are due.
 
-    def ok(self) -> tf.Tensor:
-        """Return bool ``[]``: false if the last trajectory is void and must be ignored.
-
-        It is read in the same program, after the call.
+        Args:
+          seed: int or int32 scalar, different in every call.
+          step: i64 ``[]``, environment steps of the run.
         """
+
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Return the trajectory of one update; called ``collected.updates`` times."""
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Take the priorities of the latest sample from its update."""
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return all its variables by name, and those of sources inside it."""
+
+
+@runtime_checkable
+class Program(Protocol):
+    """The training of a run as calls of compiled programs.
+
+    Attributes:
+      step: environment steps so far, the only counter of a run.
+      rounds: number of rounds of the newest call.
+      mode, reason: the part that XLA compiles, and why.
+    """
+
+    step: int
+    rounds: int
+    mode: str
+    reason: str
+
+    def __call__(self, until: int, rounds: int) -> dict[str, Any]:
+        """Train.
+
+        A round collects once and then makes the updates that are due.
+
+        Args:
+          until: the call ends with the first round in which ``step`` reaches it; a
+            call has at least one round.
+          rounds: largest number of rounds.
+
+        Returns:
+          Metrics of all rounds of the call, see ``sources.metrics.merge``.
+        """
+
+    def traces(self) -> int:
+        """Return how often a program was traced; more than once is a fault."""
+
+    def origin(self) -> dict[str, str]:
+        """Return whether the program was traced or loaded, for the run's log."""
+
+    def close(self) -> None:
+        """End what it has started; it may be called twice."""

@@ -20,7 +20,7 @@ import numbers
 import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tfagents_batch.errors import UserError
 
@@ -180,6 +180,37 @@ def resolve(config: Any, total_steps: int) -> Any:
         elif dataclasses.is_dataclass(value) and not is_schedule(value):
             changes[field.name] = resolve(value, total_steps)
     return dataclasses.replace(config, **changes)
+
+
+class Ratio(NamedTuple):
+    """Number of updates per environment step, as a fraction of integers.
+
+    Attributes:
+      updates: p, updates per ``steps`` environment steps.
+      steps: q.
+      start: L, environment steps before the first update.
+    """
+
+    updates: int
+    steps: int
+    start: int
+
+    def due(self, start: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
+        """Return the number of updates due for steps ``before`` to ``after``, int32.
+
+        max(0, (n' - L) p // q) - max(0, (n - L) p // q). The sum over many collects is
+        exact and does not depend on their sizes.
+
+        Args:
+          start: i64 ``[]``, L; a resumed run may begin later than ``self.start``.
+          before, after: i64 ``[]``, n and n'.
+        """
+        import tensorflow as tf
+
+        def total(step):
+            return tf.maximum((step - start) * self.updates // self.steps, 0)
+
+        return tf.cast(total(after) - total(before), tf.int32)
 
 
 class Every:

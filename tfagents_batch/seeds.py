@@ -22,6 +22,7 @@ import tensorflow as tf
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _ROUNDS = 20
 _PARITY = 0x1BD11BDA
+_GOLDEN = 0x9E3779B1  # odd, so that multiples are distinct for 2**32 indices
 
 
 def iteration_seed(
@@ -47,6 +48,15 @@ def iteration_seed(
     return int(threefry(key, tuple(counter))[0][0] >> 1)
 
 
+def update_seed(seed: int | tf.Tensor, index: int | tf.Tensor) -> int | tf.Tensor:
+    """Return the seed of update ``index`` of an iteration; update 0 has ``seed``."""
+    if tf.is_tensor(seed) or tf.is_tensor(index):
+        seed, index = (tf.cast(x, tf.uint32) for x in (seed, index))
+        moved = seed + index * tf.constant(_GOLDEN, tf.uint32)
+        return tf.cast(tf.bitwise.bitwise_and(moved, np.uint32(2**31 - 1)), tf.int32)
+    return (seed + index * _GOLDEN) % 2**31
+
+
 def key(seed: int | tf.Tensor, purpose: str) -> tf.Tensor:
     """Return the int32 ``[2]`` key of a purpose; keys give independent numbers."""
     tag = zlib.crc32(purpose.encode()) >> 1
@@ -55,7 +65,7 @@ def key(seed: int | tf.Tensor, purpose: str) -> tf.Tensor:
 
 def fold(key: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     """Return the int32 ``[..., 2]`` key of draw ``index`` (int32 ``[...]``)."""
-    golden = np.int32(0x9E3779B1 - 2**32)  # odd: distinct for 2**32 indices
+    golden = np.int32(_GOLDEN - 2**32)
     step = tf.cast(index, tf.int32) * golden
     return key + tf.stack([step, tf.zeros_like(step)], -1)
 

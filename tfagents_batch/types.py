@@ -1,4 +1,4 @@
-"""Shared data types: TimeStep, Trajectory, EnvSpec.
+"""Shared data types: TimeStep, Trajectory, Collected, EnvSpec.
 
 Axes: ``T`` actions of a trajectory, ``B`` streams (environments). All data is
 time-major.
@@ -95,6 +95,26 @@ class Trajectory(NamedTuple):
         ended, first = self.steps.last[:-1], self.steps.first[1:]
         start = tf.ones_like(first[:1])
         return self.steps.valid & tf.concat([start, ~ended | first], 0)
+
+
+class Collected(NamedTuple):
+    """Result of one call of ``Source.collect``.
+
+    Attributes:
+      steps: i64 ``[]``, transitions made (mask 1); those of a warm-up count too.
+      ok: bool ``[]``, false after a stop or a failure: nothing of it may be learned.
+      updates: int32 ``[]``, number K of updates that are due now: 1 for on-policy
+        sources, 0 while a replay warms up.
+      metrics: ``{name: tensor}`` of what was collected; each episode appears once.
+      trajectory: what was collected, for sources that hand it to the update as it is;
+        otherwise ``()``.
+    """
+
+    steps: tf.Tensor
+    ok: tf.Tensor
+    updates: tf.Tensor
+    metrics: dict[str, tf.Tensor]
+    trajectory: Trajectory | tuple = ()
 
 
 class EnvSpec(NamedTuple):

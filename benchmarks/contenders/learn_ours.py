@@ -22,7 +22,7 @@ def train(work, watch):
             compile_cache=experiment.cache_off or "on",
             evaluated_actions="mode",
         )
-        acting.append(_greedy(experiment.algorithm))
+        acting.append(_greedy(experiment.algorithm.policy))
 
     hooked.train(
         work.preset,
@@ -35,7 +35,7 @@ def train(work, watch):
     return {"own": own, "versions": versions("tensorflow", "keras")}
 
 
-def _greedy(algorithm):
+def _greedy(policy):
     """Return ``act`` for an evaluation, which is compiled at its first call."""
     import tensorflow as tf
 
@@ -46,10 +46,11 @@ def _greedy(algorithm):
         batch = observation.shape[0]
         no = tf.zeros([batch], bool)
         step = TimeStep(observation, tf.zeros([batch]), no, no, no, {})
-        noise = algorithm.noise((1, batch), 0)
+        noise = policy.noise((1, batch), 0)
         now = tf.nest.map_structure(lambda x: x[0], noise)
-        state = algorithm.initial_state(batch)
-        return algorithm.act(step, state, now, explore=False)[0]
+        state = policy.initial_state(batch)
+        trained = tf.constant(0, tf.int64)  # only exploration would follow it
+        return policy.act(step, state, now, trained, explore=False)[0]
 
     def greedy(observation):
         if observation.dtype == "float64":  # workers also convert to float32

@@ -70,7 +70,6 @@ class Train:
         if in_graph:
             self.differs["environment"] = _IN_GRAPH
         self.versions = versions("tensorflow", "keras")
-        self._steps = 0
         self._returns: list[float] = []
 
     @property
@@ -87,20 +86,16 @@ class Train:
         self._experiment.close()
 
     def _block(self) -> int:
-        import tensorflow as tf
-
-        from tfagents_batch import seeds
-
-        seed = seeds.iteration_seed(self._work.seed, self._steps)
-        metrics = self._experiment.iterate(tf.constant(seed, tf.int32))
-        metrics = {name: value.numpy() for name, value in metrics.items()}
-        before, self._steps = self._steps, int(self._experiment.algorithm.step.numpy())
-        self._check(self._steps - before, metrics)
+        program = self._experiment.program
+        before = program.step
+        metrics = program(2**62, rounds=1)
+        steps = program.step - before
+        self._check(steps, metrics)
         # Only the sum of an iteration's returns is known, so all count as their mean.
         if count := int(metrics["episode/count"]):
             mean = float(metrics["episode/return_sum"]) / count
             self._returns += [mean] * count
-        return self._steps - before
+        return steps
 
     def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
         steps, right = metrics["grad/updates"], self._work.gradient_steps(transitions)
@@ -115,6 +110,7 @@ def _config(work: Training, compile: str = "auto", precision: str = "float32") -
     from tfagents_batch.algorithms import ppo
     from tfagents_batch.nn import networks
     from tfagents_batch.schedules import Constant
+    from tfagents_batch.sources import on_policy
     from tfagents_batch.training import experiment
 
     hidden = {"mlp": work.hidden, "nature_cnn": None}[work.network]
@@ -141,7 +137,7 @@ def _config(work: Training, compile: str = "auto", precision: str = "float32") -
         seed=work.seed,
         num_envs=work.num_envs,
         num_workers=work.num_workers,
-        rollout_length=work.rollout_length,
+        source=on_policy.Config(length=work.rollout_length),
         eval_every=0,
         compile=compile,
         precision=precision,

@@ -43,6 +43,7 @@ def _config(work: PresetTraining, compile: str, preset: str) -> Any:
     from tfagents_batch.configs import PRESETS
     from tfagents_batch.nn import networks
     from tfagents_batch.schedules import Constant
+    from tfagents_batch.sources import on_policy
     from tfagents_batch.training import experiment
 
     run = {
@@ -76,7 +77,7 @@ def _config(work: PresetTraining, compile: str, preset: str) -> Any:
         env="benchmarks.work.preset:stacked",
         env_kwargs={"name": work.env, "max_episode_steps": work.rollout_length},
         num_envs=work.num_envs,
-        rollout_length=work.rollout_length,
+        source=on_policy.Config(length=work.rollout_length),
         settings=settings,
         **run,
     )

@@ -33,8 +33,9 @@ def train(
     Args:
       preset: name of the preset.
       built: called with the ``Experiment`` after its construction.
-      iteration: called after every iteration with the ``Experiment`` and the env steps
-        so far. If it returns true, the run ends as by a signal, with a last checkpoint.
+      iteration: called after every call of the program, of one or more iterations, with
+        the ``Experiment`` and the env steps so far. If it returns true, the run ends as
+        by a signal, with a last checkpoint.
       keeping: store the compiled program, as the train command does; only if ``built``
         and ``iteration`` change none of its parts.
       **options: options of ``train``.

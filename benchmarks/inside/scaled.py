@@ -39,8 +39,9 @@ class Scaled:
 def measure(work: Scaled) -> dict[str, Any]:
     """Measure env steps/s, seconds per iteration, and the memory at the end."""
     from tfagents_batch.algorithms import ppo
+    from tfagents_batch.sources import on_policy
     from tfagents_batch.training.experiment import Experiment
-    from tfagents_batch.training.run_config import Config
+    from tfagents_batch.training.run_flags import Config
 
     settings = ppo.Config(
         epochs=work.epochs,
@@ -50,7 +51,7 @@ def measure(work: Scaled) -> dict[str, Any]:
         env=work.env,
         num_envs=work.num_envs,
         num_workers=work.num_workers,
-        rollout_length=work.rollout_length,
+        source=on_policy.Config(length=work.rollout_length),
         eval_every=0,
         compile_cache=False,  # a cache would change the time of first iterations
         settings=settings,
@@ -81,16 +82,12 @@ def measure(work: Scaled) -> dict[str, Any]:
 
 def _training(experiment: Any) -> Callable[[], int]:
     """Return a function that runs an iteration and returns its transitions."""
-    import tensorflow as tf
-
-    algorithm = experiment.algorithm
+    program = experiment.program
 
     def block() -> int:
-        before = int(algorithm.step.numpy())
-        metrics = experiment.iterate(tf.constant(before, tf.int32))
-        for value in metrics.values():  # as the training loop does
-            value.numpy()
-        return int(algorithm.step.numpy()) - before
+        before = program.step
+        program(2**62, rounds=1)
+        return program.step - before
 
     return block
 
@@ -105,14 +102,13 @@ def _acting(experiment: Any) -> Callable[[], int]:
 
     @function(envs=[experiment.env], jit_compile=source.compilable, autograph=False)
     def collect(seed):
-        trajectory = source(seed)
         # Return all of it, because XLA drops unused results.
-        return tf.reduce_sum(tf.cast(trajectory.mask, tf.int32)), trajectory
+        return source.collect(seed, tf.constant(0, tf.int64))
 
     seeds = iter(range(2**31))
 
     def block() -> int:
-        return int(collect(tf.constant(next(seeds), tf.int32))[0])
+        return int(collect(tf.constant(next(seeds), tf.int32)).steps)
 
     return block
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.interfaces import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
@@ -17,6 +18,11 @@ def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings)
     keras.utils.set_random_seed(seed)
     config = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
     return ppo.PPO(config, make_spec(observation, action, B))
+
+
+def update(agent, trajectory, seed, step=0) -> Metrics:
+    """Update an agent when the run is at ``step``; return the metrics."""
+    return agent.update(trajectory, seed, tf.constant(step, tf.int64)).metrics
 
 
 def named(agent) -> dict[str, np.ndarray]:
@@ -48,8 +54,9 @@ def collect(
     random = np.random.default_rng(seed)
     drawn = make_steps(observation, T + 1, B, seed).observation
     rows, actions, behaviors = [], [], []
-    state = start = agent.initial_state(B) if state is None else state
-    noise = agent.noise((T, B), seed)
+    state = start = agent.policy.initial_state(B) if state is None else state
+    noise = agent.policy.noise((T, B), seed)
+    now = tf.constant(0, tf.int64)
     clock = np.arange(B) % length
     for t in range(T + 1):
         first, last = clock == 0, clock == length
@@ -64,8 +71,10 @@ def collect(
         rows.append(step)
         clock = np.where(last, 0, clock + 1)
         if t < T:
-            now = nest.map(lambda x, t=t: x[t], noise)
-            action, behavior, state = agent.act(step, state, now, True)
+            row_noise = nest.map(lambda x, t=t: x[t], noise)
+            action, behavior, state = agent.policy.act(
+                step, state, row_noise, now, True
+            )
             actions.append(action)
             behaviors.append(behavior)
 
@@ -73,3 +82,29 @@ def collect(
         return nest.map(lambda *xs: tf.stack(xs), *parts)
 
     return Trajectory(stack(rows), stack(actions), stack(behaviors), start)
+
+
+def experience(agent, **options) -> Trajectory:
+    """Return what the agent's source samples: a trajectory, or windows of one.
+
+    Windows begin at every step, so some begin with a restart row.
+
+    Args:
+      **options: arguments of ``collect``.
+    """
+    trajectory = collect(agent, **options)
+    if agent.source == "rollout":
+        return trajectory
+    size, starts = agent.window, range(T + 2 - agent.window)
+
+    def cut(nested, rows):
+        return nest.map(
+            lambda x: tf.concat([x[t : t + rows] for t in starts], 1), nested
+        )
+
+    return Trajectory(
+        cut(trajectory.steps, size),
+        cut(trajectory.action, size - 1),
+        cut(trajectory.behavior, size - 1),
+        weight=tf.ones([len(starts) * B]),
+    )

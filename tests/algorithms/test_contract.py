@@ -1,6 +1,7 @@
 """Tests that every algorithm of the registry must pass."""
 
 import dataclasses
+import functools
 import json
 import typing
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import B, T, collect
+from tests.algorithms.cases import B, experience, named, update
 from tests.nn.cases import ACTIONS, make_spec
-from tfagents_batch import config, interfaces
+from tfagents_batch import config, interfaces, sources
 from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.errors import UserError
 
 pytestmark = pytest.mark.parametrize("name", REGISTRY)
+DISCRETE_ONLY = ("dqn",)
 
 
 def make(name, action="discrete"):
@@ -49,36 +52,75 @@ def test_it_satisfies_the_protocol(name):
     assert isinstance(agent, interfaces.Algorithm)
     assert isinstance(agent, tf.Module)
     assert isinstance(agent.compilable, bool)
-    assert agent.step.dtype == tf.int64 and agent.step.shape == ()
+    assert isinstance(agent.policy, interfaces.Policy)
+    assert isinstance(agent.policy, tf.Module)
+    assert agent.source in sources.REGISTRY
     assert type(agent).__subclasses__() == []
 
 
 @pytest.mark.parametrize("action", ["discrete", "box"])
-def test_an_update_is_finite_and_counts_its_transitions(name, action):
+def test_an_update_is_finite_and_changes_weights_but_not_the_version(name, action):
+    if name in DISCRETE_ONLY and action != "discrete":
+        with pytest.raises(UserError, match="action space"):
+            make(name, action)
+        return
     agent = make(name, action)
     before = [weight.numpy() for weight in agent.network.trainable_variables]
-    trajectory = collect(agent)
-    metrics = agent.update(trajectory, 1)
+    trajectory = experience(agent)
+    metrics = update(agent, trajectory, 1)
     for key, value in metrics.items():
         assert "/" in key and value.dtype == tf.float32 and len(value.shape) <= 1, key
         assert len(value.shape) == 1 or np.isfinite(value), key
-    assert int(agent.step) == int(np.sum(trajectory.mask)) < T * B
+    assert int(agent.policy.version) == 0  # the program counts it
     after = agent.network.trainable_variables
     assert any(np.any(a != b) for a, b in zip(before, after, strict=True))
 
 
 def test_an_update_runs_under_xla_if_compilable(name):
     agent = make(name)
-    update = tf.function(agent.update, jit_compile=agent.compilable, autograph=False)
-    metrics = update(collect(agent), tf.constant(1))
-    assert int(agent.step) > 0 and metrics
+    program = functools.partial(update, agent)
+    program = tf.function(program, jit_compile=agent.compilable, autograph=False)
+    before = named(agent)
+    assert program(experience(agent), tf.constant(1))
+    assert any(np.any(value != before[key]) for key, value in named(agent).items())
 
 
 def test_all_state_is_in_its_named_variables(name):
     agent = make(name)
-    agent.update(collect(agent), 1)
+    update(agent, experience(agent), 1)
     held = {id(variable) for variable in agent.named_variables().values()}
+    held.add(id(agent.policy.version))  # a run starts it at 0
     everything = [*agent.variables, *agent.network.variables]
     missing = [v.name for v in everything if id(v) not in held]
     assert not missing
-    assert id(agent.step) in held
+
+
+def test_the_names_of_variables_begin_with_their_role(name):
+    agent = make(name)
+    roles = {key.partition("/")[0] for key in agent.named_variables()}
+    assert roles <= {"policy", "statistics", "learner"}
+    acting = agent.policy.named_variables()
+    assert {key.partition("/")[0] for key in acting} <= {"policy", "statistics"}
+    for key, variable in acting.items():
+        assert agent.named_variables()[key] is variable
+
+
+def test_another_policy_acts_alike_only_after_an_assignment(name):
+    agent = make(name)
+    update(agent, experience(agent), 1)
+    agent.policy.version.assign_add(3)
+    other = agent.make_policy()
+    mine, its = agent.policy.named_variables(), other.named_variables()
+    assert list(mine) == list(its)
+    assert not {id(x) for x in agent.variables} & {id(x) for x in other.variables}
+    assert any(np.any(mine[key].numpy() != its[key].numpy()) for key in mine)
+    other.assign_from(agent.policy)
+    for key, variable in mine.items():
+        np.testing.assert_array_equal(its[key].numpy(), variable.numpy(), err_msg=key)
+    assert int(other.version) == 3
+
+
+def test_the_size_of_an_update_is_known_before_training(name):
+    size = REGISTRY[name][1]().update_size(4096)
+    assert 1 <= size.rows <= 4096
+    assert all(units >= 1 for units in size.hidden)

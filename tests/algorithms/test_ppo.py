@@ -1,12 +1,14 @@
 """Tests of PPO on transitions and sequences, with and without recurrent networks."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, T, assert_same, collect, make_ppo
+from tests.algorithms.cases import B, T, assert_same, collect, make_ppo, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
@@ -36,7 +38,9 @@ def weights(agent):
 
 
 def compiled(agent, jit=False):
-    return tf.function(agent.update, jit_compile=jit, autograph=False)
+    """Return ``cases.update`` of an agent as a program."""
+    program = functools.partial(update, agent)
+    return tf.function(program, jit_compile=jit, autograph=False)
 
 
 def assert_finite(metrics):
@@ -48,7 +52,7 @@ def assert_finite(metrics):
 def moving_state(agent):
     """Return an acting state from the middle of a trajectory."""
     trajectory = collect(agent, seed=9, length=T + 1)
-    state, return_ = agent.initial_state(B)
+    state, return_ = agent.policy.initial_state(B)
     if agent.recurrent:
         state = nest.map(lambda x: x[-1], trajectory.behavior["state"])
         assert all(np.any(x) for x in nest.flatten(state))
@@ -73,7 +77,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
     agent = make(network, action=action, objective=objective, entropy_scale=0.01)
     before = weights(agent)
     trajectory = collect(agent)
-    assert_finite(agent.update(trajectory, 1))
+    assert_finite(update(agent, trajectory, 1))
     assert all(np.any(a != b) for a, b in zip(before, weights(agent), strict=True))
     recorded = nest.flatten(trajectory.behavior.get("state", ()))
     assert agent.recurrent == bool(recorded)
@@ -102,9 +106,9 @@ def test_ratio_is_one_and_kl_zero_before_the_first_step(network, length, action)
         learning_rate="piecewise(0: 1e-2, 1: 0)",
         sequence_length=length,
     )
-    agent.update(collect(agent), 1)  # from here on normalizers change their inputs
+    update(agent, collect(agent), 1)  # from here on normalizers change their inputs
     trajectory = collect(agent, seed=1, state=moving_state(agent))
-    metrics = agent.update(trajectory, 2)
+    metrics = update(agent, trajectory, 2, step=1)
     assert float(metrics["policy/clip_fraction"]) == 0  # within 1 +- 1e-5
     assert abs(float(metrics["policy/approx_kl"])) <= 1e-8
     assert abs(float(metrics["policy/kl"])) <= 1e-6
@@ -136,7 +140,7 @@ def test_masked_rows_have_no_influence(network):
             action=put(trajectory.action),
             behavior=trajectory.behavior | {"log_prob": log_prob},
         )
-        agent.update(trajectory, 1)
+        update(agent, trajectory, 1)
         agents.append(agent)
     assert_same(agents)
 
@@ -188,22 +192,19 @@ def test_an_update_without_valid_rows_changes_nothing():
     failed = tf.ones_like(trajectory.steps.first)
     steps = trajectory.steps._replace(first=failed, truncated=failed)
     before = {k: v.numpy() for k, v in agent.named_variables().items()}
-    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    metrics = update(agent, trajectory._replace(steps=steps), 1)
     assert float(metrics["grad/updates"]) == 0
     after = agent.named_variables()
     changed = {k for k in before if np.any(before[k] != after[k].numpy())}
-    assert changed == {"optimizer/001"}  # the learning rate
+    assert changed == {"learner/optimizer/001"}  # the learning rate
 
 
-def test_steps_count_transitions_with_mask_one():
+def test_the_learning_rate_follows_the_steps_of_the_run():
     agent = make(learning_rate=Linear(1e-3, 0.0, 100), histograms=False)
     trajectory = collect(agent)
-    first = agent.update(trajectory, 1)["grad/learning_rate"]
-    count = int(np.sum(trajectory.mask))
-    assert 0 < int(agent.step) == count < T * B
-    second = agent.update(collect(agent, seed=1), 2)["grad/learning_rate"]
-    assert float(first) == pytest.approx(1e-3)
-    assert float(second) == pytest.approx(1e-3 * (1 - count / 100), rel=1e-5)
+    for step in (0, 41):
+        rate = update(agent, trajectory, 1, step)["grad/learning_rate"]
+        assert float(rate) == pytest.approx(1e-3 * (1 - step / 100), rel=1e-5)
 
 
 # ---- minibatches and sequences
@@ -224,7 +225,7 @@ def test_minibatches_contain_whole_sequences(network, size, length, updates):
     agent = make(network, minibatch_size=size, sequence_length=length, epochs=2)
     trajectory = collect(agent)
     assert 35 < np.sum(trajectory.mask) <= 42
-    assert int(agent.update(trajectory, 1)["grad/updates"]) == 2 * updates
+    assert int(update(agent, trajectory, 1)["grad/updates"]) == 2 * updates
 
 
 def test_the_last_partial_minibatch_may_be_dropped():
@@ -233,14 +234,14 @@ def test_the_last_partial_minibatch_may_be_dropped():
     default, dropped = (make(drop_last=drop, **settings) for drop in (False, True))
     trajectory = collect(default)
     assert 32 < np.sum(trajectory.mask) < 48
-    assert int(default.update(trajectory, 1)["grad/updates"]) == 2 * 3
-    assert int(dropped.update(trajectory, 1)["grad/updates"]) == 2 * 2
+    assert int(update(default, trajectory, 1)["grad/updates"]) == 2 * 3
+    assert int(update(dropped, trajectory, 1)["grad/updates"]) == 2 * 2
 
 
 def test_a_minibatch_of_all_rows_equals_the_whole_batch():
     agents = [make(minibatch_size=size, epochs=2) for size in (None, T * B)]
     for agent in agents:
-        agent.update(collect(agent), 1)
+        update(agent, collect(agent), 1)
     assert_same(agents, rtol=1e-3, atol=1e-5)
 
 
@@ -251,7 +252,7 @@ def test_sequences_without_a_valid_step_are_not_visited():
     steps = trajectory.steps._replace(
         first=failed, truncated=failed, terminated=tf.zeros_like(failed)
     )
-    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    metrics = update(agent, trajectory._replace(steps=steps), 1)
     assert int(metrics["grad/updates"]) == B
 
 
@@ -261,8 +262,7 @@ def test_sequences_without_a_valid_step_are_not_visited():
 def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length):
     agent = make("gru", minibatch_size=None, sequence_length=length, histograms=False)
     trajectory = collect(agent, length=episode, terminate=True)
-    metrics = agent.update(trajectory, 1)
-    assert int(agent.step) == np.sum(trajectory.mask)
+    metrics = update(agent, trajectory, 1)
     assert int(metrics["grad/updates"]) == 1 and not metrics["grad/skipped"]
 
 
@@ -272,7 +272,7 @@ def test_targets_do_not_depend_on_the_sequence_length(network):
     for length in (None, 1, 5):
         agent = make(network, sequence_length=length, minibatch_size=None)
         trajectory = collect(agent, state=moving_state(agent))
-        metrics = agent.update(trajectory, 1)
+        metrics = update(agent, trajectory, 1)
         targets.append(metrics["value/target"])
         gradients.append(metrics["grad/all"])
     for target, gradient in zip(targets, gradients, strict=True):
@@ -296,7 +296,7 @@ def test_recurrent_values_start_from_the_acting_state():
         0.95,
         trajectory.mask,
     )
-    target = agent.update(trajectory, 1)["value/target"].numpy()
+    target = update(agent, trajectory, 1)["value/target"].numpy()
     expected = (advantage + tf.stack(value)[:-1]).numpy()[trajectory.mask.numpy()]
     np.testing.assert_allclose(
         target[np.isfinite(target)], expected, rtol=1e-4, atol=1e-5
@@ -321,8 +321,8 @@ def test_compiled_and_uncompiled_updates_agree(network, objective, length):
             epochs=2,
             histograms=False,
         )
-        update = compiled(agent, jit=True) if jit else agent.update
-        update(collect(agent), tf.constant(1))
+        learn = compiled(agent, jit=True) if jit else functools.partial(update, agent)
+        learn(collect(agent), tf.constant(1))
         agents.append(agent)
     assert_same(agents, rtol=2e-3, atol=2e-5)
 
@@ -340,18 +340,19 @@ def test_vectorized_copies_learn_what_each_learns_alone():
     values = [tf.constant(np.stack(pair)) for pair in zip(*each, strict=True)]
     rows = nest.map(lambda *xs: tf.stack(xs), *trajectories)
 
-    def update(row):
-        return functional.call(variables, row[0], agents[0].update, row[1], row[2])
+    def learn(row):
+        learner = functools.partial(update, agents[0])
+        return functional.call(variables, row[0], learner, row[1], row[2])
 
     @tf.function(jit_compile=True, autograph=False)
     def together(values, rows, seeds):
         return tf.vectorized_map(
-            update, (values, rows, seeds), fallback_to_while_loop=False
+            learn, (values, rows, seeds), fallback_to_while_loop=False
         )
 
     after, metrics = together(values, rows, tf.constant([3, 4]))
     for index, agent in enumerate(agents):
-        alone = agent.update(trajectories[index], 3 + index)
+        alone = update(agent, trajectories[index], 3 + index)
         for (name, wanted), got in zip(
             agent.named_variables().items(), after, strict=True
         ):
@@ -372,7 +373,7 @@ def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit)
     for value in (getattr(chunks, name), limit):
         monkeypatch.setattr(chunks, name, value)
         agent = make(network, action="box", objective="both", sequence_length=5)
-        logged.append(agent.update(collect(agent), 1))
+        logged.append(update(agent, collect(agent), 1))
         agents.append(agent)
     assert_same(agents, rtol=1e-4, atol=1e-6)
     for key, expected in logged[0].items():
@@ -384,7 +385,7 @@ def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit)
 def test_updates_depend_on_the_seed():
     agents = [make(histograms=False) for _ in range(3)]
     for agent, seed in zip(agents, (1, 1, 2), strict=True):
-        agent.update(collect(agent), seed)
+        update(agent, collect(agent), seed)
     assert_same(agents[:2])
     finals = map(weights, agents[1:])
     assert any(np.any(a != b) for a, b in zip(*finals, strict=True))
@@ -395,12 +396,12 @@ def test_an_agent_restored_by_name_acts_and_learns_alike(network):
     first, second = (
         make(network, seed=seed, objective="both", histograms=False) for seed in (0, 1)
     )
-    first.update(collect(first), 1)
+    update(first, collect(first), 1)
     target = second.named_variables()
     for name, variable in first.named_variables().items():
         target[name].assign(variable)
     for agent in (first, second):
-        agent.update(collect(agent, seed=3), 4)
+        update(agent, collect(agent, seed=3), 4)
     assert_same((first, second))
 
 
@@ -417,7 +418,7 @@ def test_kl_stop_ends_the_epochs(network):
         sequence_length=6,
         histograms=False,
     )
-    assert int(agent.update(collect(agent), 1)["grad/updates"]) < 10 * 2
+    assert int(update(agent, collect(agent), 1)["grad/updates"]) < 10 * 2
 
 
 @pytest.mark.parametrize(
@@ -431,8 +432,8 @@ def test_kl_stop_ends_the_epochs(network):
 )
 def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
     agent = make(objective="kl", histograms=False, **settings)
-    agent.update(collect(agent), 1)
-    saved = agent.named_variables()["algorithm/penalty"]
+    update(agent, collect(agent), 1)
+    saved = agent.named_variables()["learner/penalty"]
     assert float(saved) == float(agent.penalty.beta) == pytest.approx(beta)
 
 
@@ -446,7 +447,7 @@ def test_the_penalty_of_sequences_is_the_mean_over_sequences(network):
     mean, counts = agent.penalty.mean(kl, mask)
     np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
     np.testing.assert_array_equal(counts, [True, True, False])
-    metrics = agent.update(collect(agent), 1)
+    metrics = update(agent, collect(agent), 1)
     assert np.isfinite(metrics["policy/kl"])
     assert int(metrics["grad/updates"]) == 2 * 2  # two streams per minibatch
 
@@ -466,8 +467,7 @@ def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
     found = []
     agent = make(entropy_scale="linear(0.5, 0, 100)", learning_rate=0, histograms=False)
     for step in (0, 50, 100):
-        agent.step.assign(step)
-        metrics = agent.update(collect(agent), 1)
+        metrics = update(agent, collect(agent), 1, step)
         parts = ("loss/policy", "loss/value", "loss/kl_penalty", "loss/network")
         rest = sum(float(metrics[name]) for name in parts)
         bonus = rest - float(metrics["loss/total"])
@@ -506,9 +506,9 @@ def test_time_limits_bootstrap_and_terminations_do_not():
         reward = tf.where(trajectory.steps.first, 0.0, 1.0)
         steps = trajectory.steps._replace(observation=tf.one_hot(clock % 4, 5))
         trajectory = trajectory._replace(steps=steps._replace(reward=reward))
-        update = compiled(agent)
+        learn = compiled(agent)
         for seed in range(40):
-            update(trajectory, tf.constant(seed))
+            learn(trajectory, tf.constant(seed))
         flags = tf.zeros([1, 5], tf.bool)
         probe = TimeStep(tf.eye(5)[None], tf.zeros([1, 5]), flags, flags, flags, {})
         value = agent.network.unroll(probe)[0].value[0].numpy()
@@ -522,7 +522,7 @@ def test_the_value_target_may_be_the_return_for_any_lambda():
     targets = {}
     for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
         agent = make(value_target=kind, gae_lambda=lambda_)
-        target = agent.update(collect(agent), 1)["value/target"].numpy()
+        target = update(agent, collect(agent), 1)["value/target"].numpy()
         targets[kind, lambda_] = target[np.isfinite(target)]
     np.testing.assert_allclose(
         targets["return", 0.3], targets["gae", 1.0], rtol=1e-5, atol=1e-5
@@ -551,9 +551,9 @@ def test_losses_of_a_users_layers_are_minimized_and_logged():
         agent = ppo.PPO(config, make_spec(num_envs=B), regularized(scale))
         kernel = agent.network.trainable_variables[0]
         first = float(np.sum(np.square(kernel.numpy())))
-        update = compiled(agent, jit=True) if jit else agent.update
+        learn = compiled(agent, jit=True) if jit else functools.partial(update, agent)
         for seed in range(2):
-            logged = float(update(collect(agent), tf.constant(seed))["loss/network"])
+            logged = float(learn(collect(agent), tf.constant(seed))["loss/network"])
             # Each minibatch adds the loss once.
             assert 0 < logged < first if scale else logged == 0
         norms[scale] = float(np.sum(np.square(kernel.numpy())))
@@ -566,14 +566,14 @@ class TestActionMask:
     def trajectory(self, agent, masks):
         """Return a trajectory with action masks ``[T + 1, B, 3]``."""
         plain = collect(agent, self.space)
-        state, rows = agent.initial_state(B), []
+        state, rows = agent.policy.initial_state(B), []
         steps = plain.steps._replace(
             observation=plain.steps.observation | {"action_mask": tf.constant(masks)}
         )
-        noise = agent.noise((T, B), 3)
+        noise = agent.policy.noise((T, B), 3)
         for t in range(T):
             now = nest.map(lambda x, t=t: x[t], steps)
-            *acted, state = agent.act(now, state, noise[t], True)
+            *acted, state = agent.policy.act(now, state, noise[t], 0, True)
             rows.append(acted)
         action, behavior = nest.map(lambda *xs: tf.stack(xs), *rows)
         return plain._replace(steps=steps, action=action, behavior=behavior)
@@ -585,7 +585,7 @@ class TestActionMask:
         trajectory = self.trajectory(agent, masks)
         taken = np.take_along_axis(masks[:-1], trajectory.action.numpy()[..., None], -1)
         assert np.all(taken == 1)
-        metrics = agent.update(trajectory, 1)
+        metrics = update(agent, trajectory, 1)
         assert_finite(metrics)
         entropy = metrics["policy/row_entropy"].numpy()
         most = np.log(masks[:-1].sum(-1))[trajectory.mask.numpy()]
@@ -596,7 +596,7 @@ class TestActionMask:
         masks[..., 1] = 1
         agent = make("gru", self.space, objective="both", entropy_scale=0.01)
         before = weights(agent)
-        metrics = agent.update(self.trajectory(agent, masks), 1)
+        metrics = update(agent, self.trajectory(agent, masks), 1)
         for name in ("policy/entropy", "policy/kl", "policy/approx_kl"):
             assert float(metrics[name]) == 0, name
         assert np.isfinite(metrics["grad/norm"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.algorithms.cases import assert_same, collect, make_ppo
+from tests.algorithms.cases import assert_same, collect, make_ppo, update
 from tests.nn.cases import ACTIONS
 from tfagents_batch.schedules import Constant
 
@@ -27,7 +27,7 @@ def test_the_cutoff_is_logged_only_with_a_kl_penalty(objective):
             epochs=5,
             histograms=False,
         )
-        metrics = agent.update(collect(agent), 1)
+        metrics = update(agent, collect(agent), 1)
         share[rate] = metrics.get("policy/kl_cutoff")
     if objective == "clip":
         assert share == {1e-7: None, 0.1: None}
@@ -40,7 +40,7 @@ def test_the_cutoff_is_logged_only_with_a_kl_penalty(objective):
 def test_masked_rows_are_nan_in_histograms(action):
     agent = make_ppo(action=ACTIONS[action])
     trajectory = collect(agent)
-    metrics = agent.update(trajectory, 1)
+    metrics = update(agent, trajectory, 1)
     mask = trajectory.mask.numpy()
     taken = metrics["policy/action"].numpy()
     expected = trajectory.action.numpy()[mask].ravel()
@@ -55,7 +55,7 @@ def test_histograms_can_be_disabled_and_do_not_change_training(objective):
     agents = [make_ppo(objective=objective, histograms=on) for on in (True, False)]
     vectors = []
     for agent in agents:
-        metrics = agent.update(collect(agent), 1)
+        metrics = update(agent, collect(agent), 1)
         vectors.append({name for name, value in metrics.items() if value.shape.rank})
         for name in vectors[-1]:
             assert np.any(np.isfinite(metrics[name])), name
@@ -72,7 +72,7 @@ def test_means_of_histograms_equal_the_scalars():
         gradient_norm=None,
     )
     trajectory = collect(agent)
-    metrics = {k: x.numpy() for k, x in agent.update(trajectory, 1).items()}
+    metrics = {k: x.numpy() for k, x in update(agent, trajectory, 1).items()}
     mask = trajectory.mask.numpy()
 
     def finite(name):

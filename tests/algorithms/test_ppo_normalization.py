@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import collect, make_ppo, named
+from tests.algorithms.cases import collect, make_ppo, named, update
 
 
 def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
@@ -18,7 +18,7 @@ def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
                 learning_rate=0,
                 histograms=False,
             )
-            policy[kind, size] = float(agent.update(collect(agent), 1)["loss/policy"])
+            policy[kind, size] = float(update(agent, collect(agent), 1)["loss/policy"])
     # Before the first step the ratio is 1, and standardized advantages have mean 0.
     assert policy[True, None] == pytest.approx(0, abs=1e-6)
     assert policy["batch", None] == pytest.approx(0, abs=1e-6)
@@ -27,8 +27,8 @@ def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
     losses = {}
     for kind in (True, "batch"):
         agent = make_ppo(normalize_advantage=kind, minibatch_size=8)
-        agent.update(collect(agent), 1)
-        losses[kind] = named(agent)["network/000-kernel"]
+        update(agent, collect(agent), 1)
+        losses[kind] = named(agent)["policy/network/000-kernel"]
     assert np.any(losses[True] != losses["batch"])
 
 
@@ -36,7 +36,7 @@ def test_rewards_may_be_divided_by_their_own_std():
     agent = make_ppo(normalize_return="per_step", gae_lambda=0.0, gamma=0.0)
     trajectory = collect(agent)
     rewards = trajectory.reward.numpy()[trajectory.mask.numpy()]
-    metrics = agent.update(trajectory, 1)
+    metrics = update(agent, trajectory, 1)
     std = np.std(rewards, ddof=1)
     assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
     assert float(metrics["normalize/reward"]) == pytest.approx(rewards.mean(), rel=1e-4)
@@ -60,7 +60,7 @@ def test_rewards_are_divided_by_the_std_of_discounted_returns():
             total = 0.0 if first[t, stream] else 0.9 * total + reward[t, stream]
             if t > 0 and not first[t, stream]:  # the previous trajectory has row 0
                 earned.append(total)
-    metrics = agent.update(trajectory, 1)
+    metrics = update(agent, trajectory, 1)
     std = np.std(earned, ddof=1)
     assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
     raw = trajectory.reward.numpy()[mask].mean()
@@ -73,7 +73,7 @@ def test_a_constant_reward_is_not_scaled():
     trajectory = collect(agent)
     reward = tf.where(trajectory.steps.first, 0.0, 3.0)
     steps = trajectory.steps._replace(reward=reward)
-    metrics = agent.update(trajectory._replace(steps=steps), 1)
+    metrics = update(agent, trajectory._replace(steps=steps), 1)
     assert float(metrics["normalize/reward_scaled"]) == pytest.approx(3.0)
     assert float(metrics["normalize/reward_std"]) == 1  # the divisor
 
@@ -81,8 +81,8 @@ def test_a_constant_reward_is_not_scaled():
 def test_observations_are_clipped_at_the_configured_bound():
     for clip in (0.5, 5.0):
         agent = make_ppo(observation_clip=clip)
-        agent.update(collect(agent), 1)
-        seen = agent.update(collect(agent, seed=1), 2)["normalize/observation_seen"]
+        update(agent, collect(agent), 1)
+        seen = update(agent, collect(agent, seed=1), 2)["normalize/observation_seen"]
         seen = seen.numpy()[np.isfinite(seen)]
         assert np.max(np.abs(seen)) <= clip
         assert (np.max(np.abs(seen)) == clip) == (clip == 0.5)
@@ -91,7 +91,7 @@ def test_observations_are_clipped_at_the_configured_bound():
 def test_rewards_are_clipped_at_the_configured_bound():
     for clip in (0.5, 50.0):
         agent = make_ppo(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
-        metrics = agent.update(collect(agent), 1)
+        metrics = update(agent, collect(agent), 1)
         target = metrics["value/target"].numpy()
         size = np.abs(target[np.isfinite(target)])  # equals rewards up to rounding
         assert (size.max() == pytest.approx(clip)) == (clip == 0.5)
@@ -101,9 +101,9 @@ def test_rewards_are_clipped_at_the_configured_bound():
 
 def test_the_clipped_share_of_observations_is_logged():
     agent = make_ppo(observation_clip=0.5)
-    agent.update(collect(agent), 1)
+    update(agent, collect(agent), 1)
     trajectory = collect(agent, seed=1)
-    metrics = agent.update(trajectory, 2)
+    metrics = update(agent, trajectory, 2)
     seen = metrics["normalize/observation_seen"].numpy()
     share = np.mean(np.abs(seen[np.isfinite(seen)]) >= 0.5)
     assert 0 < share < 1
@@ -117,9 +117,9 @@ def test_floor_and_epsilon_of_the_std_are_settings():
         make_ppo(normalize_epsilon=100.0, normalize_return="per_step"),
     )
     for agent in (plain, damped):
-        agent.update(collect(agent), 1)
+        update(agent, collect(agent), 1)
     floored = make_ppo(normalize_floor=10.0)
-    floored.update(collect(floored), 1)
+    update(floored, collect(floored), 1)
     x = tf.constant([[1.0, 2.0, 3.0]])
     assert np.abs(damped.observations(x)).max() < 0.4
     assert np.abs(floored.observations(x)).max() < 0.4

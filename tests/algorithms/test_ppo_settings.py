@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.algorithms.cases import collect, make_ppo
+from tests.algorithms.cases import collect, make_ppo, update
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
@@ -60,7 +60,7 @@ def test_settings_at_their_bounds_are_accepted():
     assert config.check().learning_rate == Constant(0.0)
     assert ppo.Config().check() == ppo.Config()
     agent = make_ppo(learning_rate=1e-3, entropy_scale="linear(0.1, 0, 100)")
-    assert np.isfinite(agent.update(collect(agent), 1)["loss/total"])
+    assert np.isfinite(update(agent, collect(agent), 1)["loss/total"])
 
 
 def test_a_minibatch_of_one_transition_cannot_standardize_advantages():

@@ -22,7 +22,7 @@ from benchmarks.measure import process
 from benchmarks.work.thresholds import PEER, Learning
 from tests.support.linear import Config as Settings
 from tfagents_batch.configs import PRESETS
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
 PEERS = process.python_of("peers", PYTHONS)

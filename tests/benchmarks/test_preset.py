@@ -97,7 +97,7 @@ def test_our_preset_can_replace_the_approximation():
     config = ppo_ours_preset._config(work, "off", "pendulum")
     preset = PRESETS["pendulum"]()
     assert config.settings == preset.settings
-    assert config.rollout_length == preset.rollout_length
+    assert config.source == preset.source
     assert (config.seed, config.compile, config.eval_every) == (7, "off", 0)
 
 

@@ -42,7 +42,7 @@ def test_the_message_has_the_documented_form_and_the_traceback(drive):
         f"env 3 (worker 0, seed {error.seed}) raised ValueError in step() at step 3 of "
         "episode 0, action 0: something broke"
     )
-    assert re.search(r'fault_env\.py", line \d+, in _act', rest)
+    assert re.search(r'fault_env\.py", line \d+, in _fail', rest)
     assert "stepper.py" not in rest
 
 

@@ -41,7 +41,7 @@ def test_a_constructor_that_hangs_times_out():
     with pytest.raises(WorkerTimeout, match="its constructor") as caught:
         Pool(fault_envs("hang", 4, phase="construct"), 2, construct_seconds=2)
     assert (caught.value.env, caught.value.worker) == (3, 1)
-    assert "in _act" in str(caught.value)
+    assert "in _fail" in str(caught.value)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

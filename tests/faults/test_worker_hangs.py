@@ -14,7 +14,7 @@ from tfagents_batch.errors import WorkerTimeout
 @pytest.mark.parametrize(
     ("mode", "stack"),
     [
-        ("hang", "in _act"),
+        ("hang", "in _fail"),
         ("hang_gil", "in _hang_with_gil"),
         ("stop", "<no stack: the process is stopped"),
     ],

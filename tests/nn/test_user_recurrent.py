@@ -1,12 +1,14 @@
 """Tests of a user's own recurrent network."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, collect
+from tests.algorithms.cases import B, collect, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
@@ -92,8 +94,9 @@ def test_a_users_recurrent_network_is_trained():
     agent = ppo.PPO(config, make_spec(action=ACTIONS["box"], num_envs=B), build)
     assert agent.recurrent
     before = [v.numpy() for v in agent.network.trainable_variables]
-    update = tf.function(agent.update, jit_compile=True, autograph=False)
-    metrics = update(collect(agent), tf.constant(1))
+    program = functools.partial(update, agent)
+    program = tf.function(program, jit_compile=True, autograph=False)
+    metrics = program(collect(agent), tf.constant(1))
     assert all(np.isfinite(x) for x in metrics.values() if x.shape.rank == 0)
     after = agent.network.trainable_variables
     assert all(np.any(a != b) for a, b in zip(before, after, strict=True))

@@ -23,7 +23,7 @@ EVALUATE = [sys.executable, "-m", "tfagents_batch.scripts.evaluate"]
 QUICK = [
     "--env=CartPole-v1",
     "--num_envs=2",
-    "--rollout_length=64",
+    "--rollout.length=64",
     "--num_workers=1",
     "--eval_every=0",
     "--compile=off",
@@ -67,7 +67,7 @@ def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
 
 
 def test_several_seeds_print_the_folder_of_each(linear, tmp_path, capsys):
-    flags = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout_length=8", "--steps=32"]
+    flags = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout.length=8", "--steps=32"]
     flags += [f"--algorithm={linear}", "--eval_every=0", "--compile_cache=false"]
     assert train.main([*flags, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"]) == 0
     folders = capsys.readouterr().out.splitlines()
@@ -177,7 +177,7 @@ def test_debug_shows_the_traceback_of_an_error(tmp_path):
 def test_help_lists_every_flag_with_its_default_even_without_stderr():
     done = run(["sh", "-c", " ".join([*TRAIN, "--help", "2>&-"])])
     assert done.returncode == 0
-    for flag in ("--config", "--resume", "--rollout_length", "--algorithm.clip_ratio"):
+    for flag in ("--config", "--resume", "--rollout.length", "--algorithm.clip_ratio"):
         assert flag in done.stdout
     assert "0.2" in done.stdout
 

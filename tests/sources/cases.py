@@ -1,4 +1,4 @@
-"""Actor for the tests of sources."""
+"""Actor and a call for the tests of sources."""
 
 import tensorflow as tf
 
@@ -14,7 +14,12 @@ class Counter:
     def noise(self, shape, seed):
         return seeds.uniform(shape, seeds.key(seed, "action"))
 
-    def act(self, timestep, state, noise, explore):
+    def act(self, timestep, state, noise, step, explore):
         action = tf.cast(noise > 0.5, tf.int32) if explore else tf.zeros_like(state[0])
         behavior = {"count": state[0], "noise": noise}
         return action, behavior, (state[0] + 1,)
+
+
+def collect(source, seed):
+    """Return what a source collects at the start of a run."""
+    return source.collect(seed, tf.constant(0, tf.int64))

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
-from tests.sources.cases import Counter
+from tests.sources.cases import Counter, collect
 from tests.support.fault_env import fault_envs
 from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.ops import returns
+from tfagents_batch.sources import metrics
 from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.training import metrics
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 ENDS = {
@@ -125,13 +125,13 @@ def _flags(rows):
 
 @functools.cache
 def program(batch, rounds, length, way, limit=True):
-    """Return a function of a table and a seed to the outputs of ``Episodes``."""
+    """Return a function of a table and a seed to what ``Episodes`` collects."""
     env = Table(batch, length if limit else None)
     source = Episodes(env, Counter(), rounds * batch, None if limit else length)
 
     def run(table, seed):
         env.table = table
-        return source(seed), source.metrics(), source.ok()
+        return collect(source, seed)
 
     if way == "eager":
         return run
@@ -144,9 +144,16 @@ def found_by(scripts, rounds, length, way="graph", limit=True):
     rows = [play(script, size) for script in scripts]
     table = np.array(rows, np.float32).transpose(1, 0, 2)
     run = program(len(scripts), rounds, length, way, limit)
-    trajectory, logged, ok = run(tf.constant(table), tf.constant(3))
-    assert bool(ok)
-    return trajectory, {k: float(v) for k, v in logged.items()}, rows
+    collected = run(tf.constant(table), tf.constant(3))
+    assert bool(collected.ok)
+    assert int(collected.steps) == collected.trajectory.mask.numpy().sum()
+    return collected.trajectory, counters(collected), rows
+
+
+def counters(collected):
+    """Return the source's own counters of unused and missing steps."""
+    names = "env/idle_steps", "env/missing_episodes"
+    return {name: float(collected.metrics[name]) for name in names}
 
 
 def compare(trajectory, rows, rounds, length):
@@ -288,9 +295,10 @@ def test_collection_ends_when_no_environment_can_complete_an_episode(rounds, ste
     env = Table(1, 4)
     env.table = tf.constant([play([(0, FAIL, 100)], 40)], tf.float32)[0][:, tf.newaxis]
     source = Episodes(env, Counter(), rounds)
-    assert not source(1).mask.numpy().any()
+    collected = collect(source, 1)
+    assert not collected.trajectory.mask.numpy().any()
     assert env.steps == steps
-    assert source.metrics()["env/missing_episodes"] == rounds
+    assert collected.metrics["env/missing_episodes"] == rounds
 
 
 def test_an_episode_that_is_too_long_is_cut_off_and_bootstraps():
@@ -332,8 +340,8 @@ def numbers(x):
 def test_fast_and_slow_environments_play_equally_many_episodes():
     with counting((1, 2, 3, 4)) as env:
         source = Episodes(env, Counter(), 8, max_length=5)
-        trajectory = source(1)
-        logged = source.metrics()
+        collected = collect(source, 1)
+    trajectory, logged = collected.trajectory, collected.metrics
     assert numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)) == [
         *(1, 2, 3, 4),
         *(1, 2, 3, 4),
@@ -345,12 +353,16 @@ def test_fast_and_slow_environments_play_equally_many_episodes():
     assert logged["env/missing_episodes"] == 0
 
 
+def traced(source):
+    """Return what the traced collect of a source returns."""
+    program = tf.function(functools.partial(collect, source), autograph=False)
+    return program.get_concrete_function(tf.constant(0)).structured_outputs
+
+
 def test_shapes_are_static_and_time_major():
     with counting((2, 3)) as env:
         source = Episodes(env, Counter(), 6, max_length=4)
-        function = tf.function(source, autograph=False)
-        traced = function.get_concrete_function(tf.TensorSpec([], tf.int32))
-        outputs = traced.structured_outputs
+        outputs = traced(source).trajectory
     assert isinstance(outputs, Trajectory)
     assert outputs.steps.observation.shape == (5, 6, 2)
     assert outputs.steps.first.shape == (5, 6)
@@ -365,7 +377,8 @@ def test_every_call_starts_new_episodes_from_its_seed():
 
     def observations(*call_seeds):
         source = Episodes(tfb.make_env("tf/CartPole-v1", **options), Counter(), 4)
-        return [source(seed).steps.observation.numpy() for seed in call_seeds]
+        found = [collect(source, seed).trajectory for seed in call_seeds]
+        return [trajectory.steps.observation.numpy() for trajectory in found]
 
     one, two, again = observations(1, 2, 1)
     np.testing.assert_array_equal(one, again)
@@ -376,7 +389,8 @@ def test_every_call_starts_new_episodes_from_its_seed():
 
 def test_every_episode_starts_with_the_actors_initial_state():
     with counting((3, 3)) as env:
-        trajectory = Episodes(env, Counter(), 4, max_length=3)(1)
+        source = Episodes(env, Counter(), 4, max_length=3)
+        trajectory = collect(source, 1).trajectory
     np.testing.assert_array_equal(trajectory.state[0], [0] * 4)
     np.testing.assert_array_equal(
         trajectory.behavior["count"], np.tile([[0], [1], [2]], 4)
@@ -386,7 +400,8 @@ def test_every_episode_starts_with_the_actors_initial_state():
 def test_the_last_step_of_an_episode_has_behavior_data_too():
     """Its behavior data does not come from another step."""
     with counting((2, 4)) as env:
-        trajectory = Episodes(env, Counter(), 2, max_length=6)(1)
+        source = Episodes(env, Counter(), 2, max_length=6)
+        trajectory = collect(source, 1).trajectory
     count = trajectory.behavior["count"].numpy()
     np.testing.assert_array_equal(count[:, 0], [0, 1, 2, 2, 2, 2])
     np.testing.assert_array_equal(count[:, 1], [0, 1, 2, 3, 4, 4])
@@ -394,7 +409,8 @@ def test_the_last_step_of_an_episode_has_behavior_data_too():
 
 def test_without_exploration_the_noise_is_not_used():
     with counting((2, 4)) as env:
-        trajectory = Episodes(env, Counter(), 2, max_length=6, explore=False)(1)
+        source = Episodes(env, Counter(), 2, max_length=6, explore=False)
+        trajectory = collect(source, 1).trajectory
     np.testing.assert_array_equal(trajectory.action, 0)
 
 
@@ -405,9 +421,11 @@ def test_episodes_are_a_source():
         assert isinstance(source, tf.Module)
         assert not source.compilable
         assert source.named_variables() == {}
-        source(1)
-        assert bool(source.ok())
-        assert {x.dtype for x in source.metrics().values()} == {tf.float32}
+        assert source.envs == (env,)
+        collected = collect(source, 1)
+    assert bool(collected.ok) and int(collected.updates) == 1
+    assert source.sample(collected, 1, 0) is collected.trajectory
+    assert {x.dtype for x in collected.metrics.values()} == {tf.float32}
 
 
 @pytest.mark.parametrize("episodes", [0, 3, 5, -2])
@@ -430,9 +448,8 @@ def test_a_max_length_below_the_time_limit_is_refused():
     env = tfb.make_env("tf/CartPole-v1", num_envs=2)
     with pytest.raises(UserError, match=r"max_length is 100, .* 500 steps"):
         Episodes(env, Counter(), 2, max_length=100)
-    program = tf.function(Episodes(env, Counter(), 2), autograph=False)
-    traced = program.get_concrete_function(tf.TensorSpec([], tf.int32))
-    assert traced.structured_outputs.action.shape == (500, 2)
+    outputs = traced(Episodes(env, Counter(), 2))
+    assert outputs.trajectory.action.shape == (500, 2)
 
 
 # A function of this module would make workers import it, and so TensorFlow.
@@ -445,7 +462,7 @@ def play_cartpole(env, **options):
 
     @tfb.function(envs=[env], autograph=False, **options)
     def run(seed):
-        return source(seed), source.metrics(), source.ok()
+        return collect(source, seed)
 
     return [run(tf.constant(seed)) for seed in (5, 6)]
 
@@ -460,9 +477,10 @@ def expected():
 def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_workers):
     env = make_process_env([cartpole] * 4, num_workers)
     tf.nest.map_structure(np.testing.assert_array_equal, play_cartpole(env), expected)
-    (first, logged, ok), (second, *_) = expected
-    assert bool(ok) and logged["env/idle_steps"] > 0
-    assert np.any(first.steps.observation != second.steps.observation)
+    first, _ = expected
+    assert bool(first.ok) and first.metrics["env/idle_steps"] > 0
+    observations = [each.trajectory.steps.observation for each in expected]
+    assert np.any(observations[0] != observations[1])
 
 
 @pytest.mark.xla
@@ -474,7 +492,7 @@ def test_worker_processes_are_stepped_by_a_compiled_program(library, expected):
 
 def test_a_vector_environment_plays_whole_episodes_too():
     with tfb.make_env(gymnasium.make_vec("CartPole-v1", 2)) as env:
-        trajectory = Episodes(env, Counter(), 4)(1)
+        trajectory = collect(Episodes(env, Counter(), 4), 1).trajectory
     assert trajectory.mask.shape == (500, 4)
     ended = trajectory.steps.info["episode_length"][-1]
     lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
@@ -489,27 +507,30 @@ def test_a_restarted_environment_loses_one_episode(
     envs = fault_envs("exc", length=6, step=3, mark=mark)
     env = make_process_env(envs, num_workers, on_fault="restart")
     source = Episodes(env, Counter(), 4, max_length=6)
-    trajectory, logged = source(1), source.metrics()
+    collected = collect(source, 1)
+    trajectory, logged = collected.trajectory, collected.metrics
     env.check()
-    assert bool(source.ok())
+    assert bool(collected.ok)
     lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
     assert numbers(lengths) == [6, 0, 6, 6]
     assert logged["env/missing_episodes"] == 1
     sums = metrics.episodes(trajectory)
     assert (sums["episode/count"], sums["episode/length_sum"]) == (3, 18)
-    assert numbers(tf.reduce_sum(tf.cast(source(2).mask, tf.int32), 0)) == [6] * 4
+    mask = collect(source, 2).trajectory.mask
+    assert numbers(tf.reduce_sum(tf.cast(mask, tf.int32), 0)) == [6] * 4
 
 
 def test_a_crashed_worker_loses_whole_episodes(tmp_path, make_process_env):
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
     source = Episodes(env, Counter(), 6, max_length=6)
-    trajectory = source(1)
+    collected = collect(source, 1)
+    trajectory = collected.trajectory
     env.check()
     lengths = numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0))
     assert lengths[0::2] == [6, 6, 6]
     assert lengths[1] == 0 and set(lengths[1::2]) <= {0, 6}
-    assert source.metrics()["env/missing_episodes"] == lengths.count(0)
+    assert collected.metrics["env/missing_episodes"] == lengths.count(0)
 
 
 def test_a_raised_failure_voids_the_trajectory(make_process_env):
@@ -518,10 +539,11 @@ def test_a_raised_failure_voids_the_trajectory(make_process_env):
 
     @tf.function(autograph=False)
     def run(seed):
-        return source(seed), source.ok()
+        return collect(source, seed)
 
-    trajectory, ok = run(tf.constant(1))
-    assert not bool(ok)
-    assert not trajectory.mask.numpy().any()
+    collected = run(tf.constant(1))
+    assert not bool(collected.ok)
+    assert int(collected.steps) == int(collected.updates) == 0
+    assert not collected.trajectory.mask.numpy().any()
     with pytest.raises(tfb.EnvError):
         env.check()

@@ -1,11 +1,15 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.sources.cases import Counter
+from tests.sources.cases import Counter, collect
+from tests.support.fault_env import fault_envs
 from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import EnvError
 from tfagents_batch.sources.rollout import Rollout
 
 
@@ -17,7 +21,8 @@ def env():
 
 def test_shapes_are_static_and_time_major(env):
     rollout = Rollout(env, Counter(), 7, seed=0)
-    trajectory = tf.function(rollout, autograph=False)(tf.constant(1))
+    program = tf.function(functools.partial(collect, rollout), autograph=False)
+    trajectory = program(tf.constant(1)).trajectory
     assert trajectory.steps.observation.shape == (8, 3, 2)
     assert trajectory.action.shape == (7, 3)
     assert trajectory.mask.shape == (7, 3)
@@ -26,7 +31,7 @@ def test_shapes_are_static_and_time_major(env):
 
 
 def test_unmasked_steps_lead_to_the_next_observation(env):
-    trajectory = Rollout(env, Counter(), 23, seed=0)(1)
+    trajectory = collect(Rollout(env, Counter(), 23, seed=0), 1).trajectory
     episode, step = (trajectory.steps.observation[..., i].numpy() for i in (0, 1))
     mask = trajectory.mask.numpy()
     assert mask.sum() < mask.size  # there were restarts
@@ -38,8 +43,8 @@ def test_unmasked_steps_lead_to_the_next_observation(env):
 
 def test_the_next_trajectory_starts_with_the_last_step_of_this_one(env):
     rollout = Rollout(env, Counter(), 5, seed=0)
-    collect = tf.function(rollout, autograph=False)
-    first, second = collect(tf.constant(1)), collect(tf.constant(2))
+    program = tf.function(functools.partial(collect, rollout), autograph=False)
+    first, second = (program(tf.constant(seed)).trajectory for seed in (1, 2))
     tf.nest.map_structure(
         lambda x: np.testing.assert_array_equal(*x),
         tf.nest.map_structure(lambda a, b: [a[-1], b[0]], first.steps, second.steps),
@@ -50,27 +55,29 @@ def test_the_next_trajectory_starts_with_the_last_step_of_this_one(env):
 
 def test_noise_depends_on_the_seed_alone(env):
     rollout = Rollout(env, Counter(), 5, seed=0)
-    noise = [rollout(seed).behavior["noise"].numpy() for seed in (1, 2, 1)]
+    found = [collect(rollout, seed).trajectory for seed in (1, 2, 1)]
+    noise = [trajectory.behavior["noise"].numpy() for trajectory in found]
     np.testing.assert_array_equal(noise[0], noise[2])
     assert np.all(noise[0] != noise[1])
 
 
 def test_restart_starts_new_episodes_and_resets_the_acting_state(env):
     rollout = Rollout(env, Counter(), 6, seed=0)
-    rollout(1)
+    collect(rollout, 1)
     rollout.restart(seed=3)
-    trajectory = rollout(1)
+    trajectory = collect(rollout, 1).trajectory
     assert np.all(trajectory.steps.first[0])
     np.testing.assert_array_equal(trajectory.state[0], 0)
 
 
 def test_without_exploration_the_noise_is_not_used(env):
-    trajectory = Rollout(env, Counter(), 6, seed=0, explore=False)(1)
+    rollout = Rollout(env, Counter(), 6, seed=0, explore=False)
+    trajectory = collect(rollout, 1).trajectory
     np.testing.assert_array_equal(trajectory.action, 0)
 
 
 def test_a_trajectory_may_have_length_one(env):
-    trajectory = Rollout(env, Counter(), 1, seed=0)(1)
+    trajectory = collect(Rollout(env, Counter(), 1, seed=0), 1).trajectory
     assert trajectory.steps.reward.shape == (2, 3)
     np.testing.assert_array_equal(trajectory.reward, 1)
 
@@ -80,7 +87,30 @@ def test_a_rollout_is_a_source(env):
     assert isinstance(rollout, interfaces.Source)
     assert isinstance(rollout, tf.Module)
     assert isinstance(rollout.compilable, bool)
-    assert rollout.ok().dtype == tf.bool and rollout.ok().shape == ()
+    assert rollout.envs == (env,)
+
+
+def test_steps_are_transitions_with_mask_one_and_one_update_is_due(env):
+    """Of 23 rows, 5 are restarts."""
+    rollout = Rollout(env, Counter(), 23, seed=0)
+    collected = collect(rollout, 1)
+    mask = collected.trajectory.mask.numpy()
+    assert int(collected.steps) == mask.sum() == 3 * 19
+    assert collected.steps.dtype == tf.int64
+    assert collected.ok.dtype == tf.bool and bool(collected.ok)
+    assert collected.updates.dtype == tf.int32 and int(collected.updates) == 1
+    assert rollout.sample(collected, 1, 0) is collected.trajectory
+
+
+def test_a_failed_rollout_has_no_steps_and_no_update(make_process_env):
+    env = make_process_env(fault_envs("exc", step=3), 0)
+    rollout = Rollout(env, Counter(), 9, seed=0)
+    program = tf.function(functools.partial(collect, rollout), autograph=False)
+    collected = program(tf.constant(1))
+    assert not bool(collected.ok)
+    assert int(collected.steps) == int(collected.updates) == 0
+    with pytest.raises(EnvError):
+        env.check()
 
 
 def test_a_rollout_is_compilable_if_its_environments_are(env):

@@ -16,6 +16,8 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
+from tfagents_batch.interfaces import Updated, UpdateSize
+from tfagents_batch.nn.policy import assign, new_version
 from tfagents_batch.ops import masked, returns
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.schedules import Constant, Schedule
@@ -31,10 +33,60 @@ class Config:
     def check(self) -> Config:
         return check(self)
 
+    def update_size(self, collected: int) -> UpdateSize:
+        return UpdateSize(collected, ())
+
+
+class LinearPolicy(tf.Module):
+    """Policy and value as linear functions of the observation."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self._family = families.for_space(spec.action_space)
+        width = sum(
+            math.prod(leaf.space.shape)
+            for leaf in spaces.leaves(spec.observation_space)
+        )
+        start = keras.random.normal([width + 1, self._family.size + 1], stddev=0.1)
+        self.weights = keras.Variable(start, trainable=False)
+        self.version = new_version()
+
+    def initial_state(self, batch):
+        return ()
+
+    def noise(self, shape, seed):
+        return self._family.noise(shape, seed)
+
+    def act(self, timestep, state, noise, step, explore):
+        policy, _ = self.heads(timestep.observation)
+        action = policy.sample(noise) if explore else policy.mode()
+        return action, {"log_prob": policy.log_prob(action)}, state
+
+    def assign_from(self, policy):
+        assign(self, policy)
+
+    def named_variables(self):
+        return {"policy/weights": self.weights}
+
+    def heads(self, observation, rows=None):
+        """Return the policy of the first ``rows`` rows, and the value of all."""
+        axes = 1 if rows is None else 2
+        columns = [
+            tf.reshape(
+                tf.cast(x, tf.float32), [*x.shape[:axes], math.prod(x.shape[axes:])]
+            )
+            for x in tf.nest.flatten(observation)
+        ]
+        columns.append(tf.ones_like(columns[0][..., :1]))
+        outputs = tf.tensordot(tf.concat(columns, -1), self.weights.value, 1)
+        std = tf.ones([self._family.size]) if self._family.needs_std else None
+        return self._family.make(outputs[:rows, ..., :-1], std), outputs[..., -1]
+
 
 class Linear(tf.Module):
     """Policy gradient with a value baseline; one momentum step per update."""
 
+    source = "rollout"
     compilable = True
     several_seeds = True
     alarms = ()
@@ -43,37 +95,21 @@ class Linear(tf.Module):
         super().__init__()
         assert network is None
         self.config = config.check()
-        self._family = families.for_space(spec.action_space)
-        width = sum(
-            math.prod(leaf.space.shape)
-            for leaf in spaces.leaves(spec.observation_space)
-        )
-        start = keras.random.normal([width + 1, self._family.size + 1], stddev=0.1)
+        self._spec = spec
+        self.policy = self.make_policy()
+        self.weights = self.policy.weights
+        start = np.zeros(self.weights.shape)
+        self.momentum = keras.Variable(start, dtype="float32", trainable=False)
 
-        def variable(value, dtype="float32"):
-            return keras.Variable(value, dtype=dtype, trainable=False)
+    def make_policy(self):
+        return LinearPolicy(self._spec)
 
-        self.weights = variable(start)
-        self.momentum = variable(np.zeros(start.shape))
-        self.step = variable(0, "int64")
-
-    def initial_state(self, batch):
-        return ()
-
-    def noise(self, shape, seed):
-        return self._family.noise(shape, seed)
-
-    def act(self, timestep, state, noise, explore):
-        policy, _ = self._heads(timestep.observation)
-        action = policy.sample(noise) if explore else policy.mode()
-        return action, {"log_prob": policy.log_prob(action)}, state
-
-    def update(self, trajectory, seed):
+    def update(self, trajectory, seed, step):
         mask = trajectory.mask
-        rate = self.config.learning_rate(self.step.value)
+        rate = self.config.learning_rate(step)
         with tf.GradientTape() as tape:
             tape.watch(self.weights.value)
-            policy, value = self._heads(trajectory.steps.observation, rows=-1)
+            policy, value = self.policy.heads(trajectory.steps.observation, rows=-1)
             advantage = returns.gae(
                 trajectory.reward,
                 trajectory.discount(self.config.gamma),
@@ -89,8 +125,7 @@ class Linear(tf.Module):
         gradient = tape.gradient(total, self.weights.value)
         self.momentum.assign(0.9 * self.momentum.value + gradient)
         self.weights.assign_sub(rate * self.momentum.value)
-        self.step.assign_add(tf.reduce_sum(tf.cast(mask, tf.int64)))
-        return {
+        metrics = {
             "loss/total": total,
             "loss/policy": policy_loss,
             "loss/value": value_loss,
@@ -98,26 +133,13 @@ class Linear(tf.Module):
             "grad/norm": tf.norm(gradient),
             "grad/skipped": tf.cast(~tf.math.is_finite(tf.norm(gradient)), tf.float32),
             "grad/learning_rate": rate,
+            "grad/updates": tf.constant(1.0),
             "weights/all": tf.reshape(self.weights.value, [-1]),
         }
+        return Updated(metrics)
 
     def named_variables(self):
         return {
-            "network/weights": self.weights,
-            "optimizer/momentum": self.momentum,
-            "algorithm/step": self.step,
+            **self.policy.named_variables(),
+            "learner/momentum": self.momentum,
         }
-
-    def _heads(self, observation, rows=None):
-        """Return the policy of the first ``rows`` rows, and the value of all."""
-        axes = 1 if rows is None else 2
-        columns = [
-            tf.reshape(
-                tf.cast(x, tf.float32), [*x.shape[:axes], math.prod(x.shape[axes:])]
-            )
-            for x in tf.nest.flatten(observation)
-        ]
-        columns.append(tf.ones_like(columns[0][..., :1]))
-        outputs = tf.tensordot(tf.concat(columns, -1), self.weights.value, 1)
-        std = tf.ones([self._family.size]) if self._family.needs_std else None
-        return self._family.make(outputs[:rows, ..., :-1], std), outputs[..., -1]

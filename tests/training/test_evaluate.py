@@ -29,11 +29,11 @@ def test_the_batch_divides_the_episodes(episodes, most, expected):
 
 def evaluate(constructors, episodes, seed=0, times=1):
     with ProcessEnv(constructors, num_workers=0) as env:
-        agent = linear.Linear(linear.Config(), env.spec)
-        before = [v.numpy() for v in agent.named_variables().values()]
-        evaluator = Evaluator(env, agent, episodes)
+        policy = linear.LinearPolicy(env.spec)
+        before = [v.numpy() for v in policy.named_variables().values()]
+        evaluator = Evaluator(env, policy, episodes)
         results = [evaluator(seed) for _ in range(times)]
-        after = [v.numpy() for v in agent.named_variables().values()]
+        after = [v.numpy() for v in policy.named_variables().values()]
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
     return results
@@ -67,8 +67,8 @@ class Frail(CountingEnv):
 
 def evaluate_with_faults(constructors, episodes, **options):
     with make_env(constructors, on_fault="restart", **options) as env:
-        agent = linear.Linear(linear.Config(), env.spec)
-        return Evaluator(env, agent, episodes)(0)
+        policy = linear.LinearPolicy(env.spec)
+        return Evaluator(env, policy, episodes)(0)
 
 
 def test_a_failed_episode_counts_and_is_not_replaced():
@@ -85,8 +85,8 @@ def test_a_slow_replacement_counts_as_one_failed_episode(make_process_env, tmp_p
     """All rows until it is replaced are invalid, but count as one failure."""
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
-    agent = linear.Linear(linear.Config(), env.spec)
-    result = Evaluator(env, agent, 6)(0)
+    policy = linear.LinearPolicy(env.spec)
+    result = Evaluator(env, policy, 6)(0)
     assert (result.episodes, result.failed_episodes) == (5, 1)
     np.testing.assert_array_equal(result.lengths, 6)
 
@@ -108,8 +108,8 @@ def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():
     np.testing.assert_array_equal(first.returns, second.returns)
 
 
-def run_evaluator(env, agent, compiled):
-    evaluator = Evaluator(env, agent, 4, compiled=compiled)
+def run_evaluator(env, policy, compiled):
+    evaluator = Evaluator(env, policy, 4, compiled=compiled)
     return evaluator(3), evaluator._play.mode
 
 
@@ -117,10 +117,10 @@ def run_evaluator(env, agent, compiled):
 def test_a_compiled_evaluation_plays_the_same_episodes(library):
     makes = [lambda: gymnasium.make("CartPole-v1")] * 2
     with ProcessEnv(makes, num_workers=1, backend="native") as env:
-        agent = linear.Linear(linear.Config(), env.spec)
-        expected, mode = run_evaluator(env, agent, compiled=False)
+        policy = linear.LinearPolicy(env.spec)
+        expected, mode = run_evaluator(env, policy, compiled=False)
         assert mode == "off"
-        found, mode = run_evaluator(env, agent, compiled=True)
+        found, mode = run_evaluator(env, policy, compiled=True)
         assert mode == "full"
     np.testing.assert_array_equal(found.returns, expected.returns)
     np.testing.assert_array_equal(found.lengths, expected.lengths)
@@ -128,9 +128,9 @@ def test_a_compiled_evaluation_plays_the_same_episodes(library):
 
 def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
     with make_env("tf/CartPole-v1", num_envs=2) as env:
-        agent = linear.Linear(linear.Config(), env.spec)
-        expected, _ = run_evaluator(env, agent, compiled=False)
-        act = agent.act
+        policy = linear.LinearPolicy(env.spec)
+        expected, _ = run_evaluator(env, policy, compiled=False)
+        act = policy.act
 
         def refused(timestep, *rest, **named):
             text = tf.strings.as_string(timestep.reward)
@@ -138,8 +138,8 @@ def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
             reward = timestep.reward + zeros
             return act(timestep._replace(reward=reward), *rest, **named)
 
-        monkeypatch.setattr(agent, "act", refused)
-        found, mode = run_evaluator(env, agent, compiled=True)
+        monkeypatch.setattr(policy, "act", refused)
+        found, mode = run_evaluator(env, policy, compiled=True)
     assert mode == "off" and "--compile of evaluations=off" in caplog.text
     np.testing.assert_array_equal(found.returns, expected.returns)
 
@@ -157,8 +157,8 @@ class TestActions:
 
         with ProcessEnv([make] * 2, num_workers=0) as env:
             with seeded(0):
-                agent = linear.Linear(linear.Config(), env.spec)
-            play = evaluator(env, agent, 6, actions)
+                policy = linear.LinearPolicy(env.spec)
+            play = evaluator(env, policy, 6, actions)
             return [play(seed) for _ in range(times)]
 
     def test_sampled_actions_depend_on_the_seed(self):
@@ -194,14 +194,14 @@ class TestActions:
                 return np.zeros(1, np.float32), 0.0, over, False, {}
 
         with ProcessEnv([Recorder], num_workers=0) as env:
-            agent = linear.Linear(linear.Config(), env.spec)
-            evaluator(env, agent, 1, "sample")(0)
+            policy = linear.LinearPolicy(env.spec)
+            evaluator(env, policy, 1, "sample")(0)
         taken = np.array(Recorder.taken)
         assert list(taken[:CHUNK]) != list(taken[CHUNK : 2 * CHUNK])
 
     def test_both_has_no_result_if_one_half_is_stopped(self):
         answers = iter([False, True, True, True])
         with ProcessEnv([CountingEnv], num_workers=0) as env:
-            agent = linear.Linear(linear.Config(), env.spec)
-            play = evaluator(env, agent, 1, "both")
+            policy = linear.LinearPolicy(env.spec)
+            play = evaluator(env, policy, 1, "both")
             assert play(0, lambda: next(answers)) is None

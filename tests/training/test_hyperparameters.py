@@ -18,7 +18,7 @@ from tensorboard.plugins.hparams import (
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training.log.logger import Logger
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 CONFIG = Config(
     env="CartPole-v1",

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import evaluate as script
-from tfagents_batch.training import metrics
+from tfagents_batch.sources import metrics
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
@@ -18,7 +18,7 @@ from tfagents_batch.types import TimeStep, Trajectory
 SMALL = {
     "steps": 400,
     "num_envs": 2,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "log_every": 1,
     "compile": "off",
     "compile_cache": False,

@@ -1,11 +1,13 @@
 import dataclasses
 import itertools
+import math
 import pathlib
 
 import numpy as np
 import pytest
 
 from tests.support import linear
+from tests.support.lines import without_times
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import (
@@ -15,13 +17,14 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training import program
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Interval, Record
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 pytestmark = pytest.mark.usefixtures("linear")
 
@@ -31,7 +34,7 @@ BASE = Config(
     steps=400,
     num_envs=2,
     num_workers=0,
-    rollout_length=25,
+    source=on_policy.Config(length=25),
     eval_every=150,
     eval_episodes=2,
     log_every=100,
@@ -46,6 +49,7 @@ class FakeInterrupts:
     def __init__(self, records, stop_after=None, save_after=()):
         self._records = records
         self._stop_after, self._save_after = stop_after, save_after
+        self.seconds_left = math.inf
 
     @property
     def requested(self):
@@ -58,9 +62,12 @@ class FakeInterrupts:
 
 
 class Records:
-    def __init__(self):
+    def __init__(self, grouped=False):
         self.lines, self.saved, self.progress, self.events = [], [], [], []
-        self.callbacks = Callbacks(pathlib.Path())
+        # With a callback of iterations, each one is a call of the program.
+        seen = None if grouped else lambda iterated: None
+        self.callbacks = Callbacks(pathlib.Path(), on_iteration=seen)
+        self.folder, self.due, self.message = pathlib.Path(), math.inf, pytest.fail
 
     def iteration(self, step, metrics):
         self.progress.append(step)
@@ -166,7 +173,7 @@ def test_a_requested_checkpoint_is_written_without_an_evaluation():
 def test_a_better_evaluation_is_saved_as_best_but_never_nan(monkeypatch):
     returns = iter([np.nan, 3.0, 2.0, np.nan, 4.0])
 
-    def play(self, seed, stop):
+    def play(self, seed, stop, step):
         return Evaluation(np.array([next(returns)]), np.array([5]))
 
     monkeypatch.setattr(Evaluator, "__call__", play)
@@ -180,7 +187,7 @@ def test_a_better_evaluation_is_saved_as_best_but_never_nan(monkeypatch):
 
 
 def test_a_stopped_evaluation_is_repeated_by_the_resumed_run(monkeypatch):
-    monkeypatch.setattr(Evaluator, "__call__", lambda self, seed, stop: None)
+    monkeypatch.setattr(Evaluator, "__call__", lambda self, seed, stop, step: None)
     records = Records()
     records.run(stop_after=5)
     assert records.saved[-1][1]["evaluate"] == {"last": 0}
@@ -190,7 +197,7 @@ def test_a_stopped_evaluation_is_repeated_by_the_resumed_run(monkeypatch):
 def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(
     monkeypatch, best_before
 ):
-    def play(self, seed, stop):
+    def play(self, seed, stop, step):
         return None if stop() else Evaluation(np.array([3.0]), np.array([5]))
 
     monkeypatch.setattr(Evaluator, "__call__", play)
@@ -214,18 +221,12 @@ def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(
     assert third.lines == third.saved == []
 
 
-def test_a_resumed_loop_continues_its_step_and_clocks(monkeypatch):
+def test_a_resumed_loop_continues_its_step_and_clocks():
     first = Records()
     first.run(dataclasses.replace(BASE, steps=200))
     step, state, _ = first.saved[-1]
     second = Records()
 
-    def restored(experiment, begin):
-        experiment.algorithm.step.assign(step)
-        start(experiment, begin)
-
-    start = Experiment.start
-    monkeypatch.setattr(Experiment, "start", restored)
     second.run(state=state)
     assert second.progress[0] > step
     assert second.lines[0][0] - state["log"]["last"] >= 100
@@ -261,20 +262,20 @@ def test_a_stop_after_the_update_saves_the_new_step_and_weights(
         start(self, step)
         call, calls = program.Compiled.__call__, []
 
-        def stopped(iterate, seed):
-            metrics = call(iterate, seed)
-            calls.append(seed)
+        def stopped(compiled, *limits):
+            metrics = call(compiled, *limits)
+            calls.append(limits)
             if len(calls) == 2:
                 raise Stopped("seen when the program had returned")
             return metrics
 
         monkeypatch.setattr(program.Compiled, "__call__", stopped)
-        records.algorithm = self.algorithm
+        records.program = self.program
 
     monkeypatch.setattr(Experiment, "start", started)
     loop = records.run(dataclasses.replace(BASE, eval_every=0))
     assert not records.finished
-    assert loop.step == int(records.algorithm.step)
+    assert loop.step == records.program.step
     assert loop.step > records.progress[-1]
     step, state, _ = records.saved[-1]
     assert step == state["step"] == loop.step
@@ -335,3 +336,29 @@ def test_the_compiled_part_and_the_reason_are_logged_once():
     (event,) = [e for _, e in records.events if e["event"] == "compiled"]
     expected = {"compile": "update", "reason": "set by the user", "program": "traced"}
     assert event == {"event": "compiled", **expected}
+
+
+def test_calls_of_several_iterations_write_the_same_lines(monkeypatch):
+    """A line is the same whether its iterations were one call or several."""
+    monkeypatch.setattr("tfagents_batch.training.loop.SECONDS", 1e9)
+    config = dataclasses.replace(BASE, steps=2000, log_every=900, eval_every=0)
+    one, many = Records(), Records(grouped=True)
+    one.run(config)
+    many.run(config)
+    assert len(many.progress) < len(one.progress) / 3
+    assert [step for step, _ in many.lines] == [step for step, _ in one.lines]
+    lines = [without_times([line for _, line in each.lines]) for each in (one, many)]
+    for expected, found in zip(*lines, strict=True):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-4, err_msg=name)
+    assert many.saved[-1][0] == one.saved[-1][0]
+
+
+def test_slow_iterations_are_not_joined_in_one_call(monkeypatch):
+    monkeypatch.setattr("tfagents_batch.training.loop.SECONDS", 0.0)
+    config = dataclasses.replace(BASE, log_every=1000, eval_every=0)
+    one, many = Records(), Records(grouped=True)
+    one.run(config)
+    many.run(config)
+    assert many.progress == one.progress

@@ -13,11 +13,12 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.sources import on_policy
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.overlap import VERSION
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 SETTINGS = linear.Config()
 BASE = Config(
@@ -25,7 +26,7 @@ BASE = Config(
     steps=400,
     num_envs=2,
     num_workers=0,
-    rollout_length=16,
+    source=on_policy.Config(length=16),
     eval_every=0,
     overlap=True,
     compile="off",
@@ -33,9 +34,15 @@ BASE = Config(
 
 
 def build(env, compile="off", kind=linear.Linear, settings=SETTINGS):
-    agent, actor = (kind(settings, env.spec) for _ in range(2))
-    source = Rollout(env, actor, 16, seed=0)
-    return agent, actor, source, program.build(source, agent, compile, actor=actor)
+    agent = kind(settings, env.spec)
+    acting = agent.make_policy()
+    source = Rollout(env, acting, 16, seed=0)
+    return agent, acting, program.build(source, agent, compile, acting=acting)
+
+
+def once(training):
+    """Train for one iteration."""
+    return training(2**62, rounds=1)
 
 
 def counting(count=2):
@@ -52,80 +59,84 @@ def eager():
 def test_collecting_and_updating_run_at_the_same_time(eager, monkeypatch):
     """Each of the two waits until the other one runs."""
     both = threading.Barrier(2)
-    collect, update = Rollout.__call__, linear.Linear.update
+    collect, update = Rollout.collect, linear.Linear.update
 
-    def collecting(self, seed):
+    def collecting(self, seed, step):
         if threading.current_thread() is not threading.main_thread():
             both.wait(60)
-        return collect(self, seed)
+        return collect(self, seed, step)
 
-    def updating(self, trajectory, seed):
+    def updating(self, trajectory, seed, step):
         both.wait(60)
-        return update(self, trajectory, seed)
+        return update(self, trajectory, seed, step)
 
-    monkeypatch.setattr(Rollout, "__call__", collecting)
+    monkeypatch.setattr(Rollout, "collect", collecting)
     monkeypatch.setattr(linear.Linear, "update", updating)
     with counting() as env:
-        _, _, _, iterate = build(env)
-        for seed in range(2):
-            iterate(tf.constant(seed))
+        *_, training = build(env)
+        for _ in range(2):
+            once(training)
 
 
 def test_the_first_trajectory_is_collected_with_the_initial_weights(eager, monkeypatch):
-    collected, collect = [], Rollout.__call__
+    collected, collect = [], Rollout.collect
 
-    def collecting(self, seed):
-        collected.append(collect(self, seed))
+    def collecting(self, seed, step):
+        collected.append(collect(self, seed, step))
         return collected[-1]
 
-    monkeypatch.setattr(Rollout, "__call__", collecting)
+    monkeypatch.setattr(Rollout, "collect", collecting)
     with counting() as env:
-        agent, actor, _, iterate = build(env)
+        agent, acting, training = build(env)
         before = agent.weights.numpy()
-        assert np.any(actor.weights.numpy() != before)  # initialized separately
-        iterate(tf.constant(0))
+        assert np.any(acting.weights.numpy() != before)  # initialized separately
+        once(training)
         agent.weights.assign(before)
-        trajectory = collected[0]
-        policy, _ = agent._heads(trajectory.steps.observation, rows=-1)
+        trajectory = collected[0].trajectory
+        policy, _ = agent.policy.heads(trajectory.steps.observation, rows=-1)
         log_prob = policy.log_prob(trajectory.action)
     np.testing.assert_allclose(trajectory.behavior["log_prob"], log_prob, 1e-4, 1e-5)
 
 
 def test_the_actor_gets_the_weights_and_statistics_of_the_last_update():
     with counting() as env:
-        agent, actor, _, iterate = build(env)
+        settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+        agent, acting, training = build(env, kind=ppo.PPO, settings=settings)
         start = named(agent)
-        iterate(tf.constant(0))
+        once(training)
         learned = named(agent)
-        for name, value in named(actor).items():
-            if not name.startswith("optimizer/"):
-                np.testing.assert_array_equal(value, learned[name], err_msg=name)
-        assert any(np.any(start[k] != learned[k]) for k in start if "weights" in k)
+        copied = named(acting)
+        assert any("statistics/" in name for name in copied)
+        for name, value in copied.items():
+            np.testing.assert_array_equal(value, learned[name], err_msg=name)
+        assert int(acting.version) == int(agent.policy.version) == 1
+        assert any(np.any(start[k] != learned[k]) for k in start if "kernel" in k)
 
 
 def test_behavior_has_the_number_of_updates_before_acting():
     with counting() as env:
-        _, _, _, iterate = build(env)
-        overlapped = iterate._program
-        iterate(tf.constant(0))
-        trajectory, _, _ = overlapped._next
+        *_, training = build(env)
+        once(training)
+        ahead = training._compiled._program
+        trajectory = ahead._ahead.trajectory
         assert trajectory.behavior[VERSION].shape == (16, 2)
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 0)
-        iterate(tf.constant(1))
-        trajectory, _, _ = overlapped._next
+        once(training)
+        trajectory = ahead._ahead.trajectory
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 1)
 
 
 def test_a_failure_while_collecting_raises_but_the_update_counts():
     constructors = [lambda: FaultEnv("exc", step=40, length=50)] * 2
     with ProcessEnv(constructors, num_workers=0) as env:
-        agent, _, _, iterate = build(env)
-        iterate(tf.constant(0))
-        before = named(agent)
+        agent, _, training = build(env)
+        once(training)
+        before, step = named(agent), training.step
         with pytest.raises(EnvError):
-            iterate(tf.constant(1))
+            once(training)
         after = named(agent)
-    assert after["algorithm/step"] == before["algorithm/step"] + 32
+    assert training.step == step + 32
+    assert np.any(after["policy/weights"] != before["policy/weights"])
     assert not [t for t in threading.enumerate() if "collect" in t.name]
 
 
@@ -133,31 +144,30 @@ def test_a_failure_while_collecting_raises_but_the_update_counts():
 def test_a_fully_compiled_program_also_lags_by_one():
     with ProcessEnv([lambda: CountingEnv()] * 2, 1, backend="native") as env:
         settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
-        _, _, _, iterate = build(env, "full", ppo.PPO, settings)
-        lags = [float(iterate(tf.constant(i))["lag/updates"]) for i in range(3)]
+        *_, training = build(env, "full", ppo.PPO, settings)
+        lags = [float(once(training)["lag/updates"]) for _ in range(3)]
     assert lags == [0, 1, 1]
-    assert (iterate.mode, iterate.traces()) == ("full", 1)
+    assert (training.mode, training.traces()) == ("full", 1)
 
 
 def test_a_stop_ends_the_running_iteration(make_process_env):
     env = make_process_env([lambda: CountingEnv()] * 2, 1)
-    _, _, _, iterate = build(env)
-    iterate(tf.constant(0))
+    *_, training = build(env)
+    once(training)
     env.stop()
     with pytest.raises(Stopped):
-        iterate(tf.constant(1))
+        once(training)
 
 
 def test_training_continues_after_a_restart(tmp_path, make_process_env):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     env = make_process_env(envs, 2, on_fault="restart")
-    _, _, _, iterate = build(env)
+    *_, training = build(env)
     deadline = time.monotonic() + 60
-    restarted, seed = False, 0
+    restarted = False
     while not restarted and time.monotonic() < deadline:
-        metrics = iterate(tf.constant(seed))
+        metrics = once(training)
         restarted = any(e["event"] == "env_restarted" for e in env.events())
-        seed += 1
     assert restarted
     assert np.isfinite(metrics["loss/total"])
 

@@ -21,21 +21,27 @@ SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 
 def build(env, length=16, kind=linear.Linear, settings=None, **options):
     agent = kind(settings or linear.Config(), env.spec)
-    source = Rollout(env, agent, length, seed=0)
+    source = Rollout(env, agent.policy, length, seed=0)
     return agent, program.build(source, agent, **options)
+
+
+def once(training):
+    """Train for one iteration."""
+    return training(2**62, rounds=1)
 
 
 def test_an_iteration_learns_and_reports_ended_episodes():
     with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
-        agent, iterate = build(env, length=15, compile="off")
+        agent, training = build(env, length=15, compile="off")
         before = named(agent)
-        metrics = iterate(tf.constant(1))
+        metrics = once(training)
         # Rows 0-4 and 5-9 and 10-14: 3 episodes of 4 steps in each of 3 environments.
         assert float(metrics["episode/count"]) == 9
         assert float(metrics["episode/length_sum"]) == 36
         assert float(metrics["episode/return_sum"]) == 90
         assert float(metrics["env/masked"]) == pytest.approx(1 - 36 / 45)
-        assert int(agent.step) == 36
+        assert (training.step, training.rounds) == (36, 1)
+        assert int(agent.policy.version) == 1
         after = named(agent)
         assert any(np.any(before[k] != after[k]) for k in before if "weights" in k)
 
@@ -50,12 +56,13 @@ def test_a_failed_iteration_changes_no_weights_and_raises(compile, kind, setting
         for i in range(2)
     ]
     with ProcessEnv(constructors, num_workers=0) as env:
-        agent, iterate = build(env, kind=kind, settings=settings, compile=compile)
-        iterate(tf.constant(1))
-        before = named(agent)
+        agent, training = build(env, kind=kind, settings=settings, compile=compile)
+        once(training)
+        before, step = named(agent), training.step
         with pytest.raises(EnvError) as caught:
-            iterate(tf.constant(2))
+            once(training)
         assert caught.value.env == 1
+        assert training.step == step and int(agent.policy.version) == 1
         after = named(agent)
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value, err_msg=name)
@@ -83,24 +90,25 @@ class PythonInside(keras.layers.Layer):
 def build_refused(env, compile):
     network = keras.Sequential([keras.layers.Dense(4), PythonInside()])
     agent = ppo.PPO(SETTINGS, env.spec, lambda *spaces: network)
-    return agent, program.build(Rollout(env, agent, 8, seed=0), agent, compile)
+    source = Rollout(env, agent.policy, 8, seed=0)
+    return program.build(source, agent, compile)
 
 
 def test_auto_falls_back_with_a_warning_if_xla_refuses(caplog):
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
-        agent, iterate = build_refused(env, "auto")
-        for seed in range(3):
-            iterate(tf.constant(seed))
-        assert int(agent.step) > 0
+        training = build_refused(env, "auto")
+        for _ in range(3):
+            once(training)
+        assert training.step > 0
     lines = [record.message for record in caplog.records if "XLA" in record.message]
     assert lines == ["XLA cannot compile PyFunc: --compile=off instead of update"]
 
 
 def test_compile_update_names_the_operation_that_xla_refuses():
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
-        _, iterate = build_refused(env, "update")
+        training = build_refused(env, "update")
         with pytest.raises(UserError, match=r"=update.*PyFunc.*=auto"):
-            iterate(tf.constant(1))
+            once(training)
 
 
 def test_a_failure_of_an_unrelated_environment_is_not_raised():
@@ -108,11 +116,11 @@ def test_a_failure_of_an_unrelated_environment_is_not_raised():
         ProcessEnv([CountingEnv] * 2, num_workers=0) as env,
         ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0) as other,
     ):
-        _, iterate = build(env, compile="off")
+        _, training = build(env, compile="off")
         state, _ = tf.function(other.init)(tf.constant(1))
         tf.function(other.step)(state, tf.constant([0]))
         assert not bool(other.ok(state))
-        iterate(tf.constant(1))
+        once(training)
         with pytest.raises(EnvError):
             other.check()
 
@@ -134,14 +142,14 @@ def test_compiled_parts_depend_on_environments_network_and_device(options):
 
 
 def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
-    image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    image = gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8)
     with ProcessEnv([lambda: SpaceEnv(image)] * 2, num_workers=0) as env:
-        agent, iterate = build(env, kind=ppo.PPO, settings=SETTINGS)
-        metrics = iterate(tf.constant(0))
-        assert iterate.mode == "parts"
+        agent, training = build(env, kind=ppo.PPO, settings=SETTINGS)
+        metrics = once(training)
+        assert training.mode == "parts"
         assert agent.optimizer.compiled
         assert np.isfinite(metrics["loss/total"])
-        program.build(Rollout(env, agent, 8, seed=0), agent, "off")
+        program.build(Rollout(env, agent.policy, 8, seed=0), agent, "off")
         assert not agent.optimizer.compiled
 
 

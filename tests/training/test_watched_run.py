@@ -21,7 +21,7 @@ from tfagents_batch.training.log.logger import read_events, read_metrics
 QUICK = {
     "steps": 600,
     "num_envs": 2,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "num_workers": 0,
     "eval_every": 0,
     "log_every": 1,
@@ -197,7 +197,7 @@ def test_each_of_several_seeds_has_its_own_alarms_and_hyperparameters(
         logdir=tmp_path,
         steps=600,
         num_envs=2,
-        rollout_length=50,
+        rollout={"length": 50},
         eval_every=0,
         log_every=1,
         compile_cache=False,

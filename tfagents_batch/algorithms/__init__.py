@@ -3,3 +3,4 @@
 from tfagents_batch.algorithms import ppo
 
 REGISTRY = {"ppo": (ppo.PPO, ppo.Config)}
+DEFAULT = "ppo"

@@ -14,12 +14,12 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import moments, networks, optimizer, summary, user
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
+from tfagents_batch.nn.policy import ActorCriticPolicy, prefixed
 from tfagents_batch.ops import (
     batches,
-    constants,
     forward,
     histograms,
     losses,
@@ -28,7 +28,7 @@ from tfagents_batch.ops import (
     returns,
 )
 from tfagents_batch.ops.batches import Batch
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import EnvSpec, Trajectory
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),
@@ -49,45 +49,37 @@ class PPO(tf.Module):
         built-in network.
 
     Attributes:
-      step: i64, number of transitions trained on.
+      policy: policy that learns.
+      network, observations: those of the policy.
       recurrent: True if the network has a recurrent state.
 
     Raises:
       UserError: for settings or a network that cannot be used.
     """
 
+    source = "rollout"
     several_seeds = True
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         self.alarms = ppo_alarms.rows(config, spec)
-        self.network = (
-            networks.actor_critic(spec, config.network)
-            if network is None
-            else user.actor_critic(network, spec, config.network)
-        )
-        start = self.network.initial_state(2)
-        self.recurrent = bool(nest.flatten(start))
+        self._spec, self._given = spec, network
+        self.policy = self.make_policy()
+        self.network, self.observations = self.policy.network, self.policy.observations
+        self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl_reduction == "sequence"
         self._check_minibatches()
         # Only its type is used; a batch supplies the parameters.
-        self._policy = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
+        start = self.network.initial_state(2)
+        self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # clears the losses of this call
         self.optimizer = optimizer.Optimizer(
             self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
-        bounds = config.normalize_floor, config.normalize_epsilon
-        self.observations = moments.ObservationNormalizer(
-            spec.observation_space,
-            config.observation_clip,
-            *bounds,
-            enabled=config.normalize_observation,
-        )
         self.rewards = moments.RewardNormalizer(
-            config.normalize_return, config.reward_clip, *bounds
+            config.normalize_return, config.reward_clip, *self._bounds
         )
-        self.step = keras.Variable(0, dtype="int64", trainable=False)
         self.penalty = AdaptiveKL(config)
 
     @property
@@ -99,45 +91,34 @@ class PPO(tf.Module):
         """Compile the optimizer step, if the whole update is not compiled."""
         self.optimizer.compiled = on
 
+    def make_policy(self) -> ActorCriticPolicy:
+        """Return a policy with variables of its own, like the one that learns."""
+        config, spec = self.config, self._spec
+        network = (
+            networks.actor_critic(spec, config.network)
+            if self._given is None
+            else user.actor_critic(self._given, spec, config.network)
+        )
+        observations = moments.ObservationNormalizer(
+            spec.observation_space,
+            config.observation_clip,
+            *self._bounds,
+            enabled=config.normalize_observation,
+        )
+        return ActorCriticPolicy(network, observations, config.gamma)
+
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        parts = {
-            "network": networks.named_variables(self.network),
-            "optimizer": self.optimizer.named_variables(),
-            "observations": self.observations.named_variables(),
-            "returns": self.rewards.named_variables(),
-            "algorithm": {"step": self.step, "penalty": self.penalty.beta},
+        return {
+            **self.policy.named_variables(),
+            **prefixed("statistics/returns", self.rewards.named_variables()),
+            **prefixed("learner/optimizer", self.optimizer.named_variables()),
+            "learner/penalty": self.penalty.beta,
         }
-        return {f"{p}/{n}": v for p, named in parts.items() for n, v in named.items()}
 
-    # ---- acting
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the network's recurrent state and the running discounted return."""
-        return self.network.initial_state(batch), constants.zeros([batch])
-
-    def noise(self, shape, seed) -> tf.Tensor:
-        return self.network.family.noise(shape, seed)
-
-    def act(self, timestep: TimeStep, state: Nest, noise, explore: bool):
-        before, return_ = state
-        seen = timestep._replace(observation=self.observations(timestep.observation))
-        heads, net_state = self.network(seen, before)
-        policy = heads.policy
-        action = policy.sample(noise) if explore else policy.mode()
-        return_ = tf.where(
-            timestep.first, 0.0, self.config.gamma * return_ + timestep.reward
-        )
-        behavior = {
-            "log_prob": policy.log_prob(action),
-            "policy": policy.params,
-            "return": return_,
-        }
-        if self.recurrent:
-            behavior["state"] = before
-        return action, behavior, (net_state, return_)
-
-    # ---- learning
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.config.normalize_floor, self.config.normalize_epsilon
 
     def _check_minibatches(self) -> None:
         config = self.config
@@ -149,21 +130,21 @@ class PPO(tf.Module):
                 "use larger minibatches, or normalize_advantage=batch"
             )
 
-    def update(self, trajectory: Trajectory, seed) -> Metrics:
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train policy and value on one trajectory ``[T, B]``.
 
         The statistics of observations are updated last, so that acting and learning
         normalize a trajectory in the same way.
         """
         config, mask = self.config, trajectory.mask
-        self.optimizer.set_learning_rate(config.learning_rate(self.step.value))
+        self.optimizer.set_learning_rate(config.learning_rate(step))
         # Acting does not use rewards, so their statistics are updated first.
         self.rewards.update(trajectory, config.gamma)
         batch = self._batch(trajectory)
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
         rows, valid = batches.rows(batch, mask, length, state)
-        metrics = self._epochs(rows, valid, seed)
+        metrics = self._epochs(rows, valid, seed, step)
         metrics |= {
             "value/explained_variance": losses.explained_variance(
                 batch.value, batch.target, mask
@@ -178,12 +159,13 @@ class PPO(tf.Module):
                 metrics["policy/row_kl"] = histograms.rows(kl, counts)
         metrics |= self.rewards.metrics(trajectory.reward, mask)
         if config.histograms:
-            policy = self._policy.with_params(batch.policy)
+            policy = self._type.with_params(batch.policy)
             metrics |= summary.update_histograms(
                 trajectory, batch, policy, self.optimizer, self.observations
             )
-        self._advance(trajectory)
-        return metrics
+        observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
+        self.observations.update(observation, trajectory.real[:-1])
+        return Updated(metrics)
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Return the training batch of a whole trajectory."""
@@ -208,16 +190,16 @@ class PPO(tf.Module):
             target=target,
         )
 
-    def _epochs(self, rows: Batch, valid: tf.Tensor, seed) -> Metrics:
+    def _epochs(self, rows: Batch, valid: tf.Tensor, seed, step) -> Metrics:
         """Run all optimizer steps on rows ``[N, ...]``; return the means of metrics."""
         config = self.config
-        entropy_scale = config.entropy_scale(self.step.value)
+        entropy_scale = config.entropy_scale(step)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
         size = config.minibatch_size
         if size is not None:
             size = max(1, size // rows.length)
 
-        def step(rows, taken, carry):
+        def train(rows, taken, carry):
             sums, count, stopped = carry
             batch, mask = batches.minibatch(rows, taken)
             weights = [variable.value for variable in self.optimizer.trained]
@@ -231,7 +213,7 @@ class PPO(tf.Module):
             return sums, count + 1, stopped
 
         sums, count, _ = minibatch.loop(
-            step,
+            train,
             (dict.fromkeys(names, 0.0), 0.0, False),
             rows,
             valid,
@@ -281,13 +263,6 @@ class PPO(tf.Module):
             "policy/clip_fraction": clip_fraction,
             "policy/kl_cutoff": cutoff,
         }
-
-    def _advance(self, trajectory: Trajectory) -> None:
-        """Add the observations to their statistics; count the transitions."""
-        observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
-        self.observations.update(observation, trajectory.real[:-1])
-        count = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
-        self.step.assign(self.step.value + count)
 
 
 def _without_nan(action: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -27,15 +27,6 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
     scaled = config.normalize_return is True
     kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl_target)
     return (
-        Limit(  # 0 in healthy runs
-            "gradients_skipped",
-            "grad/skipped",
-            above=0,
-            text="{grad/skipped:.0%} of the optimizer steps were dropped, because a "
-            "gradient was NaN or infinite; training ends when none is left. What to "
-            "try: look for NaN or huge numbers in rewards and observations (python -m "
-            "tfagents_batch.scripts.check --env=...); lower --algorithm.learning_rate",
-        ),
         Limit(  # 0.4; a loss of 100 is an error of 14 standard deviations of returns
             "value_loss",
             "loss/value",
@@ -55,7 +46,7 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             text="The explained variance of the values is "
             "{value/explained_variance:.2g} and stays negative: values predict returns "
             "worse than their mean would, so advantages are mostly noise. What to try: "
-            "raise --algorithm.epochs or --rollout_length; lower "
+            "raise --algorithm.epochs or --rollout.length; lower "
             "--algorithm.learning_rate, or --algorithm.gamma if episodes are long; add "
             "missing information to the observation",
         ),

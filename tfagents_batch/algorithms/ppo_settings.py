@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.nn import adaptive_kl, moments, networks
 from tfagents_batch.schedules import Constant, Schedule
 
@@ -105,3 +106,8 @@ class Config(adaptive_kl.Settings):
                 "minibatch; set minibatch_size, or leave drop_last out"
             )
         return dataclasses.replace(config, network=config.network.check("network."))
+
+    def update_size(self, collected: int) -> UpdateSize:
+        """Return the size of a minibatch, see ``interfaces.Algorithm``."""
+        rows = min(self.minibatch_size or collected, collected)
+        return UpdateSize(rows, self.network.hidden or networks.HIDDEN)

@@ -15,7 +15,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import replace
 from tfagents_batch.nn import batch_ppo
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config, with_options
 
 SETTINGS = ppo.Config(
     objective="kl",
@@ -45,7 +45,7 @@ def preset(
     env: str,
     steps: int,
     limit: int,
-    update_every: int = 30,
+    episodes: int = 30,
     normalize_ranges: bool = True,
     **settings: Any,
 ) -> Config:
@@ -55,22 +55,22 @@ def preset(
       env: Gymnasium id.
       steps: environment steps of training.
       limit: time limit of an episode in steps, ``max_length`` in batch-ppo.
-      update_every: episodes per update.
+      episodes: episodes per update.
       normalize_ranges: True scales finite bounds to -1 and 1.
       **settings: settings of PPO that differ.
     """
     stack = {"name": "standard_stack", "max_episode_steps": limit}
     if not normalize_ranges:
         stack["normalize_ranges"] = False
-    return Config(
+    config = Config(
         env=env,
         wrappers=[stack],
         steps=steps,
         num_envs=30,
-        update_every=update_every,
         eval_episodes=30,
         settings=replace(SETTINGS, settings),
     )
+    return with_options(config, {"rollout.episodes": episodes})
 
 
 _HALFCHEETAH = functools.partial(preset, "HalfCheetah-v5", 10_000_000, 1000, gamma=0.99)
@@ -89,16 +89,14 @@ _TASKS = {
     ),
     # batch-ppo had a time limit of 1000; the environment's own is 50.
     "reacher": functools.partial(
-        preset, "Reacher-v5", 5_000_000, 50, update_every=60, gamma=0.985
+        preset, "Reacher-v5", 5_000_000, 50, episodes=60, gamma=0.985
     ),
     "halfcheetah": _HALFCHEETAH,
     "cheetah": _HALFCHEETAH,
     "walker": functools.partial(preset, "Walker2d-v5", 10_000_000, 1000),
-    "hopper": functools.partial(preset, "Hopper-v5", 10_000_000, 1000, update_every=60),
+    "hopper": functools.partial(preset, "Hopper-v5", 10_000_000, 1000, episodes=60),
     "ant": functools.partial(preset, "Ant-v5", 20_000_000, 1000),
-    "humanoid": functools.partial(
-        preset, "Humanoid-v5", 50_000_000, 1000, update_every=60
-    ),
+    "humanoid": functools.partial(preset, "Humanoid-v5", 50_000_000, 1000, episodes=60),
 }
 PRESETS = {f"batch_ppo/{name}": task for name, task in _TASKS.items()}
 

@@ -10,7 +10,7 @@ from tfagents_batch.configs.tuned import Preset, like, tuned
 
 def _larger(name: str, env: str) -> Preset:
     original = classic_control.PRESETS[name]
-    return like(original, env=env, num_envs=32, rollout_length=64)
+    return like(original, env=env, num_envs=32, rollout={"length": 64})
 
 
 def _minatar(game: str) -> Preset:
@@ -27,7 +27,7 @@ PRESETS = {
         classic_control.PRESETS["cartpole"],
         env="tf/CartPole-v1",
         num_envs=16,
-        rollout_length=128,
+        rollout={"length": 128},
     ),
     "tf/pendulum": like(classic_control.PRESETS["pendulum"], env="tf/Pendulum-v1"),
     "tf/acrobot": _larger("acrobot", "tf/Acrobot-v1"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import replace
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config, with_options
 
 Preset = Callable[[], Config]
 
@@ -24,7 +23,7 @@ def tuned(
     Args:
       task: environment, training steps, number of environments, rollout length.
       update: initial learning rate, epochs, minibatch size.
-      run: other fields of the Config that differ from the defaults.
+      run: other options that differ, see ``run_flags.with_options``.
       **settings: other settings of PPO that differ from the defaults.
     """
     env, steps, num_envs, rollout_length = task
@@ -34,12 +33,12 @@ def tuned(
         changes = {"learning_rate": f"linear({start}, 0)", "epochs": epochs}
         changes |= {"minibatch_size": minibatch_size, **settings}
         options = {"env": env, "steps": steps, "num_envs": num_envs}
-        options |= {"rollout_length": rollout_length, **(run or {})}
-        return replace(Config(settings=replace(ppo.Config(), changes)), options)
+        options |= {"rollout.length": rollout_length, **(run or {})}
+        return with_options(Config(settings=replace(ppo.Config(), changes)), options)
 
     return preset
 
 
 def like(other: Preset, **changes: Any) -> Preset:
     """Return a preset that differs from another one in fields of its Config."""
-    return lambda: dataclasses.replace(other(), **changes)
+    return lambda: with_options(other(), changes)

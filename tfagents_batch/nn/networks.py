@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -32,6 +33,7 @@ ACTIVATIONS = {
     for name in dir(keras.activations)
     if not name.startswith("_") and name not in _NOT_ACTIVATIONS
 }
+HIDDEN = (64, 64)  # for vector observations
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 
 
@@ -163,7 +165,7 @@ class ActorCritic(keras.Model):
         return self.body.initial_state(batch) if self._recurrent else ()
 
     def call(self, timestep: TimeStep, state: Nest = ()):
-        features, mask = _split_mask(timestep.observation)
+        features, mask = split_mask(timestep.observation)
         if self._recurrent:
             outputs, state = self.body.step(features, timestep.first, state)
         else:
@@ -171,7 +173,7 @@ class ActorCritic(keras.Model):
         return self._heads(outputs, mask), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
-        features, mask = _split_mask(steps.observation)
+        features, mask = split_mask(steps.observation)
         if self._recurrent:
             outputs, state = self.body.unroll(features, steps.first, state)
         else:
@@ -204,7 +206,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     if hidden is None and encoder.is_single_image:
         hidden = CORE_BEHIND_IMAGE if recurrent else ()
     elif hidden is None:
-        hidden = (64, 64)
+        hidden = HIDDEN
     family = families.for_space(spec.action_space)
     options = head_options(config, family)
     if recurrent:
@@ -234,11 +236,21 @@ def added_loss(network: keras.Model) -> tf.Tensor:
     return total
 
 
-def convolves(network: Network, steps: TimeStep) -> bool:
-    """Return True if evaluating a network runs a convolution."""
+def convolves(
+    network: Network,
+    steps: TimeStep,
+    read: Callable[[Any], tf.Tensor] = lambda heads: heads.value,
+) -> bool:
+    """Return True if evaluating a network runs a convolution.
+
+    Args:
+      network: the network.
+      steps: any steps ``[T, B]``.
+      read: reads a tensor that needs all layers from the heads.
+    """
     state = network.initial_state(steps.first.shape[1])
     function = tf.function(
-        lambda steps, state: network.unroll(steps, state)[0].value, autograph=False
+        lambda steps, state: read(network.unroll(steps, state)[0]), autograph=False
     )
     graph = function.get_concrete_function(steps, state).graph.as_graph_def()
     network._clear_losses()  # they belong to that graph
@@ -268,7 +280,8 @@ def named_variables(network: keras.Model) -> dict[str, keras.Variable]:
     }
 
 
-def _split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
+def split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
+    """Return an observation without its action mask, and the mask as bool, or None."""
     if not isinstance(observation, dict) or ACTION_MASK not in observation:
         return observation, None
     features = {k: v for k, v in observation.items() if k != ACTION_MASK}

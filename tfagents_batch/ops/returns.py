@@ -67,6 +67,34 @@ def n_step(
     return tf.stop_gradient(_linear_recurrence(factor, term, value, n)[:-1])
 
 
+def n_step_sum(
+    reward: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the parts of ``n_step`` from the first state: G = sum + factor V(s_k).
+
+    The value of a single state is needed, that of s_k: k is the length T of the block,
+    or less if the episode ended before. V(s_k) counts by the product of the discounts,
+    which is 0 if s_k is terminal.
+
+    Args:
+      reward, discount, mask: see the module.
+
+    Returns:
+      sum: f32 ``[B]``, the discounted sum of k rewards.
+      factor: f32 ``[B]``, product of k discounts.
+      k: int32 ``[B]``, number of the state; 0 if the first transition is masked.
+    """
+    valid = tf.cast(tf.math.cumprod(tf.cast(mask, tf.int32), 0), tf.bool)
+    discount = tf.where(valid, discount, 1.0)
+    before = tf.math.cumprod(discount, 0, exclusive=True)
+    total = tf.reduce_sum(tf.where(valid, before * reward, 0.0), 0)
+    return (
+        total,
+        tf.reduce_prod(discount, 0),
+        tf.reduce_sum(tf.cast(valid, tf.int32), 0),
+    )
+
+
 def lambda_return(
     reward: tf.Tensor,
     discount: tf.Tensor,

@@ -13,7 +13,7 @@ from tfagents_batch.scripts import app
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(app.PlayCommand):
+class EvaluateCommand(app.PlayCommand):
     """Flags of this script."""
 
     episodes: int = option(20, "number of episodes")
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, play episodes and print the result as one JSON line."""
     from tfagents_batch import api
 
-    command = app.parse(argv, Command)
+    command = app.parse(argv, EvaluateCommand)
     if command is None:
         return 0
     result = api.evaluate(

@@ -25,6 +25,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
+    from tfagents_batch.training.run_flags import ALIASES
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     base = api.resolve(algorithm, None, preset, None, {})
@@ -54,22 +55,26 @@ def main(argv: Sequence[str]) -> int:
         )
         debug: bool = option(False, "print tracebacks")
 
-    parts = (Command, ""), (base, ""), (base.settings, "algorithm")
+    source = base.source_name
+    parts = (Command, ""), (base, ""), (base.source, source)
+    parts += ((base.settings, "algorithm"),)
     presets = textwrap.fill(
         f"presets: {', '.join(PRESETS)}",
         88,
         subsequent_indent="  ",
         break_on_hyphens=False,
     )
-    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}")
+    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}", aliases=ALIASES)
     if parsed is None:
         return 0
-    command, options, changed = parsed
+    command, options, of_source, changed = parsed
     command = replace(Command(), command)
     single = {name: getattr(command, name) for name in _SINGLE}
     options |= {name: value for name, value in single.items() if value}
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
+    if of_source:
+        options[source] = of_source
     if command.seeds is None:
         runs = [api.train(**options)]
     else:

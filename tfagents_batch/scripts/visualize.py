@@ -11,7 +11,7 @@ from tfagents_batch.scripts import app
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(app.PlayCommand):
+class VisualizeCommand(app.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, record episodes and print a line for each."""
     from tfagents_batch import api
 
-    command = app.parse(argv, Command)
+    command = app.parse(argv, VisualizeCommand)
     if command is None:
         return 0
     episodes = api.visualize(

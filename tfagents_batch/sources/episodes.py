@@ -10,15 +10,17 @@ turn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Actor, Env, Metrics
+from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops import arrays
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.sources import metrics
+from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 
 class Episodes(tf.Module):
@@ -41,7 +43,8 @@ class Episodes(tf.Module):
       max_length: T, largest length of an episode; None uses the environments' time
         limit. Without a time limit, longer episodes are cut off at T, and later
         episodes of that environment are missing: choose T large enough.
-      explore: True samples actions, False takes the policy's mode.
+      explore: explore as in training; otherwise take the policy's best action.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
 
     Raises:
       UserError: if ``episodes`` is not a multiple, or no length is known.
@@ -54,16 +57,16 @@ class Episodes(tf.Module):
         episodes: int,
         max_length: int | None = None,
         explore: bool = True,
+        info: Sequence[str] = (),
     ):
         super().__init__()
         self.env = env
+        self.envs = (env,)
         self._actor, self._explore = actor, explore
         self._batch = env.spec.num_envs
         self._rounds = rounds(episodes, self._batch)
         self._length = longest(env.spec, max_length)
-        self._ok = tf.Variable(True, trainable=False)
-        self._idle = tf.Variable(0.0, trainable=False)
-        self._missing = tf.Variable(0.0, trainable=False)
+        self._info = tuple(info)
 
     @property
     def compilable(self) -> bool:
@@ -74,28 +77,31 @@ class Episodes(tf.Module):
         """Return no variables: every call starts from new episodes."""
         return {}
 
-    def ok(self) -> tf.Tensor:
-        """Return bool ``[]``: false when the last trajectory must not be used."""
-        return self._ok.read_value()
+    def collect(self, seed, step) -> Collected:
+        """Collect ``[T, n]`` actions and the ``[T+1, n]`` steps around them.
 
-    def metrics(self) -> Metrics:
-        """Return the last call's ``env/idle_steps``, the unused steps of environments
-        that had played their episodes, and ``env/missing_episodes``."""
-        return {
-            "env/idle_steps": self._idle.read_value(),
-            "env/missing_episodes": self._missing.read_value(),
+        The metrics have ``env/idle_steps``, the unused steps of environments that had
+        played their episodes, and ``env/missing_episodes``.
+        """
+        env_state, rows, turns, idle = self._play(seed, step)
+        missing = tf.reduce_sum(tf.cast(turns.end < 0, tf.float32))
+        counters = {
+            "env/idle_steps": tf.cast(idle, tf.float32),
+            "env/missing_episodes": missing,
         }
+        trajectory = self._to_trajectory(rows, turns)
+        ok = self.env.ok(env_state)
+        return metrics.collected(trajectory, ok, self.env, self._info, counters)
 
-    def __call__(self, seed) -> Trajectory:
-        """Collect ``[T, n]`` actions and the ``[T+1, n]`` steps around them."""
-        env_state, rows, turns, idle = self._play(seed)
-        self._ok.assign(self.env.ok(env_state))
-        self._idle.assign(tf.cast(idle, tf.float32))
-        missing = tf.cast(turns.end < 0, tf.float32)
-        self._missing.assign(tf.reduce_sum(missing))
-        return self._to_trajectory(rows, turns)
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Return the collected trajectory."""
+        del seed, step
+        return collected.trajectory
 
-    def _play(self, seed) -> tuple[Any, _Row, _Turns, tf.Tensor]:
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Ignore priorities: a trajectory is used once."""
+
+    def _play(self, seed, now) -> tuple[Any, _Row, _Turns, tf.Tensor]:
         """Step until every environment has played its episodes.
 
         Returns:
@@ -108,8 +114,8 @@ class Episodes(tf.Module):
 
         def act(t, timestep, state):
             state = nest.where(timestep.first, initial, state)
-            now = nest.map(lambda x: x[t], noise)
-            return self._actor.act(timestep, state, now, self._explore)
+            drawn = nest.map(lambda x: x[t], noise)
+            return self._actor.act(timestep, state, drawn, now, self._explore)
 
         def step(t, env_state, action, state, written, turns, idle):
             wanted = _wanted(turns, t, self._length)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops import arrays
-from tfagents_batch.types import Trajectory
+from tfagents_batch.sources import metrics
+from tfagents_batch.types import Collected, Trajectory
 
 
 class Rollout(tf.Module):
@@ -21,23 +24,33 @@ class Rollout(tf.Module):
       actor: policy that selects actions.
       length: T.
       seed: int.
-      explore: True samples actions, False takes the policy's mode.
+      explore: explore as in training; otherwise take the policy's best action.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
     """
 
     def __init__(
-        self, env: Env, actor: Actor, length: int, seed: int, explore: bool = True
+        self,
+        env: Env,
+        actor: Actor,
+        length: int,
+        seed: int,
+        explore: bool = True,
+        info: Sequence[str] = (),
     ):
         super().__init__()
         self.env = env
+        self.envs = (env,)
         self.actor = actor
         self.length = length
         self.explore = explore
         self.batch = env.spec.num_envs
+        self._info = tuple(info)
         first = env.init(seed)
         state = actor.initial_state(self.batch)
 
         noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
-        action, behavior, _ = actor.act(first[1], state, noise, explore)
+        step = tf.constant(0, tf.int64)
+        action, behavior, _ = actor.act(first[1], state, noise, step, explore)
 
         start = (*first, state)
         tensors = nest.map(tf.convert_to_tensor, (first[1], action, behavior))
@@ -66,18 +79,16 @@ class Rollout(tf.Module):
         """Start new episodes in all environments."""
         self._assign((*self.env.init(seed), self.actor.initial_state(self.batch)))
 
-    def ok(self) -> tf.Tensor:
-        """Return bool ``[]``: false when the last trajectory must not be used."""
-        return self.env.ok(self._read()[0])
-
-    def __call__(self, seed) -> Trajectory:
+    def collect(self, seed, step) -> Collected:
         """Collect ``[T, B]`` actions and the ``[T+1, B]`` steps around them."""
         env_state, timestep, start = self._read()
         noise = self.actor.noise((self.length, self.batch), seed)
 
-        def step(t, env_state, timestep, state, written):
+        def advance(t, env_state, timestep, state, written):
             now = nest.map(lambda x: x[t], noise)
-            action, behavior, state = self.actor.act(timestep, state, now, self.explore)
+            action, behavior, state = self.actor.act(
+                timestep, state, now, step, self.explore
+            )
             written = arrays.write(written, t, (timestep, action, behavior))
             env_state, timestep = self.env.step(env_state, action)
             return t + 1, env_state, timestep, state, written
@@ -85,7 +96,7 @@ class Rollout(tf.Module):
         empty = arrays.empty(self.length, self._recorded())
         _, env_state, timestep, state, written = tf.while_loop(
             lambda t, *_: t < self.length,
-            step,
+            advance,
             (tf.constant(0), env_state, timestep, start, empty),
             maximum_iterations=self.length,
             parallel_iterations=1,
@@ -95,7 +106,17 @@ class Rollout(tf.Module):
         steps = nest.map(
             lambda rows, last: tf.concat([rows, last[tf.newaxis]], 0), steps, timestep
         )
-        return Trajectory(steps, action, behavior, start)
+        trajectory = Trajectory(steps, action, behavior, start)
+        ok = self.env.ok(env_state)
+        return metrics.collected(trajectory, ok, self.env, self._info)
+
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Return the collected trajectory."""
+        del seed, step
+        return collected.trajectory
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Ignore priorities: a trajectory is used once."""
 
     def _read(self) -> tuple:
         return self._pack([variable.read_value() for variable in self._variables])

@@ -131,6 +131,11 @@ class Callbacks:
         self._evaluation = listed("on_evaluation", on_evaluation)
         self._checkpoint = listed("on_checkpoint", on_checkpoint)
 
+    @property
+    def sees_iterations(self) -> bool:
+        """Whether there are callbacks of iterations."""
+        return bool(self._iteration)
+
     def iteration(self, step: int, metrics: Callable[[], Mapping[str, Any]]) -> None:
         """Call the iteration callbacks; without any, ``metrics()`` is not called."""
         if self._iteration:

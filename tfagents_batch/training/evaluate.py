@@ -85,7 +85,7 @@ class Evaluation(NamedTuple):
         return found
 
 
-# Signature of ``Evaluator.__call__``: ``(seed, stop)``, where ``stop`` is optional.
+# ``Evaluator.__call__(seed, stop, step)``, of which the last two are optional.
 Play = Callable[..., Evaluation | None]
 
 
@@ -125,7 +125,10 @@ class Evaluator:
         self._rollout: Rollout | None = None
 
     def __call__(
-        self, seed: int | Sequence[int], stop: Callable[[], bool] = lambda: False
+        self,
+        seed: int | Sequence[int],
+        stop: Callable[[], bool] = lambda: False,
+        step: int = 0,
     ) -> Evaluation | None:
         """Start new episodes and play until every environment has its quota.
 
@@ -133,6 +136,7 @@ class Evaluator:
           seed: equal seeds give equal episodes. If the rows of ``env`` belong to
             several training seeds, one seed for each of them.
           stop: called every ``CHUNK`` steps; True ends the evaluation.
+          step: environment steps of the run, for schedules of exploration.
 
         Returns:
           The results; None if ``stop`` returned True.
@@ -147,13 +151,13 @@ class Evaluator:
             self._play = Compiled(self._program, plan, "--compile of evaluations")
         else:
             self._rollout.restart(seed)
-        return self._collect(seed, stop)
+        return self._collect(seed, stop, tf.constant(step, tf.int64))
 
     def _program(self, mode: str) -> Callable:
         compilation.name_evaluation(sampled=self._explore)
 
-        def play(seed):
-            steps = self._rollout(seed).steps
+        def play(seed, step):
+            steps = self._rollout.collect(seed, step).trajectory.steps
             names = "episode_return", "episode_length", *self._info
             results = [tf.cast(steps.info[name], tf.float64) for name in names]
             return steps.last & steps.valid, steps.valid, results
@@ -163,7 +167,7 @@ class Evaluator:
         return function(body, envs=[self.env], jit_compile=compiled, autograph=False)
 
     def _collect(
-        self, seed: int | Sequence[int], stop: Callable[[], bool]
+        self, seed: int | Sequence[int], stop: Callable[[], bool], step: tf.Tensor
     ) -> Evaluation | None:
         batch = self.env.spec.num_envs
         # Both an ended and a failed episode count towards their environment's quota.
@@ -177,7 +181,7 @@ class Evaluator:
                 break
             if stop():
                 return None
-            rows = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32))
+            rows = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if chunk == 0 else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
@@ -224,9 +228,9 @@ def evaluator(
     mode = Evaluator(env, actor, episodes, False, info, compiled)
     sample = Evaluator(env, actor, episodes, True, info, compiled)
 
-    def both(seed, stop=lambda: False):
-        result = mode(seed, stop)
-        sampled = None if result is None else sample(seed, stop)
+    def both(seed, stop=lambda: False, step=0):
+        result = mode(seed, stop, step)
+        sampled = None if result is None else sample(seed, stop, step)
         return None if sampled is None else result._replace(sampled=sampled)
 
     return {"mode": mode, "sample": sample, "both": both}[actions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,17 +12,21 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, schedules, seeds, spaces
+from tfagents_batch import algorithms, seeds, sources, spaces
 from tfagents_batch.envs import make
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.interfaces import Algorithm, Env, Source
+from tfagents_batch.interfaces import Env
 from tfagents_batch.nn import networks
-from tfagents_batch.sources import episodes
-from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import compilation, evaluate, overlap, play_config, program
-from tfagents_batch.training.run_config import Config, without_variables
+from tfagents_batch.training import (
+    compilation,
+    evaluate,
+    overlap,
+    play_config,
+    program,
+    replay_saver,
+)
+from tfagents_batch.training.run_flags import Config, without_variables
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import compile_cache, devices, executables, threads
 from tfagents_batch.training.video.clips import Clips
@@ -41,8 +46,9 @@ class Experiment:
 
     Attributes:
       config: config without worker variables, which must never be saved.
-      algorithm, source: as in ``algorithm.update(source(seed), seed)``.
-      iterate: the program, ``seed -> metrics``. Set by ``start``, like ``source``.
+      algorithm: the algorithm that is trained.
+      source, program: its source of experience, and the program that joins both; set
+        by ``start``.
       evaluator: evaluation in separate environments; None without evaluations.
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
@@ -70,8 +76,6 @@ class Experiment:
             )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
-            if config.update_every is not None:
-                episodes.longest(self.env.spec)  # raises before a run folder exists
             # Only here: environments are known, and TensorFlow has not run yet.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
@@ -80,22 +84,23 @@ class Experiment:
             self.cache_off = prepare_devices(config, self.resources, config.device)
             stack.enter_context(executables.limited_to_run())
             stack.callback(compile_cache.publish)
-            settings = schedules.resolve(config.settings, config.steps)
+            run = config.resolved()
             kind, _ = algorithms.REGISTRY[config.algorithm]
             with seeded(config.seed), _precision(config.precision):
-                self.algorithm = kind(settings, self.env.spec, network)
-                # A second policy: acting must not read variables during their update.
-                self._actor = (
-                    kind(settings, self.env.spec, network) if config.overlap else None
-                )
+                self.algorithm = kind(run.settings, self.env.spec, network)
+                # A separate one, so that acting never reads what an update writes.
+                self._acting = self.algorithm.make_policy() if config.overlap else None
             _check_precision(self.algorithm, config.precision)
-            if self._actor is not None:
-                overlap.check_separate(self._actor, self.algorithm)
+            run.source.check_fits(self.env.spec, self.algorithm)
+            if self._acting is not None:
+                overlap.check_separate(self._acting, self.algorithm.policy)
             self.evaluator = self._make_evaluator(stack, config, eval_env)
             self.clips = None
             if config.log_video_every:
                 given, kwargs = self._given, config.env_kwargs
-                self.clips = Clips(given, kwargs, self.algorithm, config.wrappers)
+                self.clips = Clips(
+                    given, kwargs, self.algorithm.policy, config.wrappers
+                )
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
@@ -109,16 +114,26 @@ class Experiment:
         config, seed = self.config, self.config.seed
         if step:
             seed = seeds.iteration_seed(seed, step, "environments")
-        actor = self._actor or self.algorithm
-        self.source = self._source(actor, seed)
-        self.iterate = program.build(
+        _, make_source = sources.REGISTRY[config.source_name]
+        self.source = make_source(
+            config.resolved().source,
+            self.env,
+            self._acting or self.algorithm.policy,
+            seed,
+            self.algorithm,
+            config.log_info,
+        )
+        self.program = program.build(
             self.source,
             self.algorithm,
             config.compile,
             config.device,
-            self._actor,
-            config.log_info,
-            None if self._user_code else compilation.program_saver(config, self.env),
+            seed=config.seed,
+            step=step,
+            acting=self._acting,
+            save=(
+                None if self._user_code else compilation.program_saver(config, self.env)
+            ),
         )
 
     def named_variables(self) -> dict[str, Any]:
@@ -127,11 +142,18 @@ class Experiment:
 
     def run_variables(self) -> dict[str, Any]:
         """Return the environments' variables in a checkpoint, if they can resume."""
-        started = hasattr(self, "source")
+        started = hasattr(self, "source") and not replay_saver.has_own_file(self.source)
         if not started or not getattr(self.env, "resumable", False):
             return {}
         named = self.source.named_variables().items()
         return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
+
+    def restore_replay(self, folder: str | os.PathLike, step: int) -> str:
+        """Restore the replay of a resumed run, see ``replay_saver.restore``."""
+        exact = getattr(self.env, "resumable", False)
+        begin = getattr(self.algorithm, "ratio", None)
+        warmup = 0 if begin is None else begin.start
+        return replay_saver.restore(self.source, folder, step, exact, warmup)
 
     def evaluation(
         self, env: Env, episodes: int, actions: evaluate.Actions
@@ -140,7 +162,8 @@ class Experiment:
         config = self.config
         whole = program.is_whole(env, self.algorithm, config.compile, config.device)
         info = [name for name in config.log_info if name in env.spec.info]
-        return evaluate.evaluator(env, self.algorithm, episodes, actions, info, whole)
+        policy = self.algorithm.policy
+        return evaluate.evaluator(env, policy, episodes, actions, info, whole)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""
@@ -164,14 +187,6 @@ class Experiment:
 
     def __exit__(self, *_) -> None:
         self.close()
-
-    def _source(self, actor: Algorithm, seed: int) -> Source:
-        """Return the source of training trajectories."""
-        config = self.config
-        if config.update_every is not None:
-            # Episodes start with the iteration's seed, so none is played twice.
-            return Episodes(self.env, actor, config.update_every)
-        return Rollout(self.env, actor, config.rollout_length, seed)
 
     def _make_evaluator(
         self, stack, config: Config, eval_env: Any

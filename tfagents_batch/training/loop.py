@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from tfagents_batch import seeds
 from tfagents_batch.errors import (
     EnvError,
@@ -20,8 +18,12 @@ from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.training.runtime.signals import Interrupts
+
+SECONDS = 0.2  # target duration of a call; an interrupt may have to wait for its end
+MOST = 10_000  # rounds of a call
 
 
 class Loop:
@@ -49,6 +51,10 @@ class Loop:
         self._should_save = EverySeconds(
             config.checkpoint_every, first=self._record.saved is None
         )
+
+        self._replay: ReplaySaver | None = None
+        # Callbacks of iterations follow each iteration at its own step.
+        self._rounds, self._grouped = 1, not output.callbacks.sees_iterations
 
     @property
     def step(self) -> int:
@@ -79,6 +85,9 @@ class Loop:
         """
         try:
             self.experiment.start(self.step)
+            self._replay = ReplaySaver(
+                self.experiment.source, self._output.folder, self._output.message
+            )
             started()
             self._train()
         except Stopped:
@@ -111,44 +120,52 @@ class Loop:
                 if not compiled:
                     compiled = True
                     self._log_compiled(record.seconds - began)
-                record.add(metrics)
+                record.add(metrics, self.experiment.program.rounds)
                 self._output.iteration(self.step, self.latest)
             if record.evaluation_due():
                 self._evaluate()
             requested = self._interrupts.checkpoint_requested
-            if requested or self._should_save() or record.permanent_due():
-                record.checkpoint()
+            replay_due = self._replay.due()
+            due = self._should_save() or record.permanent_due() or replay_due
+            if (requested or due) and record.checkpoint() and replay_due:
+                self._replay.save(self.step, self._interrupts.seconds_left)
 
     def _save_and_flush(self) -> bool:
         """Write a checkpoint and the last line; False if the checkpoint fails."""
         try:
-            return self._record.checkpoint()
+            saved = self._record.checkpoint()
+            if saved and self._replay is not None:
+                self._replay.save(self.step, self._interrupts.seconds_left)
+            return saved
         finally:
             self._record.flush()
 
     def _log_compiled(self, seconds: float) -> None:
         """Log whether the program was traced or loaded, and cache it."""
         self._record.compiled(seconds)
-        program = self.experiment.iterate
+        program = self.experiment.program
         event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
         self._output.event(event | program.origin(), self.step)
         compile_cache.publish()  # now, because the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
-        config, experiment = self.experiment.config, self.experiment
-        seed = tf.constant(seeds.iteration_seed(config.seed, self.step), tf.int32)
+        """Call the program once; afterwards choose the number of rounds of a call."""
+        program, record = self.experiment.program, self._record
         begin = time.perf_counter()
         try:
-            metrics = experiment.iterate(seed)
-            return {name: value.numpy() for name, value in metrics.items()}
+            return program(min(record.due, self._output.due), self._rounds)
         finally:
-            # Also after an exception: the update may have finished before the stop.
-            self._record.seconds += time.perf_counter() - begin
-            self._record.step = int(experiment.algorithm.step.numpy())
+            # Also after an exception: an update may have finished before the stop.
+            took = time.perf_counter() - begin
+            record.seconds += took
+            record.step = program.step
+            if self._grouped:
+                fitting = program.rounds * SECONDS / took
+                self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
 
     def _counters(self) -> dict[str, Any]:
         counters = getattr(self.experiment.env, "metrics", dict)()
-        return counters | system(self.experiment.iterate.traces())
+        return counters | system(self.experiment.program.traces())
 
     def _log_events(self) -> None:
         for event in self.experiment.events():
@@ -157,7 +174,8 @@ class Loop:
     def _evaluate(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
         begin = time.perf_counter()
-        result = self.experiment.evaluator(seed, lambda: self._interrupts.requested)
+        stop = lambda: self._interrupts.requested  # noqa: E731
+        result = self.experiment.evaluator(seed, stop, self.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

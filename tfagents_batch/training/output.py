@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.run_folder import checkpoint
+from tfagents_batch.training.video.clips import Filming
 
 
 class Output:
@@ -24,7 +26,7 @@ class Output:
       variables: returns the variables of a checkpoint, ``{name: variable}``.
       alarms: check every line of metrics.
       callbacks: the user's callbacks.
-      film: records videos; called after every iteration, with the step.
+      film: records videos; None for no videos.
       seed: with runs of several seeds on one console, the seed named in alarms. Events
         then concern all of these runs, so they are not printed here.
     """
@@ -37,7 +39,7 @@ class Output:
         variables: Callable[[], dict[str, Any]],
         alarms: Alarms,
         callbacks: Callbacks,
-        film: Callable[[int], None] = lambda step: None,
+        film: Filming | None = None,
         seed: int | None = None,
     ):
         self.folder, self.logger, self.callbacks = folder, logger, callbacks
@@ -47,7 +49,13 @@ class Output:
     def iteration(self, step: int, metrics: dict[str, Any]) -> None:
         """Show the progress of training; ``metrics`` are the newest values."""
         self._console.update(step, metrics)
-        self._film(step)
+        if self._film is not None:
+            self._film(step)
+
+    @property
+    def due(self) -> float:
+        """Step at which ``iteration`` should be called next at the latest."""
+        return math.inf if self._film is None else self._film.next
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Add a line of metrics."""
@@ -56,6 +64,10 @@ class Output:
         for alarm in self._alarms.check(metrics, step):
             self._console.message(f"alarm{of_seed}: {alarm.text}")
             self.logger.event("alarm", step, name=alarm.name, text=alarm.text)
+
+    def message(self, text: str) -> None:
+        """Print a line on the console."""
+        self._console.message(text)
 
     def event(self, event: dict[str, Any], step: int) -> None:
         """Log an event, with its kind under ``event``, and print it on the console."""

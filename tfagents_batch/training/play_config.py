@@ -10,7 +10,7 @@ from tfagents_batch.envs import make
 from tfagents_batch.envs.registry import is_same
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import evaluate
-from tfagents_batch.training.run_config import IN_PROCESS, Config
+from tfagents_batch.training.run_flags import IN_PROCESS, Config
 
 
 def with_num_envs(env: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def for_playing(
     """
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
-    changes["update_every"] = None  # it must be a multiple of num_envs
+    changes["source"] = None  # not used, and may not fit another num_envs
     overrides = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     changes |= {name: value for name, value in overrides.items() if value is not None}
     if env is not None:  # a function may create the run's own environment

@@ -1,4 +1,4 @@
-"""Program of one iteration: collect, then update unless an environment failed."""
+"""Program of a run: rounds of collecting and updating, compiled where it can be."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, Metrics, Source
-from tfagents_batch.ops import constants
+from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
 from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.training.metrics import collected
-from tfagents_batch.training.overlap import Overlapped
+from tfagents_batch.training import rounds
+from tfagents_batch.training.overlap import Ahead
+from tfagents_batch.training.rounds import split
 
-Program = Callable[[tf.Tensor], Metrics]
-Save = Callable[[Program, dict[str, Any], list[Env]], Program]
+Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Metrics]  # see ``rounds.call``
+Save = Callable[[Call, dict[str, Any], Sequence[Env]], Call]
 
 _LOG = logging.getLogger("tfagents_batch")
 
@@ -41,27 +41,29 @@ def build(
     algorithm: Algorithm,
     compile: str = "auto",
     device: str = "cpu",
-    actor: Algorithm | None = None,
-    info: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    step: int = 0,
+    acting: Policy | None = None,
     save: Save | None = None,
-) -> Compiled:
+) -> Program:
     """Build the program that joins a source and an algorithm.
 
     Args:
-      source, algorithm: as in ``algorithm.update(source(seed), seed)``.
+      source, algorithm: as in ``interfaces``.
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
         refuses an operation, "auto" continues uncompiled and logs a warning.
       device: "cpu" or "gpu", where updates run.
-      actor: the source's policy if collecting overlaps with updating, see ``overlap``;
-        with None, they take turns.
-      info: info columns to report, see ``metrics.episode_info_metrics``.
+      seed: seed of the run.
+      step: environment steps already done.
+      acting: policy of the source if collecting and updating overlap, see ``overlap``;
+        None runs one after the other.
       save: saves a fully compiled program for later starts, see
         ``compilation.program_saver``; None does not save it.
 
     Returns:
-      A function of an int32 scalar seed. If ``source.ok()`` becomes false, weights and
-      statistics do not change. Failed environments raise ``EnvError`` after the
-      program has returned.
+      The program. If what was collected is void, weights and statistics do not change.
+      Failed environments raise ``EnvError`` after a program has returned.
 
     Raises:
       UserError: if the device or the compile option is not available.
@@ -81,20 +83,81 @@ def build(
             "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or start a "
             "new process if this one has trained on the CPU"
         )
+    count = tf.Variable(step, dtype=tf.int64, trainable=False)
+    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+    checked = *source.envs, source  # their ``check`` raises what went wrong in a call
+
+    def make(mode: str) -> Call:
+        if hasattr(algorithm, "compile_parts"):
+            algorithm.compile_parts(mode == "parts")
+        update = rounds.make_update(algorithm, mode in ("full", "update"))
+        compiled = mode == "full"
+        if acting is not None:
+            policies = algorithm, acting
+            return Ahead(source, *policies, update, count, place, compiled)
+        call = rounds.call(source, algorithm, update, count, place)
+        body = single_call(call) if compiled else call
+        joined = function(body, envs=checked, jit_compile=compiled, autograph=False)
+        if save is None or not compiled:
+            return joined
+        return save(joined, _variables(source, algorithm, count), checked)
+
     chosen = plan(source.compilable, algorithm.compilable, compile, device)
+    return Training(make, chosen, seed, count)
 
-    def make(mode: str) -> Program:
-        update = _update(algorithm, mode)
-        if actor is None:
-            joined = _join(source, update, device, mode, info)
-            if save is None or mode != "full":
-                return joined
-            return save(joined, _variables(source, algorithm), [source.env])
-        collecting = mode == "full"
-        where = place(device)
-        return Overlapped(source, algorithm, actor, update, where, collecting, info)
 
-    return Compiled(make, chosen)
+class Training:
+    """The training of a run; an ``interfaces.Program``.
+
+    Args:
+      make: creates the program that is compiled in one of the modes.
+      plan: the modes in the order to try.
+      seed: seed of the run.
+      step: i64 ``[]``, environment steps already done; the program counts further.
+
+    Attributes:
+      rounds: number of rounds in the newest call.
+    """
+
+    def __init__(
+        self, make: Callable[[str], Call], plan: Plan, seed: int, step: tf.Variable
+    ):
+        self._compiled = Compiled(make, plan)
+        self._seed, self._step = tf.constant(seed, tf.int32), step
+        self.rounds = 0
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far."""
+        return int(self._step.numpy())
+
+    @property
+    def mode(self) -> str:
+        """Part that XLA compiles, final after the first call."""
+        return self._compiled.mode
+
+    @property
+    def reason(self) -> str:
+        """Reason for the mode."""
+        return self._compiled.reason
+
+    def __call__(self, until: int, rounds: int) -> dict[str, Any]:
+        """Train, see ``interfaces.Program``."""
+        limits = tf.constant(until, tf.int64), tf.constant(rounds, tf.int32)
+        found = self._compiled(self._seed, *limits)
+        metrics, self.rounds = split(found)
+        return metrics
+
+    def traces(self) -> int:
+        """Return how often the program was traced; more than once is a fault."""
+        return self._compiled.traces()
+
+    def origin(self) -> dict[str, str]:
+        """Return whether the program was traced or loaded, for the run's log."""
+        return self._compiled.origin()
+
+    def close(self) -> None:
+        """Do nothing: it has started nothing that outlives a call."""
 
 
 def plan(
@@ -146,7 +209,7 @@ class Compiled:
 
     def __init__(
         self,
-        make: Callable[[str], Program],
+        make: Callable[[str], Any],
         plan: Plan,
         setting: str = "--compile",
     ):
@@ -166,10 +229,10 @@ class Compiled:
         origin = getattr(self._program, "origin", None)
         return {"program": "traced"} if origin is None else origin()
 
-    def __call__(self, seed: tf.Tensor) -> Metrics:
+    def __call__(self, *arguments: tf.Tensor) -> Metrics:
         while not self._settled:
             try:
-                metrics = self._run(seed)
+                metrics = self._run(*arguments)
             except (
                 tf.errors.InvalidArgumentError,
                 tf.errors.UnimplementedError,
@@ -181,11 +244,11 @@ class Compiled:
                 continue
             self._settled = True
             return metrics
-        return self._run(seed)
+        return self._run(*arguments)
 
-    def _run(self, seed: tf.Tensor) -> Metrics:
+    def _run(self, *arguments: tf.Tensor) -> Metrics:
         with tf.device("/CPU:0"):  # default for operations without a device
-            return self._program(seed)
+            return self._program(*arguments)
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
@@ -212,64 +275,14 @@ def _refused_operation(message: str) -> str | None:
     return found[1] if found else None
 
 
-def place(device: str) -> str:
-    """Return TensorFlow's device name; a compiled call runs in its device scope."""
-    return "/GPU:0" if device == "gpu" else "/CPU:0"
-
-
-def _update(algorithm: Algorithm, mode: str):
-    """Return the update as a program that other programs can call."""
-    if hasattr(algorithm, "compile_parts"):
-        algorithm.compile_parts(mode == "parts")
-
-    def update(trajectory, seed):
-        return algorithm.update(trajectory, seed)
-
-    compiled = mode in ("full", "update")
-    body = single_call(update) if compiled else update
-    return tf.function(body, jit_compile=compiled, autograph=False)
-
-
-def _join(
-    source: Source, update: Any, device: str, mode: str, info: Sequence[str]
-) -> Program:
-    """Return one iteration; ``mode`` is the part that XLA compiles, see ``Plan``."""
-
-    def iterate(seed):
-        with tf.device("/CPU:0"):
-            trajectory = source(seed)
-        with tf.device(place(device)):
-            learn = update.get_concrete_function(
-                *tf.nest.map_structure(_spec, (trajectory, seed))
-            )
-            results = learn.structured_outputs
-            ok = source.ok()
-            learned = tf.cond(
-                ok, lambda: update(trajectory, seed), lambda: _zeros(results)
-            )
-        measured = collected(source, trajectory, info)
-        return learned | measured
-
-    compiled = mode == "full"
-    body = single_call(iterate) if compiled else iterate
-    return function(body, envs=[source.env], jit_compile=compiled, autograph=False)
-
-
-def _variables(source: Source, algorithm: Algorithm) -> dict[str, Any]:
-    """Return the variables that an iteration may read or write, by name."""
-    own = {k: v for k, v in vars(source).items() if isinstance(v, tf.Variable)}
-    named = [("algorithm", algorithm.named_variables()), ("source", own)]
-    named.append(("source", source.named_variables()))
-    return {f"{owner}/{k}": v for owner, each in named for k, v in each.items()}
-
-
-def _zeros(results: Metrics) -> Metrics:
-    """Return zeros like an update's metrics, one tensor per shape and dtype."""
-    kinds = {name: (tuple(x.shape), x.dtype) for name, x in results.items()}
-    # In the order of the results, so that names are equal in every process.
-    zeros = {kind: constants.zeros(*kind) for kind in dict.fromkeys(kinds.values())}
-    return {name: zeros[kind] for name, kind in kinds.items()}
-
-
-def _spec(x: tf.Tensor) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
+def _variables(
+    source: Source, algorithm: Algorithm, step: tf.Variable
+) -> dict[str, Any]:
+    """Return the variables that a call may read or write, by name."""
+    named = source.named_variables().items()
+    return {
+        **algorithm.named_variables(),
+        **{f"source/{name}": variable for name, variable in named},
+        "policy/version": algorithm.policy.version,
+        "step": step,
+    }

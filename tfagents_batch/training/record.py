@@ -13,12 +13,12 @@ import numpy as np
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.schedules import Every
-from tfagents_batch.training.metrics import COUNT, EACH, SUM
+from tfagents_batch.sources.metrics import COUNT, EACH, SUM
 
 if TYPE_CHECKING:
     from tfagents_batch.training.evaluate import Evaluation
     from tfagents_batch.training.output import Output
-    from tfagents_batch.training.run_config import Config
+    from tfagents_batch.training.run_flags import Config
 
 # Training ends after this many iterations in a row without a finite gradient.
 BAD_ITERATIONS = 3
@@ -30,12 +30,13 @@ class Interval:
     """Metrics since the last logged line; every episode has the same weight."""
 
     def __init__(self):
-        self._values: dict[str, list[float]] = defaultdict(list)  # of every iteration
+        self._values: dict[str, list[float]] = defaultdict(list)  # of every call
+        self._rounds: dict[str, list[int]] = defaultdict(list)  # weights of the means
         self._vectors: dict[str, np.ndarray] = {}
         self._episodes = {name: deque(maxlen=MOST_EPISODES) for name in EACH}
 
-    def add(self, metrics: dict[str, Any]) -> None:
-        """Add an iteration's metrics as returned by its program."""
+    def add(self, metrics: dict[str, Any], rounds: int = 1) -> None:
+        """Add the metrics of a program's call, which are merged over its rounds."""
         for name, value in metrics.items():
             value = np.asarray(value)
             if name in EACH:  # programs return the newest episode first
@@ -44,6 +45,7 @@ class Interval:
                 self._vectors[name] = value
             else:
                 self._values[name].append(float(value))
+                self._rounds[name].append(rounds)
 
     def summary(self) -> dict[str, Any]:
         """Return means and the newest vectors; episode means only if episodes ended."""
@@ -65,7 +67,11 @@ class Interval:
             total, present = sum(values.pop(info + SUM, ())), sum(values.pop(name))
             if present:
                 summary[f"{info}_mean"] = total / present
-        return summary | {name: sum(x) / len(x) for name, x in values.items()}
+        for name, x in values.items():
+            weights = self._rounds[name]
+            total = sum(a * b for a, b in zip(x, weights, strict=True))
+            summary[name] = total / sum(weights)
+        return summary
 
 
 class Record:
@@ -134,21 +140,22 @@ class Record:
         clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
-    def add(self, metrics: dict[str, Any]) -> None:
-        """Add an iteration's metrics, and write a line if one is due.
+    def add(self, metrics: dict[str, Any], rounds: int = 1) -> None:
+        """Add the metrics of a program's call, and write a line if one is due.
 
         Args:
-          metrics: metrics of the iteration that ended at ``step`` and ``seconds``.
+          metrics: metrics of the call that ended at ``step`` and ``seconds``.
+          rounds: number of its iterations.
 
         Raises:
           TrainingError: if no gradient was finite for ``BAD_ITERATIONS`` iterations.
         """
-        self._interval.add(metrics)
+        self._interval.add(metrics, rounds)
         bad = float(metrics.get("grad/skipped", 0.0)) == 1
-        self._bad = self._bad + 1 if bad else 0
-        if self._bad == BAD_ITERATIONS:
+        self._bad = self._bad + rounds if bad else 0
+        if self._bad >= BAD_ITERATIONS:
             raise TrainingError(
-                f"no gradient was finite in {BAD_ITERATIONS} iterations, up to step "
+                f"no gradient was finite in {self._bad} iterations, up to step "
                 f"{self.step}: look for NaN in rewards and observations, or lower the "
                 "learning rate; earlier checkpoints are intact"
             )

@@ -24,7 +24,7 @@ from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_folder import checkpoint, git_state, runs
 from tfagents_batch.training.runtime.signals import Interrupts
-from tfagents_batch.training.video.clips import filming
+from tfagents_batch.training.video.clips import Filming
 from tfagents_batch.types import EnvSpec
 
 
@@ -128,7 +128,7 @@ def run(
         def variables() -> dict[str, Any]:
             return experiment.named_variables() | experiment.run_variables()
 
-        film = filming(
+        film = Filming(
             experiment.clips,
             logger,
             settings.log_video_every,
@@ -143,6 +143,8 @@ def run(
             variables = experiment.run_variables()
             if state and variables:
                 checkpoint.load_run_only(folder, start, variables)
+            if state and (text := experiment.restore_replay(folder, start)):
+                console.message(text)
             started()
 
         loop = Loop(experiment, interrupts, output, state)

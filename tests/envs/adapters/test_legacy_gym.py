@@ -305,7 +305,7 @@ def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path)
             steps=128,
             num_envs=2,
             num_workers=1,
-            rollout_length=32,
+            rollout={"length": 32},
             logdir=tmp_path,
             eval_every=0,
             compile="off",

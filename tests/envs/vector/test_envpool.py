@@ -240,7 +240,7 @@ def test_an_agent_trains_and_is_evaluated_on_envpool(tmp_path, linear):
         num_envs=4,
         num_workers=2,
         steps=600,
-        rollout_length=64,
+        rollout={"length": 64},
         eval_episodes=2,
         compile="off",
         logdir=tmp_path,

@@ -16,13 +16,13 @@ from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.video.clips import Clips
 
 SMALL = {
     "steps": 100,
     "num_envs": 2,
-    "rollout_length": 25,
+    "rollout.length": 25,
     "eval_every": 0,
     "log_every": 1,
     "compile": "off",
@@ -222,7 +222,7 @@ def test_a_batch_consists_of_wrapped_environments(num_workers):
         (lambda: "tf/CartPole-v1", "written in TensorFlow"),
         (lambda: "envpool:CartPole-v1", "which EnvPool steps"),
         (CountingEnv, "an existing instance of CountingEnv"),
-        (lambda: gymnasium.make_vec("CartPole-v1", 2), "a CartPoleVectorEnv"),
+        (lambda: gymnasium.make_vec("CartPole-v1", 2), "an existing CartPoleVectorEnv"),
     ],
 )
 def test_existing_instances_and_batches_are_not_wrapped(make, message):
@@ -277,7 +277,7 @@ def test_videos_show_wrapped_environments(run, tmp_path):
     assert episode.length == 5
     config = Config(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
     with Experiment(config) as experiment:
-        clips = Clips("CartPole-v1", {}, experiment.algorithm, LIMITED)
+        clips = Clips("CartPole-v1", {}, experiment.algorithm.policy, LIMITED)
         assert clips(1)[1]["length"] == 5
         clips.close()
 

@@ -3,23 +3,23 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.algorithms.cases import named
 from tests.support import linear
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.analysis.profile import Profile
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 CONFIG = Config(
     algorithm="linear",
     env="counting",
     num_envs=2,
     num_workers=0,
-    rollout_length=10,
+    source=on_policy.Config(length=10),
     eval_every=0,
     compile="off",
     settings=linear.Config(),
@@ -32,7 +32,7 @@ PARTS = ["environment", "inference", "update", "transfer", "rest"]
 def experiment(linear):
     with Experiment(CONFIG, env=CountingEnv) as experiment:
         experiment.start(0)
-        experiment.iterate(tf.constant(1))
+        experiment.program(2**62, rounds=1)
         yield experiment
 
 
@@ -73,6 +73,6 @@ def test_the_table_has_a_line_for_each_part_and_the_advice():
 
 
 def test_a_source_without_environments_is_refused(experiment, monkeypatch):
-    monkeypatch.setattr(experiment, "source", lambda seed: None)
+    monkeypatch.setattr(experiment, "source", object())
     with pytest.raises(UserError, match="cannot be profiled"):
         profile.measure(experiment, 1)

@@ -13,10 +13,11 @@ import tensorflow as tf
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import marked
 from tfagents_batch.errors import EnvError
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training.compilation import program_store, stablehlo
 from tfagents_batch.training.compilation.program_store import StoredProgram
 from tfagents_batch.training.compilation.stablehlo import Exported
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.types import EnvSpec
 
@@ -65,8 +66,7 @@ OTHERS = {
     "env": "Acrobot-v1",
     "settings": ppo.Config(epochs=3),
     "num_envs": 3,
-    "rollout_length": 7,
-    "update_every": 8,
+    "source": on_policy.Config(length=7),
     "log_info": ["x"],
     "precision": "mixed_bfloat16",
     "overlap": True,

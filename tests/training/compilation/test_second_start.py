@@ -14,18 +14,19 @@ import tensorflow as tf
 from tfagents_batch import configs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 TRAIN = """
 import sys
 import tfagents_batch as tfb
-tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout_length=16, eval_every=0,
-          settings={"histograms": False}, logdir=sys.argv[1])
+tfb.train(env="tf/CartPole-v1", steps=64, num_envs=2, rollout={"length": 16},
+          eval_every=0, settings={"histograms": False}, logdir=sys.argv[1])
 """
 COMMAND = (
     *("-m", "tfagents_batch.scripts.train", "--config=cartpole", "--steps=96"),
-    *("--num_envs=2", "--rollout_length=16", "--eval_every=32", "--eval_episodes=2"),
+    *("--num_envs=2", "--rollout.length=16", "--eval_every=32", "--eval_episodes=2"),
     *("--log_every=32", "--on_fault=restart", "--algorithm.histograms=false"),
 )
 
@@ -95,7 +96,7 @@ RUNS = {
     "box": configs.PRESETS["pendulum"](),
     "chunks": Config(
         env="CartPole-v1",
-        update_every=4,
+        source=on_policy.Config(episodes=4),
         num_envs=2,
         settings=ppo.Config(
             objective="both", epochs=2, network=networks.Config(core="gru")
@@ -114,8 +115,9 @@ def test_no_branch_or_loop_captures_a_constant(name):
     )
     with Experiment(config) as experiment:
         experiment.start(0)
-        program = experiment.iterate._program
-        graph = program.get_concrete_function(tf.TensorSpec([], tf.int32)).graph
+        program = experiment.program._compiled._program
+        limits = tf.constant(3), tf.constant(9, tf.int64), tf.constant(2)
+        graph = program.get_concrete_function(*limits).graph
     assert _captured(graph.as_graph_def()) == []
 
 

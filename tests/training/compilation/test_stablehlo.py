@@ -14,22 +14,29 @@ import tensorflow as tf
 from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training import program
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 RECURRENT = networks.Config(core="gru", hidden=(4,))
 RUNS = {
     "processes": Config(
         env="Pendulum-v1",
+        source=on_policy.Config(length=16),
         settings=ppo.Config(epochs=2, minibatch_size=16, network=RECURRENT),
     ),
     "episodes": Config(
-        "linear", env="tf/CartPole-v1", update_every=4, settings=linear.Config()
+        "linear",
+        env="tf/CartPole-v1",
+        source=on_policy.Config(episodes=4),
+        settings=linear.Config(),
     ),
 }
+SEED = (tf.constant(3),)
+LIMITS = (*SEED, tf.constant(2**62, tf.int64), tf.constant(2))
 pytestmark = pytest.mark.usefixtures("linear")
 
 
@@ -41,15 +48,18 @@ def started():
         def start(name, seed=0):
             config = dataclasses.replace(
                 RUNS[name],
-                **{"num_envs": 2, "rollout_length": 16, "eval_every": 0, "seed": seed},
+                **{"num_envs": 2, "eval_every": 0, "seed": seed},
                 **{"compile": "full", "compile_cache": False},
             )
             experiment = stack.enter_context(Experiment(config))
             if not experiment.env.compilable:
                 pytest.skip("the native engine needs a C++ compiler")
             experiment.start(0)
-            variables = program._variables(experiment.source, experiment.algorithm)
-            return experiment, experiment.iterate._program, variables
+            training = experiment.program
+            variables = program._variables(
+                experiment.source, experiment.algorithm, training._step
+            )
+            return experiment, training._compiled._program, variables
 
         yield start
 
@@ -64,24 +74,24 @@ def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program
     started, name
 ):
     _, first, variables = started(name, seed=7)
-    texts = [stablehlo.export(first, variables)]
+    texts = [stablehlo.export(first, LIMITS, variables)]
     _, second, variables = started(name)
-    texts.append(stablehlo.export(second, variables))
+    texts.append(stablehlo.export(second, LIMITS, variables))
     if name != "processes":  # the engine's calls have comments
         text = texts[0].module
         assert "loc(" not in text and ".py" not in text and "/" not in text
     unnamed = dict(list(variables.items())[1:])
     with pytest.raises(NotExportable, match="more than the variables"):
-        stablehlo.export(second, unnamed)
+        stablehlo.export(second, LIMITS, unnamed)
     of_all = [hub(re.sub(r"_\d+", "", each.module), 1) for each in texts]
     assert texts[0]._replace(module=of_all[0]) == texts[1]._replace(module=of_all[1])
 
-    expected = [second(tf.constant(seed)) for seed in (1, 2)]
+    expected = [second(*LIMITS) for _ in range(2)]
     third, _, others = started(name)
     text = Exported.from_bytes(texts[0].to_bytes())
     module = hub(text.module, getattr(third.env, "hub", None))
     run = stablehlo.program(text._replace(module=module), others, [third.env])
-    found = [run(tf.constant(seed)) for seed in (1, 2)]
+    found = [run(*LIMITS) for _ in range(2)]
     for mine, its in zip(found, expected, strict=True):
         assert list(mine) == list(its)
         for key in its:
@@ -99,7 +109,7 @@ def test_a_program_that_xla_refuses_is_not_exported():
         return {"x": tf.strings.length(tf.strings.as_string(seed))}
 
     with pytest.raises(NotExportable):
-        stablehlo.export(refused, {})
+        stablehlo.export(refused, SEED, {})
 
 
 def test_a_text_with_unknown_operations_is_not_exported(monkeypatch):
@@ -107,10 +117,10 @@ def test_a_text_with_unknown_operations_is_not_exported(monkeypatch):
     def known(seed):
         return {"x": seed + 1}
 
-    assert stablehlo.export(known, {}).outputs == [("x", [], "int32")]
+    assert stablehlo.export(known, SEED, {}).outputs == [("x", [], "int32")]
     monkeypatch.setattr(stablehlo, "_REWRITTEN", ())
     with pytest.raises(NotExportable, match="not as expected"):
-        stablehlo.export(known, {})
+        stablehlo.export(known, SEED, {})
 
 
 @pytest.mark.parametrize(

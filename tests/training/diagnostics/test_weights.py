@@ -44,7 +44,7 @@ def test_a_run_records_its_weights_by_layer(tmp_path, capfd):
         steps=50,
         num_envs=2,
         num_workers=0,
-        rollout_length=25,
+        rollout={"length": 25},
         eval_every=0,
         compile="off",
         settings={"epochs": 1, "histograms": False, "network": {"hidden": hidden}},

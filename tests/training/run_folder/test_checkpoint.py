@@ -29,7 +29,7 @@ def make(fill=0.0):
     """Return variables of every kind that an agent has, filled with ``fill``."""
     weights = keras.Variable(np.full((3, 2), fill), dtype="float32", name="w")
     return {
-        "network/w": weights,
+        "policy/w": weights,
         "f64": tf.Variable(fill, dtype=tf.float64),
         "counter": tf.Variable(int(fill), dtype=tf.int64),
         "flag": tf.Variable(fill > 0),
@@ -64,7 +64,7 @@ def folders(run):
 
 def test_every_dtype_and_the_state_are_restored_exactly(tmp_path):
     variables = make(7.0)
-    variables["network/w"].assign(np.float32([[0.1, -0.0], [np.inf, 1e-45], [3, 4]]))
+    variables["policy/w"].assign(np.float32([[0.1, -0.0], [np.inf, 1e-45], [3, 4]]))
     state = {"step": 7, "best": -np.inf, "x": [0.1, None, True], "s": "é"}
     path = checkpoint.save(tmp_path, 7, variables, state)
     assert path.name == "step-000000000007"
@@ -83,11 +83,11 @@ def test_manifest_is_strict_json_and_describes_the_variables(tmp_path):
         raise AssertionError(constant)
 
     manifest = json.loads((path / "manifest.json").read_text(), parse_constant=refuse)
-    assert manifest["schema"] == 1
+    assert manifest["schema"] == 2
     assert manifest["step"] == 5
     assert manifest["metadata"] == {"best": True}
     assert manifest["versions"]["tensorflow"] == tf.__version__
-    assert manifest["variables"]["network/w"] == {"shape": [3, 2], "dtype": "float32"}
+    assert manifest["variables"]["policy/w"] == {"shape": [3, 2], "dtype": "float32"}
     assert [*manifest["files"]] == FILES[1:]
     for name, entry in manifest["files"].items():
         data = (path / name).read_bytes()
@@ -213,8 +213,8 @@ def rewrite_manifest(path, **changes):
 def test_a_newer_format_is_refused_and_not_skipped(tmp_path):
     save(tmp_path, 1)
     path = save(tmp_path, 2)
-    rewrite_manifest(path, schema=2, versions={"tfagents_batch": "9.9.9"})
-    with pytest.raises(UserError, match=r"format 2, .*9\.9\.9"):
+    rewrite_manifest(path, schema=3, versions={"tfagents_batch": "9.9.9"})
+    with pytest.raises(UserError, match=r"format 3, .*9\.9\.9"):
         load(tmp_path)
     assert [*saved(tmp_path)] == [1, 2]
 

@@ -9,7 +9,7 @@ import pytest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.nn import networks
-from tfagents_batch.training.run_config import Config, exclusive
+from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 
@@ -24,7 +24,7 @@ def spec(space, num_envs=8):
 def config(hidden=None, minibatch=64, **options):
     network = networks.Config(hidden=hidden)
     settings = ppo.Config(minibatch_size=minibatch, network=network)
-    return Config(env="x", settings=settings, **options)
+    return with_options(Config(env="x", settings=settings), options)
 
 
 WIDE = gymnasium.spaces.Box(-1, 1, (20_000,))
@@ -38,10 +38,14 @@ WHOLE = {"hidden": (64,), "minibatch": None}  # a minibatch of all transitions
         (VECTOR, {"hidden": (512, 512), "minibatch": 1024}, 4),
         (VECTOR, {"hidden": (512, 512), "minibatch": 16}, 1),
         (WIDE, {}, 4),  # an observation counts as a layer
-        (VECTOR, {"hidden": (256,), "minibatch": 2**20, "rollout_length": 2}, 1),
-        (VECTOR, {**WHOLE, "rollout_length": 8}, 1),
-        (VECTOR, {**WHOLE, "rollout_length": 10_000}, 4),
-        (VECTOR, {**WHOLE, "update_every": 256}, 4),  # episodes of at most 100 steps
+        (VECTOR, {"hidden": (256,), "minibatch": 2**20, "rollout.length": 2}, 1),
+        (VECTOR, {**WHOLE, "rollout.length": 8}, 1),
+        (VECTOR, {**WHOLE, "rollout.length": 10_000}, 4),
+        (
+            VECTOR,
+            {**WHOLE, "rollout.episodes": 256},
+            4,
+        ),  # episodes of at most 100 steps
     ],
 )
 def test_large_layers_and_minibatches_get_every_core(space, options, expected):
@@ -98,15 +102,16 @@ def test_threads_that_are_set_too_late_are_reported(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, {}),
-        ({"num_workers": 2}, {"num_workers": 2, "envs_per_worker": None}),
-        ({"envs_per_worker": 2}, {"num_workers": None, "envs_per_worker": 2}),
-        ({"num_workers": None}, {"num_workers": None}),
-        ({"num_workers": 1, "envs_per_worker": 2},) * 2,
+        ({}, (3, None)),
+        ({"num_workers": 2}, (2, None)),
+        ({"envs_per_worker": 2}, (None, 2)),
+        ({"num_workers": None}, (None, None)),
+        ({"num_workers": 1, "envs_per_worker": 2}, (1, 2)),
     ],
 )
 def test_num_workers_and_envs_per_worker_replace_each_other(given, expected):
-    assert exclusive(given) == expected
+    changed = with_options(config(num_workers=3), given)
+    assert (changed.num_workers, changed.envs_per_worker) == expected
 
 
 def test_threads_are_set_before_the_first_operation_and_not_after():

@@ -22,13 +22,13 @@ from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.seeds import experiment, population
 
 SMALL = {
     "steps": 400,
     "num_envs": 4,
-    "rollout_length": 25,
+    "rollout.length": 25,
     "eval_every": 0,
     "log_every": 1,
     "compile_cache": False,
@@ -143,10 +143,12 @@ def trainings(linear):
     """
     _, settings = algorithms.REGISTRY[linear]
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
-    run = experiment.SeedsExperiment(Config(env="chance", **options), [3, 8], Chance)
+    config = with_options(Config(env="chance", algorithm=linear), options)
+    run = experiment.SeedsExperiment(config, [3, 8], Chance)
     interrupts = SimpleNamespace(requested=False, checkpoint_requested=False)
     together = run.population
-    variables = [*together._values, *together._source.named_variables().values()]
+    sources = together._source.named_variables().values()
+    variables = [*together._values, *sources, together._step]
     start = [variable.numpy() for variable in variables]
     found = []
     with pytest.MonkeyPatch.context() as patch:

@@ -13,16 +13,17 @@ import tensorflow as tf
 from tests.support import linear
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.video import clips
-from tfagents_batch.training.video.clips import Clips, filming
+from tfagents_batch.training.video.clips import Clips, Filming
 
 CONFIG = Config(
     algorithm="linear",
     env="falling",
     num_envs=2,
-    rollout_length=32,
+    source=on_policy.Config(length=32),
     eval_every=0,
     compile="off",
     compile_cache=False,
@@ -88,7 +89,7 @@ def make(experiment):
     opened = []
 
     def make(env, env_kwargs=None):
-        opened.append(Clips(env, env_kwargs or {}, experiment.algorithm))
+        opened.append(Clips(env, env_kwargs or {}, experiment.algorithm.policy))
         return opened[-1]
 
     yield make
@@ -156,7 +157,7 @@ def test_an_environment_that_cannot_be_filmed_is_refused(experiment):
             return (), np.zeros(1, np.float32), 1.0, False
 
     with pytest.raises(UserError, match=r"Dark has no render\(state\)"):
-        Clips(Dark, {}, experiment.algorithm)
+        Clips(Dark, {}, experiment.algorithm.policy)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +210,9 @@ class FakeClips:
         return frames, {"return": 3.0, "length": 5, "ended": True}
 
 
-def test_filming_is_periodic_and_its_seed_depends_on_the_step():
+def test_Filming_is_periodic_and_its_seed_depends_on_the_step():
     log, fake_clips = Log(), FakeClips()
-    film = filming(fake_clips, log, every=100, run_seed=3, warn=pytest.fail)
+    film = Filming(fake_clips, log, every=100, run_seed=3, warn=pytest.fail)
     for step in range(30, 300, 30):
         film(step)
     assert log.videos == [("video/episode", step, 2, 7.0) for step in (30, 150, 270)]
@@ -219,9 +220,9 @@ def test_filming_is_periodic_and_its_seed_depends_on_the_step():
     assert len(set(fake_clips.seeds)) == 3
 
 
-def test_a_failure_of_filming_is_one_warning_and_training_continues():
+def test_a_failure_of_Filming_is_one_warning_and_training_continues():
     warnings, fake_clips = [], FakeClips(ImportError("no pygame"))
-    film = filming(fake_clips, Log(), every=1, run_seed=0, warn=warnings.append)
+    film = Filming(fake_clips, Log(), every=1, run_seed=0, warn=warnings.append)
     for step in range(1, 5):
         film(step)
     assert warnings == ["warning: no more videos, training continues: no pygame"]

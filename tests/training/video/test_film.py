@@ -19,7 +19,7 @@ imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 QUICK = {
     "steps": 200,
     "num_envs": 2,
-    "rollout_length": 50,
+    "rollout.length": 50,
     "eval_every": 0,
     "compile": "off",
     "compile_cache": False,

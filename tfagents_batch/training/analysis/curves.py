@@ -13,7 +13,7 @@ import numpy as np
 from tfagents_batch.config import flat, marked
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import runs
 
 POINTS = 200  # number of grid points

@@ -32,7 +32,6 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import program
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import Trajectory
 
@@ -131,40 +130,40 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
 def measure(experiment: Any, repeats: int) -> Profile:
     """Time an iteration and its parts, see ``run``."""
     source, algorithm = experiment.source, experiment.algorithm
-    if not hasattr(source, "actor") or not hasattr(source, "env"):
+    if not hasattr(source, "actor") or not source.envs:
         raise UserError(
             f"a {type(source).__name__} cannot be profiled: only sources that step "
             "environments with an actor are supported"
         )
-    mode, config = experiment.iterate.mode, experiment.config
-    seed = tf.constant(1, tf.int32)
+    mode, config = experiment.program.mode, experiment.config
+    now = tf.constant(1, tf.int32), tf.constant(experiment.program.step, tf.int64)
     counters = getattr(source.env, "metrics", dict)
 
-    @function(envs=[source.env], jit_compile=mode == "full", autograph=False)
-    def collect(seed):
+    @function(envs=source.envs, jit_compile=mode == "full", autograph=False)
+    def collect(*now):
         with tf.device("/CPU:0"):
-            return source(seed)
+            return source.collect(*now)
 
     @tf.function(jit_compile=mode == "full", autograph=False)
-    def infer(trajectory, seed):
-        return _act(source.actor, trajectory, seed, source.explore)
+    def infer(trajectory, *now):
+        return _act(source.actor, trajectory, *now, source.explore)
 
     @tf.function(jit_compile=mode in ("full", "update"), autograph=False)
-    def update(trajectory, seed):
-        return algorithm.update(trajectory, seed)
+    def update(trajectory, *now):
+        return algorithm.update(trajectory, *now)
 
     with _restored(experiment.named_variables()) as restore:
-        whole = _median(repeats, lambda: experiment.iterate(seed), restore)
-        counters()  # discard the values from training
-        collected = _median(repeats, lambda: collect(seed))
+        whole = _median(repeats, lambda: _iterate(experiment), restore)
+        counters()  # drop the values of the training before
+        collecting = _median(repeats, lambda: collect(*now))
         worker = counters().get(_WORKER)
-        trajectory = collect(seed)
-        acting = _median(repeats, lambda: infer(trajectory, seed))
-        with tf.device(program.place(config.device)):
-            learning = _median(repeats, lambda: update(trajectory, seed), restore)
-    stepping = max(collected - acting, 0.0)
+        trajectory = collect(*now).trajectory
+        acting = _median(repeats, lambda: infer(trajectory, *now))
+        with tf.device("/GPU:0" if config.device == "gpu" else "/CPU:0"):
+            learning = _median(repeats, lambda: update(trajectory, *now), restore)
+    stepping = max(collecting - acting, 0.0)
     env_time = stepping if worker is None else min(worker * source.length, stepping)
-    both = max(collected, learning) if config.overlap else collected + learning
+    both = max(collecting, learning) if config.overlap else collecting + learning
     parts = {
         "environment": env_time,
         "inference": acting,
@@ -178,18 +177,24 @@ def measure(experiment: Any, repeats: int) -> Profile:
 
 def trace(experiment: Any, folder: pathlib.Path) -> None:
     """Write TensorFlow's profile of a few iterations, for TensorBoard or XProf."""
-    seed = tf.constant(1, tf.int32)
     with _restored(experiment.named_variables()):
         tf.profiler.experimental.start(str(folder))
         try:
             for number in range(_TRACED):
                 with tf.profiler.experimental.Trace("iteration", step_num=number, _r=1):
-                    _wait(experiment.iterate(seed))
+                    _iterate(experiment)
         finally:
             tf.profiler.experimental.stop()
 
 
-def _act(actor: Any, trajectory: Trajectory, seed: Any, explore: bool) -> Any:
+def _iterate(experiment: Any) -> dict[str, Any]:
+    """Train for one iteration."""
+    return experiment.program(2**62, rounds=1)
+
+
+def _act(
+    actor: Any, trajectory: Trajectory, seed: Any, trained: Any, explore: bool
+) -> Any:
     """Act on all collected steps ``[T, B]`` in order, as a rollout does."""
     steps = nest.map(lambda x: x[:-1], trajectory.steps)
     length, batch = steps.first.shape
@@ -197,7 +202,7 @@ def _act(actor: Any, trajectory: Trajectory, seed: Any, explore: bool) -> Any:
 
     def step(t, state, total):
         timestep, now = nest.map(lambda x: x[t], (steps, noise))
-        action, behavior, state = actor.act(timestep, state, now, explore)
+        action, behavior, state = actor.act(timestep, state, now, trained, explore)
         used = [tf.cast(x, tf.float32) for x in nest.flatten((action, behavior))]
         return t + 1, state, total + tf.add_n([tf.reduce_sum(x) for x in used])
 
@@ -227,8 +232,9 @@ def _median(
 
 def _wait(outputs: Any) -> None:
     """Wait until all outputs are computed and Python can read them."""
-    for tensor in nest.flatten(outputs):
-        tensor.numpy()
+    for each in nest.flatten(outputs):
+        if tf.is_tensor(each):  # else Python has read it already
+            each.numpy()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch import importing, schedules, spaces
+from tfagents_batch import importing, spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env, Metrics
 from tfagents_batch.training.compilation import stablehlo
@@ -80,10 +80,9 @@ def name(config: Any, env: Env) -> str:
     spec = env.spec
     try:
         source = _source()
-        settings = configs.to_dict(config)
-        # ``steps`` only matters through the schedules, which ``resolved`` contains.
-        skipped = {*configs.marked(type(config), "same_program"), "settings"}
-        resolved = configs.to_dict(schedules.resolve(config.settings, config.steps))
+        # Which steps the run has matters only through its schedules.
+        settings = configs.to_dict(config.resolved())
+        skipped = configs.marked(type(config), "same_program")
         parts = {
             "source": source,
             "versions": [
@@ -91,7 +90,6 @@ def name(config: Any, env: Env) -> str:
                 *(x.__version__ for x in _PACKAGES),
             ],
             "keras": [getattr(keras.config, each)() for each in _KERAS],
-            "settings": resolved,
             "config": {k: v for k, v in settings.items() if k not in skipped},
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),
@@ -128,10 +126,10 @@ class StoredProgram:
         self._program: Any = None
         self._origin = {"program": "traced"}
 
-    def __call__(self, seed: tf.Tensor) -> Metrics:
+    def __call__(self, *arguments: tf.Tensor) -> Metrics:
         if self._program is None:
-            return self._first_call(seed)
-        return self._program(seed)
+            return self._first_call(*arguments)
+        return self._program(*arguments)
 
     def experimental_get_tracing_count(self) -> int:
         """Return how often the running program was traced."""
@@ -146,7 +144,7 @@ class StoredProgram:
         """
         return self._origin
 
-    def _first_call(self, seed: tf.Tensor) -> Metrics:
+    def _first_call(self, *arguments: tf.Tensor) -> Metrics:
         """Run the stored text, or export, store and run it, or run the trace."""
         stored = compile_cache.read(self._name)
         for data in (None,) if stored is None else (stored, None):
@@ -154,9 +152,9 @@ class StoredProgram:
                 if data is not None:
                     text = Exported.from_bytes(data)
                 else:
-                    text = stablehlo.export(self._traced, self._variables)
+                    text = stablehlo.export(self._traced, arguments, self._variables)
                 program = stablehlo.program(text, self._variables, self._envs)
-                metrics = program(seed)
+                metrics = program(*arguments)
             except stablehlo.NotExportable as reason:
                 self._origin["not_kept"] = str(reason)
                 continue
@@ -172,7 +170,7 @@ class StoredProgram:
                 compile_cache.write(self._name, text.to_bytes())
             return metrics
         self._program = self._traced
-        return self._traced(seed)
+        return self._traced(*arguments)
 
 
 class _Changed(Exception):

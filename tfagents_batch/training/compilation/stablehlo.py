@@ -43,11 +43,11 @@ class NotExportable(Exception):
 
 
 class Exported(NamedTuple):
-    """An exported program, a function of a seed.
+    """An exported program.
 
     Attributes:
-      module: StableHLO; ``main`` takes the seed and the values of the variables, and
-        returns the outputs and new values.
+      module: StableHLO; ``main`` takes the arguments and the values of the variables,
+        and returns the outputs and new values.
       variables: names of the variables, in the order of the parameters.
       assigned: pairs ``(result, variable)`` of indices: the variable's new value.
       outputs: name, shape and dtype of every metric, in the order of return.
@@ -75,18 +75,21 @@ class Exported(NamedTuple):
             raise NotExportable(f"not a program: {error}") from None
 
 
-def export(program: Any, variables: Mapping[str, Any]) -> Exported:
+def export(
+    program: Any, arguments: Sequence[tf.Tensor], variables: Mapping[str, Any]
+) -> Exported:
     """Export a program as text.
 
     Args:
-      program: a compiled ``tf.function`` of an int32 seed that returns metrics.
+      program: a compiled ``tf.function`` that returns metrics.
+      arguments: its arguments, of which only shapes and dtypes matter.
       variables: all variables that it may read or write, by name.
 
     Raises:
       NotExportable: if it uses anything else, or XLA refuses it.
     """
-    seed = tf.TensorSpec([], tf.int32)
-    traced = program.get_concrete_function(seed)
+    specs = [tf.TensorSpec.from_tensor(each) for each in arguments]
+    traced = program.get_concrete_function(*specs)
     results = traced.structured_outputs
     names = {id(_tf_variable(each).handle): name for name, each in variables.items()}
     used = [names.get(id(each)) for each in traced.captured_inputs]
@@ -95,13 +98,14 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
     if None in used:
         raise NotExportable("it uses more than the variables that have names")
     try:
-        text = program.experimental_get_compiler_ir(seed)(
+        text = program.experimental_get_compiler_ir(*specs)(
             stage="stablehlo", platform_name="CPU"
         )
     except (tf.errors.OpError, ValueError) as error:
         raise NotExportable(str(error)) from None
     assigned = [
-        (int(result), int(parameter) - 1) for parameter, result in _ALIAS.findall(text)
+        (int(result), int(parameter) - len(specs))
+        for parameter, result in _ALIAS.findall(text)
     ]
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
@@ -109,7 +113,7 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
     expected = range(len(results), len(results) + len(assigned))
     known = (
         main is not None
-        and main[1].count("%arg") == len(used) + 1
+        and main[1].count("%arg") == len(used) + len(specs)
         and main[2].count("tensor<") == expected.stop
         and sorted(result for result, _ in assigned) == [*expected]
     )
@@ -122,7 +126,7 @@ def export(program: Any, variables: Mapping[str, Any]) -> Exported:
 def program(
     exported: Exported, variables: Mapping[str, Any], envs: Sequence[Any]
 ) -> Any:
-    """Return an exported program as a compiled function from a seed to metrics.
+    """Return an exported program as a compiled function that returns metrics.
 
     Args:
       exported: the program.
@@ -143,9 +147,9 @@ def program(
     specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
 
     @function(envs=envs, jit_compile=True, autograph=False)
-    def stored(seed: tf.Tensor) -> Metrics:
+    def stored(*arguments: tf.Tensor) -> Metrics:
         values = [variable.read_value() for variable in used]
-        results = op.call(exported.module, [seed, *values], specs)
+        results = op.call(exported.module, [*arguments, *values], specs)
         for result, variable in assigned:
             used[variable].assign(results[result], read_value=False)
         found = {name: x for (name, *_), x in zip(order, results, strict=False)}

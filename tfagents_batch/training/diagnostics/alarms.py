@@ -75,6 +75,16 @@ RETURN_FLAT = Limit(
     "a random policy: perhaps no better return is possible",
 )
 
+GRADIENTS_SKIPPED = Limit(
+    "gradients_skipped",
+    "grad/skipped",
+    above=0,
+    text="{grad/skipped:.0%} of the optimizer steps were dropped, because a "
+    "gradient was NaN or infinite; training ends when none is left. What to "
+    "try: look for NaN or huge numbers in rewards and observations (python -m "
+    "tfagents_batch.scripts.check --env=...); lower --algorithm.learning_rate",
+)
+
 
 class Alarms:
     """Raises alarms, each once until it has cleared.
@@ -98,7 +108,8 @@ class Alarms:
     ):
         longest = LONG if max_episode_steps is None else 2 * (max_episode_steps + 1)
         untrained = () if inherited else (NO_REWARD, RETURN_FLAT)
-        rows = (NO_EPISODES._replace(above=longest), RETURN_FELL, *untrained, *rows)
+        shared = NO_EPISODES._replace(above=longest), RETURN_FELL, GRADIENTS_SKIPPED
+        rows = (*shared, *untrained, *rows)
         self._rows = [_RowState(row, row.part * steps) for row in rows]
         self._progress = _Progress(PART * steps, num_envs)
 

@@ -29,12 +29,21 @@ import tensorflow as tf
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training.run_folder import runs
 
-SCHEMA = 1
+SCHEMA = 2
 KEEP_NEWEST = 3
 # Prefix of variables that only a resumed run needs, not evaluation or export.
 RUN_ONLY = "run/"
 # Prefixes of variables for training, not for acting: ``Algorithm.named_variables``.
-TRAINING_ONLY = ("optimizer/", "algorithm/")
+TRAINING_ONLY = ("learner/",)
+# Prefixes of the names in schema 1 and those of today. The step is in ``state.json``.
+_RENAMED = {
+    "network/": "policy/network/",
+    "observations/": "statistics/observations/",
+    "returns/": "statistics/returns/",
+    "optimizer/": "learner/optimizer/",
+    "algorithm/": "learner/",
+}
+_DROPPED = ("algorithm/step",)
 _STEP = re.compile(r"step-(\d{12,})")
 _UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-\d+")
 _MAX_MANIFEST = 1 << 24  # bytes
@@ -278,9 +287,28 @@ def _manifest(folder: Path, step: int) -> dict:
             f"{data.get('versions')}"
         )
     parts = [data.get(key) for key in ("metadata", "variables", "files")]
-    if schema != SCHEMA or not all(isinstance(part, dict) for part in parts):
+    known = schema in (1, SCHEMA)
+    if not known or not all(isinstance(part, dict) for part in parts):
         raise Damaged("manifest.json is not a manifest")
+    # Variables are saved in the order of their names, see ``_flat``.
+    names = {name: _current(name, schema) for name in sorted(data["variables"])}
+    data["indices"] = {new: index for index, new in enumerate(names.values())}
+    data["variables"] = {
+        new: data["variables"][name]
+        for name, new in names.items()
+        if name not in _DROPPED
+    }
     return data
+
+
+def _current(name: str, schema: int) -> str:
+    """Return today's name of a variable in a checkpoint."""
+    if schema == SCHEMA:
+        return name
+    for old, new in _RENAMED.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
 
 
 def _self_hash(manifest: dict) -> str:
@@ -296,7 +324,9 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
     """Raise a UserError if variables differ from those of the checkpoint."""
     wanted = {name: _describe(x) for name, x in variables.items()}
     differences = []
-    for name in sorted({*stored, *wanted}):
+    # The weights first: a user knows them, but not the optimizer's variables.
+    role = lambda name: (name.startswith(TRAINING_ONLY), name)  # noqa: E731
+    for name in sorted({*stored, *wanted}, key=role):
         if name not in wanted:
             differences.append(f"{name} is only in the checkpoint")
         elif name not in stored:
@@ -318,8 +348,7 @@ def _restore(
     """Assign the stored values to all given variables, or to none."""
     _match(stored, variables, path)
     reader = tf.train.load_checkpoint(str(path / "variables"))
-    # Variables are saved in the order of their names, see ``_flat``.
-    indices = {name: i for i, name in enumerate(sorted(manifest["variables"]))}
+    indices = manifest["indices"]
     values = [reader.get_tensor(_KEY.format(indices[name])) for name in variables]
     for variable, value in zip(variables.values(), values, strict=True):
         variable.assign(value)

@@ -14,9 +14,9 @@ from tfagents_batch.envs.registry import (
     needs_user_code,
 )
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_config import VARIABLES, Config, without_variables
+from tfagents_batch.training.run_flags import VARIABLES, Config, without_variables
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had settings of the source among those of the run
 
 
 def to_text(
@@ -69,7 +69,11 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
             f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
             "expected the file that training writes"
         ) from error
-    if schema != SCHEMA:
+    if schema == 1:
+        names = {"rollout_length": "length", "update_every": "episodes"}
+        given = {new: raw.pop(old) for old, new in names.items() if old in raw}
+        raw["source"] = given
+    elif schema != SCHEMA:
         raise UserError(
             f"config.json has schema {schema!r}; this version reads {SCHEMA}: upgrade "
             "tfagents_batch"
@@ -77,9 +81,12 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     if not isinstance(algorithm, str) or algorithm not in algorithms.REGISTRY:
         raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
     try:
-        kind = algorithms.REGISTRY[algorithm][1]
-        settings = config.from_dict(kind, raw.pop("settings", {}))
-        saved = dataclasses.replace(config.from_dict(Config, raw), settings=settings)
+        saved = Config(algorithm=algorithm)
+        parts = {
+            name: config.from_dict(type(getattr(saved, name)), raw.pop(name, {}))
+            for name in ("settings", "source")
+        }
+        saved = dataclasses.replace(config.from_dict(Config, raw), **parts)
         saved.check()
     except UserError as error:
         raise UserError(f"config.json of the run: {error}") from error

@@ -10,6 +10,7 @@ signal's number even if the main thread is busy.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -23,6 +24,8 @@ GRACE_SECONDS = 10.0  # after Ctrl-C
 # After SIGTERM and SIGHUP: ``docker stop`` kills after ten seconds, and saving a
 # checkpoint and ending worker processes needs some of this time.
 TERM_GRACE_SECONDS = 4.0
+# From a stop signal to the end of the process, everything saved.
+SAVE_SECONDS = 8.0
 _HOOK_SECONDS = 0.5  # for the hooks of a hard exit
 _CLOSE = 0  # not the number of a signal
 
@@ -71,6 +74,7 @@ class Interrupts:
         self._report = report or _report
         self._checkpoint_requested = False
         self._deadline: float | None = None
+        self._since = math.inf
         self._acknowledged = False
         self._handlers: dict[int, object] = {}
         self._previous_fd = -1
@@ -79,6 +83,11 @@ class Interrupts:
     def requested(self) -> bool:
         """True if training should stop after this iteration."""
         return self.signal is not None
+
+    @property
+    def seconds_left(self) -> float:
+        """Time left to save everything after a stop signal; infinite without one."""
+        return self._since + SAVE_SECONDS - time.monotonic()
 
     @property
     def checkpoint_requested(self) -> bool:
@@ -120,6 +129,7 @@ class Interrupts:
 
     def _note_stop(self, number: int, frame) -> None:
         self.signal = self.signal or number
+        self._since = min(self._since, time.monotonic())
 
     def _note_checkpoint(self, number: int, frame) -> None:
         self._checkpoint_requested = True

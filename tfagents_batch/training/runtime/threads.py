@@ -21,8 +21,6 @@ from tfagents_batch.types import EnvSpec
 
 MOST = 1024  # threads; each one takes memory
 LARGE = 1 << 24  # multiply-adds per layer and minibatch; below this, one thread is best
-_HIDDEN = (64, 64)  # assumed if the settings leave it to the network
-_MINIBATCH = 256  # assumed if the algorithm has no such setting
 
 
 class Resources(NamedTuple):
@@ -116,15 +114,11 @@ def _multiply_adds(
 
     ``limit`` is the time limit of an episode in steps.
     """
-    settings = config.settings
-    hidden = getattr(getattr(settings, "network", None), "hidden", None) or _HIDDEN
+    collected = config.source.collected(config.num_envs, limit)
+    size = config.settings.update_size(collected)
     inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)
-    widths = [inputs, *hidden]
-    collected = config.num_envs * config.rollout_length
-    if config.update_every is not None and limit is not None:
-        collected = config.update_every * limit
-    rows = getattr(settings, "minibatch_size", _MINIBATCH) or collected
-    rows = max(min(rows, collected), config.num_envs)
+    widths = [inputs, *size.hidden, 1]  # the output has one unit or more
+    rows = max(size.rows, config.num_envs)
     return rows * max(a * b for a, b in itertools.pairwise(widths))
 
 

@@ -10,22 +10,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tfagents_batch import algorithms, schedules, seeds
+from tfagents_batch import algorithms, seeds
 from tfagents_batch.envs.make import make_env, tensor_env
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import evaluate, experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
-from tfagents_batch.training.seeds.population import MOST, STEP, Population, split
+from tfagents_batch.training.seeds.population import (
+    MOST,
+    REASON,
+    STEP,
+    Population,
+    split,
+)
 
 _SECONDS = 0.5  # target duration of a program call, which an interrupt waits for
-REASON = "all seeds are one program"
 
 
 class SeedsExperiment:
@@ -68,14 +72,14 @@ class SeedsExperiment:
         self.report = experiment.report(self.resources, cache_off)
         self.report["seeds"] = self.run_seeds
         kind, _ = algorithms.REGISTRY[config.algorithm]
-        settings = schedules.resolve(config.settings, config.steps)
+        settings = config.resolved().settings
         agents = []
         for seed in self.run_seeds:
             with experiment.seeded(seed):
                 agents.append(kind(settings, spec, None))
         self.algorithm = agents[0]
         self.population = Population(
-            agents, train_env, self.run_seeds, config.rollout_length
+            agents, train_env, self.run_seeds, config.source.length
         )
         self._evaluator = None
         if config.eval_every != 0:
@@ -110,13 +114,13 @@ class SeedsExperiment:
         while not all(each.done for each in records) and not interrupts.requested:
             begin = time.perf_counter()
             training = [not each.done and not each.evaluation_due() for each in records]
-            due = tf.constant([each.due for each in records], tf.int64)
-            found = self.population.iterate(
-                tf.constant(most), tf.constant(training), due
-            )
-            count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
+            until = [
+                each.due if on else 0
+                for each, on in zip(records, training, strict=True)
+            ]
+            count, metrics, newest = self.population(until, most)
             took = time.perf_counter() - begin
-            self._add(records, training, metrics, newest, int(count), seconds, took)
+            self._add(records, training, metrics, newest, count, seconds, took)
             slowest = min(each.step for each in records)
             if seconds:
                 most = int(np.clip(count * _SECONDS / took, 1, MOST))
@@ -178,7 +182,7 @@ class SeedsExperiment:
             raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
     def _counters(self) -> dict[str, float]:
-        return system(self.population.iterate.experimental_get_tracing_count())
+        return system(self.population.traces())
 
     def _evaluate(self, interrupts: Interrupts, records: Sequence[Record]) -> None:
         keys = [
@@ -186,7 +190,8 @@ class SeedsExperiment:
             for seed, record in zip(self.run_seeds, records, strict=True)
         ]
         begin = time.perf_counter()
-        found = self._evaluator(keys, lambda: interrupts.requested)
+        slowest = min(each.step for each in records)
+        found = self._evaluator(keys, lambda: interrupts.requested, slowest)
         if found is None:  # stopped
             return
         seconds = time.perf_counter() - begin
@@ -223,7 +228,7 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
     required = {"overlap": False, "device": "cpu", "compile": "auto"}
     required |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
     required |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
-    required |= {"log_info": [], "update_every": None}
+    required |= {"log_info": []}
     for name, expected in required.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):
@@ -231,3 +236,13 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
                 f"{name}={value} is not for several seeds, which are one compiled "
                 "program on the CPU, without processes; leave it out"
             )
+    if not getattr(algorithms.REGISTRY[config.algorithm][0], "several_seeds", False):
+        raise UserError(
+            f"{config.algorithm!r} cannot train several seeds in one program; train "
+            "one seed after the other"
+        )
+    if config.source.episodes is not None:
+        raise UserError(
+            f"rollout.episodes is {config.source.episodes}, but several seeds in one "
+            "program need rollouts of one length; leave it out"
+        )

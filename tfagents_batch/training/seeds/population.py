@@ -21,20 +21,21 @@ from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.ops.single_call import single_call
+from tfagents_batch.sources.metrics import EACH, collected
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.metrics import EACH, collected
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 MOST = 64  # iterations per call
 STEP = "step"  # name of a metric
+REASON = "all seeds are one program"
 
 
 class Population:
-    """The live objects of a run of several seeds.
+    """Several seeds as one program; an ``interfaces.Program`` of many steps.
 
     Args:
       algorithms: one for each seed, with its initial weights. Only the code of the
@@ -44,17 +45,7 @@ class Population:
       rollout_length: T.
 
     Attributes:
-      iterate: the program, a function of
-
-        * ``most``: int32 ``[]``, largest number of iterations, up to ``MOST``;
-        * ``training``: bool ``[S]``, seeds to train; the others do not change;
-        * ``due``: i64 ``[S]``, the call ends with the first iteration in which a
-          trained seed reaches this step, so that the caller can evaluate or save.
-
-        It returns the number n of iterations; metrics ``[MOST, S]``, whose first n rows
-        are valid (including ``STEP``, i64, environment steps after each iteration, and
-        ``[MOST, S, n]`` of ``metrics.EACH``); and histograms ``[S, n]`` of the last
-        iteration.
+      mode, reason: see ``interfaces.Program``.
 
     Raises:
       UserError: if the algorithm does not support several seeds.
@@ -84,10 +75,48 @@ class Population:
         self._source = Rollout(
             _SeededEnv(env), self._actor, rollout_length, self._run_seeds
         )
+        self._step = tf.Variable([0] * self._size, dtype=tf.int64, trainable=False)
         self._iterate_once = tf.function(self._iteration, autograph=False)
-        self.iterate = tf.function(
+        self._program = tf.function(
             single_call(self._iterate), jit_compile=True, autograph=False
         )
+        self.mode, self.reason = "full", REASON
+
+    @property
+    def step(self) -> list[int]:
+        """Environment steps of each seed so far."""
+        return self._step.numpy().tolist()
+
+    def __call__(
+        self, until: Sequence[int], rounds: int
+    ) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Train the seeds that are not there yet.
+
+        Args:
+          until: for each seed the step to reach. The call ends with the first round in
+            which one of the trained seeds reaches its own, so that the caller can act
+            there. A seed that begins the call at its step or behind it does not change.
+          rounds: largest number of rounds, up to ``MOST``.
+
+        Returns:
+          The number n of rounds; metrics ``[MOST, S]``, of which the first n rows count
+          (with ``STEP``, i64, the step after each round, and ``[MOST, S, n]`` of
+          ``metrics.EACH``); and histograms ``[S, n]`` of the last round.
+        """
+        found = self._program(tf.constant(rounds), tf.constant(until, tf.int64))
+        count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
+        return int(count), metrics, newest
+
+    def traces(self) -> int:
+        """Return how often the program was traced; more than once is a fault."""
+        return self._program.experimental_get_tracing_count()
+
+    def origin(self) -> dict[str, str]:
+        """Return that the program was traced, for the run's log."""
+        return {"program": "traced"}
+
+    def close(self) -> None:
+        """Do nothing: it has started nothing that outlives a call."""
 
     def variables(self, index: int) -> dict[str, Any]:
         """Return the variables of a seed's checkpoint, by name, until the next call.
@@ -119,8 +148,9 @@ class Population:
         return evaluate.evaluator(_SeededEnv(env), actor, count, actions)
 
     def _iterate(
-        self, most: tf.Tensor, training: tf.Tensor, due: tf.Tensor
+        self, most: tf.Tensor, until: tf.Tensor
     ) -> tuple[tf.Tensor, Metrics, Metrics]:
+        training = self._step.read_value() < until
         # A function is traced and compiled once for the whole loop.
         specs = self._iterate_once.get_concrete_function(training).structured_outputs
         arrays, newest = {}, {}
@@ -132,7 +162,7 @@ class Population:
 
         def more(index, reached, arrays, newest):
             metrics = self._iterate_once(training)
-            reached = tf.reduce_any(training & (metrics[STEP] >= due))
+            reached = tf.reduce_any(training & (metrics[STEP] >= until))
             arrays = {k: x.write(index, metrics[k]) for k, x in arrays.items()}
             return index + 1, reached, arrays, {k: metrics[k] for k in newest}
 
@@ -150,28 +180,30 @@ class Population:
         before = [value.read_value() for value in self._values]
         sources = list(self._source.named_variables().values())
         old_sources = [variable.read_value() for variable in sources]
-        step = self._value_of(self._algorithm.step).read_value()
-        iteration_seeds = self._seeds(step)
-        trajectory = self._by_seed(self._source(iteration_seeds))
+        step = self._step.read_value()
+        now = seeds.iteration_seed(self._run_seeds, step)
+        trajectory = self._by_seed(self._source.collect(now, step).trajectory)
 
-        def update(values, trajectory, seed):
-            return functional.call(
-                self._variables, values, self._algorithm.update, trajectory, seed
-            )
+        def update(values, trajectory, seed, step):
+            function = self._algorithm.update
+            given = trajectory, seed, step
+            return functional.call(self._variables, values, function, *given)
 
-        after, metrics = _map_seeds(update, before, trajectory, iteration_seeds)
+        after, updated = _map_seeds(update, before, trajectory, now, step)
         for value, old, new in zip(self._values, before, after, strict=True):
             value.assign(nest.where(training, new, old))
         rows = tf.repeat(training, self._rows)
         for variable, old in zip(sources, old_sources, strict=True):
             variable.assign(nest.where(rows, variable.read_value(), old))
-        step = self._value_of(self._algorithm.step).read_value()
-        measured = _map_seeds(lambda rows: collected(self._source, rows), trajectory)
-        return metrics | measured | {STEP: step}
+        env = self._source.env
 
-    def _seeds(self, step: tf.Tensor) -> tf.Tensor:
-        """Return the iteration seed of each run at its step, int32 ``[S]``."""
-        return seeds.iteration_seed(self._run_seeds, tf.cast(step, tf.int64))
+        def measure(rows):
+            found = collected(rows, tf.constant(True), env)
+            return found.steps, found.metrics
+
+        steps, measured = _map_seeds(measure, trajectory)
+        step = self._step.assign_add(tf.where(training, steps, 0), read_value=True)
+        return updated.metrics | measured | {STEP: step}
 
     def _by_seed(self, trajectory: Trajectory) -> Trajectory:
         """Reshape steps to ``[S, T, B, ...]`` and states to ``[S, B, ...]``."""
@@ -181,10 +213,6 @@ class Population:
 
     def _split_steps(self, x: tf.Tensor) -> tf.Tensor:
         return _swap_axes(tf.reshape(x, [x.shape[0], self._size, -1, *x.shape[2:]]))
-
-    def _value_of(self, variable: Any) -> tf.Variable:
-        matches = [variable is each for each in self._variables]
-        return self._values[matches.index(True)]
 
 
 def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
@@ -202,31 +230,32 @@ class _Actor:
     """``interfaces.Actor`` of ``S * B`` rows; each seed acts with its own weights."""
 
     def __init__(self, population: Population, rows: int):
-        self._population = population
-        self._rows = rows
+        self._population, self._rows = population, rows
+        self._policy = population._algorithm.policy
 
     def initial_state(self, batch: int) -> Nest:
-        return self._population._algorithm.initial_state(batch)
+        return self._policy.initial_state(batch)
 
     def noise(self, shape: Sequence[int], seed: tf.Tensor) -> Nest:
         time, _ = shape
-        algorithm = self._population._algorithm
+        policy = self._policy
         seed = tf.convert_to_tensor(seed, tf.int32)
-        noise = _map_seeds(lambda seed: algorithm.noise((time, self._rows), seed), seed)
+        noise = _map_seeds(lambda seed: policy.noise((time, self._rows), seed), seed)
         return nest.map(
             lambda x: tf.reshape(_swap_axes(x), [time, -1, *x.shape[3:]]), noise
         )
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Nest, explore: bool):
-        population = self._population
-        function, variables = population._algorithm.act, population._variables
+    def act(self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool):
+        population, function = self._population, self._policy.act
+        variables = population._variables
 
         def act(values, *rows):
             return functional.call(variables, values, function, *rows, explore)[1]
 
         rows = nest.map(self.split_rows, (timestep, state, noise))
         values = [value.read_value() for value in population._values]
-        return nest.map(self._merge_rows, _map_seeds(act, values, *rows))
+        steps = tf.broadcast_to(step, [population._size])
+        return nest.map(self._merge_rows, _map_seeds(act, values, *rows, steps))
 
     def split_rows(self, x: tf.Tensor) -> tf.Tensor:
         """Reshape ``[S * B, ...]`` to ``[S, B, ...]``."""

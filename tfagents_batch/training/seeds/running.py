@@ -16,11 +16,12 @@ from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.runtime import compile_cache, executables
 from tfagents_batch.training.runtime.signals import Interrupts
-from tfagents_batch.training.seeds.experiment import REASON, SeedsExperiment
+from tfagents_batch.training.seeds.experiment import SeedsExperiment
+from tfagents_batch.training.seeds.population import REASON
 from tfagents_batch.training.training_run import Run, facts
 
 

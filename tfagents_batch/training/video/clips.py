@@ -7,6 +7,7 @@ not change, and training uses other environments and random numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,15 +94,8 @@ class Clips:
         self._camera.env.close()
 
 
-def filming(
-    clips: Clips | None,
-    logger: Logger,
-    every: int,
-    run_seed: int,
-    warn: Callable[[str], None],
-    stop: Callable[[], bool] = lambda: False,
-) -> Callable[[int], None]:
-    """Return a function of the step that logs a clip if one is due.
+class Filming:
+    """Logs a clip of an episode every few steps of a run.
 
     A failure never stops training: recording ends with one warning.
 
@@ -113,25 +107,41 @@ def filming(
       warn: called with a line of text.
       stop: called at every step of an episode; a clip ends if it returns True.
     """
-    due = Every(every, first=True)
 
-    def film(step: int) -> None:
-        nonlocal clips
-        if clips is None or not due(step):
+    def __init__(
+        self,
+        clips: Clips | None,
+        logger: Logger,
+        every: int,
+        run_seed: int,
+        warn: Callable[[str], None],
+        stop: Callable[[], bool] = lambda: False,
+    ):
+        self._clips, self._logger, self._seed = clips, logger, run_seed
+        self._warn, self._stop = warn, stop
+        self._due = Every(every, first=True)
+
+    @property
+    def next(self) -> float:
+        """Step of the next clip; infinite if there is none."""
+        step = None if self._clips is None else self._due.next
+        return math.inf if step is None else step
+
+    def __call__(self, step: int) -> None:
+        """Log a clip if one is due."""
+        if self._clips is None or not self._due(step):
             return
         try:
-            seed = seeds.iteration_seed(run_seed, step, "video")
-            frames, facts = clips(seed, stop)
+            seed = seeds.iteration_seed(self._seed, step, "video")
+            frames, facts = self._clips(seed, self._stop)
         except Stopped:
             return
         except Exception as error:  # the environment's code may raise anything
-            clips = None
-            warn(f"warning: no more videos, training continues: {error}")
+            self._clips = None
+            self._warn(f"warning: no more videos, training continues: {error}")
             return
-        logger.video(NAME, frames, step, clips.fps)
-        logger.event("video", step, **facts)
-
-    return film
+        self._logger.video(NAME, frames, step, self._clips.fps)
+        self._logger.event("video", step, **facts)
 
 
 def smaller(picture: np.ndarray, largest: int) -> np.ndarray:

@@ -131,7 +131,9 @@ def player(
     @tf.function(autograph=False)
     def act(timestep, state):
         noise = nest.map(lambda x: x[0], actor.noise((1, 1), 0))
-        action, _, state = actor.act(timestep, state, noise, False)
+        action, _, state = actor.act(
+            timestep, state, noise, tf.constant(0, tf.int64), False
+        )
         return action, state
 
     def play(seed: int) -> Iterator[tuple[np.ndarray, TimeStep]]:

@@ -1,4 +1,4 @@
-"""Settings of a run that every algorithm has; saved in config.json."""
+"""Settings of a run that every algorithm has, each of them a flag; in config.json."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from tfagents_batch import algorithms, config
-from tfagents_batch.algorithms import ppo
+from tfagents_batch import algorithms, config, schedules, sources
 from tfagents_batch.config import option
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources import episodes
-from tfagents_batch.training import evaluate, metrics
+from tfagents_batch.sources import metrics
+from tfagents_batch.training import evaluate
 from tfagents_batch.training.runtime import threads
 
 # Options of ``make_env`` that are not settings of a run. IN_PROCESS lists the ones that
@@ -38,7 +37,7 @@ _machine_option = functools.partial(option, resumable=True, same_curve=True)
 class Config:
     """Settings of a run; saved in config.json."""
 
-    algorithm: str = option("ppo", "algorithm name")
+    algorithm: str = option(algorithms.DEFAULT, "algorithm name")
     env: str = option("", "environment name, such as CartPole-v1 or tf/CartPole-v1")
     env_kwargs: dict = option({}, "arguments of the environment")
     wrappers: list = option([], "wrappers of each environment, innermost first")
@@ -79,15 +78,6 @@ class Config:
         "TensorFlow threads; none: one for small networks, else one per core",
         least=1,
         most=threads.MOST,
-    )
-    rollout_length: int = option(
-        256, "steps per environment in each iteration", least=1, most=1_000_000
-    )
-    update_every: int | None = option(
-        None,
-        "episodes per iteration, instead of rollout_length; a multiple of num_envs",
-        least=1,
-        most=1_000_000,
     )
     eval_every: int | None = _log_option(
         None,
@@ -143,9 +133,29 @@ class Config:
     track: Literal["none", "wandb", "mlflow"] = _log_option(
         "none", "experiment tracker that also gets the log"
     )
-    settings: Any = option(
-        ppo.Config(), "settings of the algorithm: --algorithm.<setting>"
+    source: Any = option(
+        None, "settings of the algorithm's source of experience, see ``sources``"
     )
+    settings: Any = option(None, "settings of the algorithm: --algorithm.<setting>")
+
+    def __post_init__(self):
+        if self.algorithm in algorithms.REGISTRY:
+            defaults = {"settings": algorithms.REGISTRY[self.algorithm][1]}
+            defaults["source"] = sources.REGISTRY[self.source_name][0]
+            for name, kind in defaults.items():
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, kind())
+
+    @property
+    def source_name(self) -> str:
+        """Name of the algorithm's source, which is before the dot in its flags."""
+        return algorithms.REGISTRY[self.algorithm][0].source
+
+    def resolved(self) -> Config:
+        """Return the config with each ``linear`` schedule set to the run's steps."""
+        parts = {"settings": self.settings, "source": self.source}
+        parts = {k: schedules.resolve(x, self.steps) for k, x in parts.items()}
+        return dataclasses.replace(self, **parts)
 
     def check(self) -> Config:
         """Check all settings and return the config with values of the right types.
@@ -162,6 +172,12 @@ class Config:
             raise UserError(
                 f"settings belong to {type(self.settings).__module__}, but the "
                 f"algorithm is {self.algorithm!r}; pass {expected.__module__}.Config"
+            )
+        expected, _ = sources.REGISTRY[self.source_name]
+        if not isinstance(self.source, expected):
+            raise UserError(
+                f"source is a {type(self.source).__name__}, but {self.algorithm!r} "
+                f"learns from {self.source_name!r}; pass {expected.__module__}.Config"
             )
         if not self.env:
             raise UserError(
@@ -181,8 +197,6 @@ class Config:
             "env_options": env_options,
         }
         checked = config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
-        if self.update_every is not None:
-            episodes.rounds(self.update_every, self.num_envs, "update_every")
         if self.num_workers is not None and self.envs_per_worker is not None:
             raise UserError(
                 f"num_workers is {self.num_workers} and envs_per_worker is "
@@ -194,7 +208,20 @@ class Config:
                 f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
                 "there are no evaluations; remove one of them"
             )
-        return dataclasses.replace(checked, settings=self.settings.check(), **objects)
+        if self.overlap and not self.source.overlaps:
+            raise UserError(
+                f"overlap is true, but {self.algorithm!r} learns from a "
+                f"{self.source_name}, which cannot be written and sampled at the same "
+                "time; leave overlap out"
+            )
+        settings = self.settings.check()
+        getattr(settings, "check_steps", lambda steps: None)(self.steps)
+        return dataclasses.replace(
+            checked,
+            source=self.source.check(self.num_envs),
+            settings=settings,
+            **objects,
+        )
 
 
 def without_variables(config: Config) -> Config:
@@ -203,31 +230,39 @@ def without_variables(config: Config) -> Config:
     return dataclasses.replace(config, env_options=options)
 
 
+# Earlier names of settings of a source, which stay valid.
+ALIASES = {"rollout_length": "rollout.length", "update_every": "rollout.episodes"}
 # Pairs of settings for the same quantity; the one given last replaces the other.
-_REPLACES = {
-    "num_workers": "envs_per_worker",
-    "envs_per_worker": "num_workers",
-    "rollout_length": "update_every",
-}
+_REPLACES = {"num_workers": "envs_per_worker", "envs_per_worker": "num_workers"}
 
 
-def exclusive(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Set each setting to None that a given option replaces.
+def with_options(base: Config, options: Mapping[str, Any]) -> Config:
+    """Return a config with the options that a user gave.
 
     Args:
-      options: settings of a Config that the user gave.
+      base: a preset, the defaults, or the config of a run.
+      options: settings of the config. Those of the source have its name in front, as in
+        ``{"rollout.length": 64}`` or ``{"rollout": {"length": 64}}``.
 
     Raises:
-      UserError: if both rollout_length and update_every are given.
+      UserError: for an unknown name or a value of the wrong type.
     """
-    options = dict(options)
+    rest: dict[str, Any] = {}
+    of_source: dict[str, Any] = {}
+    for name, value in options.items():
+        head, _, tail = ALIASES.get(name, name).partition(".")
+        if head not in sources.REGISTRY:
+            rest[name] = value
+        elif head != base.source_name:
+            raise UserError(
+                f"{name} is a setting of the source {head!r}, but {base.algorithm!r} "
+                f"learns from {base.source_name!r}; leave it out"
+            )
+        else:
+            of_source |= {tail: value} if tail else value
     for name, other in _REPLACES.items():
-        if options.get(name) is not None:
-            options.setdefault(other, None)
-    if None not in (options.get("rollout_length"), options.get("update_every")):
-        raise UserError(
-            f"rollout_length is {options['rollout_length']} and update_every is "
-            f"{options['update_every']}, and both set how much data an update gets; "
-            "pass only one of them"
-        )
-    return options
+        if rest.get(name) is not None:
+            rest.setdefault(other, None)
+    if of_source:
+        rest["source"] = rest.get("source", base.source).changed(of_source)
+    return config.replace(base, rest)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tfagents_batch.training import metrics
+from tfagents_batch.sources import metrics
 from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
 
@@ -51,7 +51,7 @@ def test_clipped_actions_of_tensorflow_environments_are_counted(tmp_path):
             steps=400,
             num_envs=4,
             num_workers=None if env.startswith("tf/") else 0,
-            rollout_length=50,
+            rollout={"length": 50},
             eval_every=0,
             log_every=1,
             compile="off",
@@ -76,11 +76,12 @@ def random_trajectory(length, envs, chance, seed):
         "episode_return": rng.normal(size=last.shape).astype(np.float32),
         "episode_length": rng.integers(1, 99, last.shape).astype(np.int32),
     }
+    info["score"] = 0.5 * info["episode_return"]
     zeros = tf.zeros(last.shape)
     flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
     steps = TimeStep(zeros, zeros, *flags, tf.nest.map_structure(tf.constant, info))
     ended = last[1:]
-    each = [x[1:][ended] for x in info.values()]
+    each = [info[f"episode_{name}"][1:][ended] for name in ("return", "length")]
     return Trajectory(steps, tf.zeros([length, envs, 2]), {}), each
 
 
@@ -122,3 +123,55 @@ def test_without_episodes_only_their_number_is_reported():
     interval = Interval()
     interval.add({k: x.numpy() for k, x in metrics.episodes(trajectory).items()})
     assert interval.summary() == {"episode/count": 0, "env/masked": 0}
+
+
+# ---- several collects
+
+LENGTHS = (30, 400, 5)
+
+
+def found_in(trajectory, index):
+    """Return metrics of a collect, with a mean, a counter and a vector of a source."""
+    info = metrics.episode_info_metrics(trajectory, ["score"])
+    other = {"env/share": tf.constant(float(index)), "env/each": tf.fill([2], index)}
+    return metrics.episodes(trajectory) | info | other
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("compile", [False, True])
+def test_merged_metrics_of_collects_equal_those_of_all_their_episodes(length, compile):
+    """The first and the fourth collect have no episode."""
+    rows = [random_trajectory(length, 4, p, i) for i, p in enumerate([0, 0.3, 0.1, 0])]
+    trajectories, each = zip(*rows, strict=True)
+    returns, lengths = (np.concatenate(x) for x in zip(*each, strict=True))
+
+    def merge(trajectories):
+        found = [found_in(x, i) for i, x in enumerate(trajectories)]
+        totals = metrics.start(found[0])
+        for each in found:
+            totals = metrics.merge(totals, each)
+        return metrics.finish(totals, tf.constant(len(found)))
+
+    program = tf.function(merge, jit_compile=compile, autograph=False)
+    merged = {name: x.numpy() for name, x in program(trajectories).items()}
+    assert merged["episode/count"] == len(returns) > 1
+    assert merged["episode/return_sum"] == pytest.approx(returns.sum(), abs=1e-4)
+    assert merged["episode/return_min"] == returns.min()
+    assert merged["episode/length_max"] == lengths.max()
+    newest = merged["episode/returns"][: len(returns)]
+    np.testing.assert_array_equal(newest, returns[::-1][: metrics.NEWEST])
+    assert np.isnan(merged["episode/returns"][len(returns) :]).all()
+    scores = 0.5 * returns
+    assert merged["episode/score/count"] == len(scores)
+    assert merged["episode/score/sum"] == pytest.approx(scores.sum(), abs=1e-4)
+    masked = [1 - x.mask.numpy().mean() for x in trajectories]
+    assert merged["env/masked"] == pytest.approx(np.mean(masked), abs=1e-6)
+    assert merged["env/share"] == 1.5
+    np.testing.assert_array_equal(merged["env/each"], [3, 3])
+
+
+def test_a_call_weighs_as_many_iterations_in_a_line_as_it_has():
+    interval = Interval()
+    interval.add({"loss/total": 1.0}, rounds=3)
+    interval.add({"loss/total": 5.0})
+    assert interval.summary() == {"loss/total": 2.0}

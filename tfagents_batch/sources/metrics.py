@@ -1,4 +1,4 @@
-"""Trajectory metrics that every algorithm has."""
+"""Metrics of collected trajectories, which do not depend on the algorithm."""
 
 from __future__ import annotations
 
@@ -11,33 +11,44 @@ import tensorflow as tf
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics, Source
+from tfagents_batch.interfaces import Env, Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.types import Trajectory
+from tfagents_batch.types import Collected, Trajectory
 
 NEWEST = 128  # at most this many episodes of a trajectory are reported one by one
 # Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
 SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
+_SUMS = (SUM, COUNT, "_sum")  # suffixes of metrics that are added up
 
 
 def collected(
-    source: Source, trajectory: Trajectory, info: Sequence[str] = ()
-) -> Metrics:
-    """Return a trajectory's metrics; called in the program that collects it.
+    trajectory: Trajectory,
+    ok: tf.Tensor,
+    env: Env,
+    info: Sequence[str] = (),
+    counters: Metrics | None = None,
+) -> Collected:
+    """Return what an on-policy source hands on: one update by the whole trajectory.
 
     They are metrics of the episodes that ended, and counters of the source. TensorFlow
     environments have no counters, so their clipped actions are counted here.
 
     Args:
+      trajectory: ``[T, B]``.
+      ok: bool ``[]``, whether it may be learned from.
+      env: environment that was stepped.
       info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
+      counters: further metrics of the source.
     """
-    found = source.metrics() if hasattr(source, "metrics") else {}
-    env = getattr(source, "env", None)
-    if env is not None and not hasattr(env, "metrics"):
+    metrics = dict(counters or {})
+    if not hasattr(env, "metrics"):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
-        found = found | {"env/action_clipped_fraction": fraction}
-    return found | episodes(trajectory) | episode_info_metrics(trajectory, info)
+        metrics["env/action_clipped_fraction"] = fraction
+    metrics |= episodes(trajectory) | episode_info_metrics(trajectory, info)
+    steps = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
+    updates = tf.cast(ok, tf.int32)
+    return Collected(tf.where(ok, steps, 0), ok, updates, metrics, trajectory)
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
@@ -84,6 +95,70 @@ def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics
         found[f"episode/{name}{SUM}"] = masked.sum(x, present)
         found[f"episode/{name}{COUNT}"] = tf.reduce_sum(tf.cast(present, tf.float32))
     return found
+
+
+def start(like: Metrics) -> Metrics:
+    """Return the totals of ``merge`` before the first collect.
+
+    Args:
+      like: metrics of a collect, or tensors like them.
+    """
+
+    def first(name, x):
+        if name in EACH:
+            return tf.fill([NEWEST], tf.constant(np.nan, x.dtype))
+        value = {tf.minimum: np.inf, tf.maximum: -np.inf}.get(_rule(name), 0)
+        return tf.fill(x.shape, tf.constant(value, x.dtype))
+
+    return {name: first(name, x) for name, x in like.items()}
+
+
+def merge(totals: Metrics, new: Metrics) -> Metrics:
+    """Join the metrics of several collects.
+
+    Sums and counts are added, of extremes the larger or smaller one is taken, and the
+    newest ``NEWEST`` episodes are listed. All other scalars are added too, see
+    ``finish``; of other vectors the newest one is taken.
+    """
+
+    def merged(name, total, x):
+        if name in EACH:
+            return _append(total, x)
+        return x if x.shape.rank else _rule(name)(total, x)
+
+    return {name: merged(name, totals[name], x) for name, x in new.items()}
+
+
+def finish(totals: Metrics, collects: tf.Tensor) -> Metrics:
+    """Divide the scalars that are means, not sums or extremes, by their number.
+
+    Args:
+      totals: result of ``merge``.
+      collects: int32 ``[]``, number of collects.
+    """
+
+    def mean(name, x):
+        is_sum = name.endswith(_SUMS) or _rule(name) is not tf.add
+        if x.shape.rank or is_sum:
+            return x
+        return x / tf.cast(tf.maximum(collects, 1), x.dtype)
+
+    return {name: mean(name, x) for name, x in totals.items()}
+
+
+def _rule(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return the function that joins two values of a scalar."""
+    if name.startswith("episode/"):
+        return {"_min": tf.minimum, "_max": tf.maximum}.get(name[-4:], tf.add)
+    return tf.add
+
+
+def _append(total: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """Put the numbers at the start of ``new`` before those of ``total``: same size."""
+    count = tf.reduce_sum(tf.cast(~tf.math.is_nan(new), tf.int32))
+    place = tf.range(total.shape[0])
+    both = tf.concat([new, total], 0)
+    return tf.gather(both, tf.where(place < count, place, new.shape[0] + place - count))
 
 
 def check_info(names: Sequence[str]) -> None:

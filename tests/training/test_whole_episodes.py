@@ -6,23 +6,22 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from gymnasium.wrappers import TimeLimit
 
 import tfagents_batch as tfb
-from tests.support import linear
 from tests.support.lines import of_the_seed
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.sources import on_policy
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_config import Config
+from tfagents_batch.training.run_flags import Config
 
 SMALL = {
     "steps": 300,
     "num_envs": 3,
-    "update_every": 6,
+    "rollout.episodes": 6,
     "num_workers": 0,
     "eval_every": 0,
     "log_every": 1,
@@ -102,10 +101,13 @@ def test_episodes_are_collected_during_the_update_with_overlap(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"update_every": 7}, "update_every is 7; expected a multiple of the 3 env"),
-        ({"update_every": 0}, "update_every is 0; expected at least 1"),
-        ({"rollout_length": 20}, "rollout_length is 20 and update_every is 6"),
-        ({"env": CountingEnv}, "no time limit"),
+        (
+            {"rollout.episodes": 7},
+            "rollout.episodes is 7; expected a multiple of the 3 env",
+        ),
+        ({"rollout.episodes": 0}, "rollout.episodes is 0; expected at least 1"),
+        ({"rollout.length": 20}, "rollout.length is 20 and rollout.episodes is 6"),
+        ({"env": CountingEnv}, "no common time limit"),
     ],
 )
 def test_invalid_options_are_refused_before_a_folder_exists(tmp_path, options, message):
@@ -115,11 +117,10 @@ def test_invalid_options_are_refused_before_a_folder_exists(tmp_path, options, m
 
 
 def test_an_option_replaces_that_of_a_preset(tmp_path):
-    options = {k: v for k, v in SMALL.items() if k != "update_every"}
-    whole = Config(
-        "linear", env="CartPole-v1", update_every=6, settings=linear.Config()
-    )
-    run = tfb.train(config=whole, rollout_length=50, logdir=tmp_path, **options)
+    options = {k: v for k, v in SMALL.items() if k != "rollout.episodes"}
+    source = on_policy.Config(episodes=6)
+    whole = Config("linear", env="CartPole-v1", source=source)
+    run = tfb.train(config=whole, rollout={"length": 50}, logdir=tmp_path, **options)
     assert read_metrics(run.logdir)[0]["env/masked"] < 0.2  # no padding
     assert "env/idle_steps" not in run.metrics
 
@@ -127,7 +128,7 @@ def test_an_option_replaces_that_of_a_preset(tmp_path):
 WHOLE = Config(
     env="mine",
     num_envs=2,
-    update_every=4,
+    source=on_policy.Config(episodes=4),
     num_workers=0,
     eval_every=0,
     compile="off",
@@ -139,9 +140,9 @@ def test_every_step_of_an_episode_counts_once_in_statistics():
     envs = [lambda: TimeLimit(CountingEnv(length=3), 5)] * 2
     with Experiment(WHOLE, env=envs) as experiment:
         experiment.start(0)
-        metrics = experiment.iterate(tf.constant(1))
+        metrics = experiment.program(2**62, rounds=1)
         agent = experiment.algorithm
-        assert int(agent.step) == 12
+        assert experiment.program.step == 12
         assert float(metrics["episode/count"]) == 4
         assert float(metrics["episode/return_sum"]) == 24
         (moments,) = agent.observations.moments
@@ -166,7 +167,7 @@ def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
     envs = [lambda won=won: TimeLimit(Jackpot(won), 12) for won in (10, 12)]
     with Experiment(WHOLE, env=envs) as experiment:
         experiment.start(0)
-        metrics = experiment.iterate(tf.constant(1))
+        metrics = experiment.program(2**62, rounds=1)
     running = []
     for won in (10, 12):
         rewards = [50.0 if step == won else 0.01 for step in range(1, 13)]

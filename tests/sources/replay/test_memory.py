@@ -1,0 +1,72 @@
+"""Bytes of a replay, and of what there is."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.sources.replay.test_replay import CASES, build
+from tfagents_batch.errors import UserError
+from tfagents_batch.sources.replay import memory
+from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.types import EnvSpec
+
+
+@pytest.mark.parametrize("name", ["wide", "stack"])
+def test_required_bytes_are_those_of_the_variables(name):
+    case = CASES[name]
+    replay = build(case)
+    space = gymnasium.spaces.Box(-1, 1, (80,), np.float32)
+    if case.stack:
+        image = gymnasium.spaces.Box(0, 255, (case.stack, 2, 1), np.uint8)
+        uid = gymnasium.spaces.Box(-1, 1, (), np.float32)
+        space = gymnasium.spaces.Dict({"image": image, "uid": uid})
+    spec = EnvSpec(case.batch, space, gymnasium.spaces.Discrete(2), {})
+    config = Config(capacity=case.capacity, stack=case.stack)
+    stored = {k: v for k, v in replay.named_variables().items() if k[:5] in PARTS}
+    size = sum(x.dtype.size * int(tf.size(x)) for k, x in stored.items())
+    recorded = stored["taken/behavior/log_prob"]
+    size -= recorded.dtype.size * int(tf.size(recorded))
+    assert memory.required_bytes(config, spec, case.window) == size
+
+
+PARTS = ("steps", "taken")
+
+
+def test_an_atari_replay_of_a_million_frames_takes_seven_gigabytes():
+    space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    spec = EnvSpec(8, space, gymnasium.spaces.Discrete(6), {})
+    size = memory.required_bytes(Config(stack=4, prioritized=True), spec, 2)
+    assert 7.05e9 < size < 7.1e9
+    assert memory.text(size, 1_000_000) == "replay: 1,000,000 transitions, 6.59 GiB"
+
+
+def test_available_memory_is_the_least_of_machine_and_groups(tmp_path):
+    def write(path, text):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    assert memory.available_bytes(str(tmp_path)) is None
+    write("proc/meminfo", "MemTotal: 99 kB\nMemAvailable: 9 kB\n")
+    assert memory.available_bytes(str(tmp_path)) == 9 * 1024
+    write("proc/self/cgroup", "0::/a/b\n")
+    write("sys/fs/cgroup/a/b/memory.max", "max\n")
+    write("sys/fs/cgroup/a/b/memory.current", "5\n")
+    assert memory.available_bytes(str(tmp_path)) == 9 * 1024
+    write("sys/fs/cgroup/a/memory.max", "8000\n")
+    write("sys/fs/cgroup/a/memory.current", "3000\n")
+    write("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 2000\n")
+    assert memory.available_bytes(str(tmp_path)) == 7000
+    write("proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n")
+    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "500\n")
+    write("sys/fs/cgroup/memory/memory.usage_in_bytes", "100\n")
+    assert memory.available_bytes(str(tmp_path)) == 400
+
+
+def test_more_than_four_fifths_of_the_memory_are_refused():
+    memory.check(80, 100)
+    memory.check(80, None)
+    with pytest.raises(UserError, match="smaller capacity"):
+        memory.check(81, 100)

@@ -1,0 +1,72 @@
+"""A replay around a Rollout of environments that tell the time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.sources.cases import Counter
+from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Ratio
+from tfagents_batch.sources.replay import replay as replays
+from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.sources.rollout import Rollout
+
+
+class Stateless(Counter):
+    """Acts without a state."""
+
+    def initial_state(self, batch):
+        return ()
+
+    def act(self, timestep, state, noise, step, explore):
+        count = (tf.zeros([timestep.first.shape[0]], tf.int32),)
+        action, behavior, _ = super().act(timestep, count, noise, step, explore)
+        return action, {"noise": behavior["noise"]}, state
+
+
+@pytest.mark.any_backend
+def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
+    with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
+        source = Rollout(env, Stateless(), 2, seed=0)
+        replay = replays.Replay(
+            source,
+            Config(capacity=60, steps=2),
+            like=replays.outline(source),
+            batch_size=32,
+            window=3,
+            ratio=Ratio(1, 2, 10),
+        )
+        collect = tf.function(replay.collect, autograph=False)
+        step, updates = tf.constant(0, tf.int64), 0
+        for seed in range(40):
+            collected = collect(tf.constant(seed), step)
+            step += collected.steps
+            updates += int(collected.updates)
+        assert updates == (int(step) - 10) // 2
+        found = replay.sample((), 1, step)
+        episode, count = (found.steps.observation[..., i].numpy() for i in (0, 1))
+        mask = found.mask.numpy()
+        assert mask[0].all() and not mask.all()
+        np.testing.assert_array_equal((count[1:] - count[:-1])[mask], 1)
+        np.testing.assert_array_equal((episode[1:] - episode[:-1])[mask], 0)
+        np.testing.assert_array_equal(found.reward[mask], count[1:][mask])
+        noise = found.behavior["noise"].numpy() > 0.5
+        np.testing.assert_array_equal(found.action, noise)
+
+
+def test_an_actor_with_a_state_is_refused():
+    with ProcessEnv([CountingEnv], num_workers=0) as env:
+        source = Rollout(env, Counter(), 2, seed=0)
+        with pytest.raises(UserError, match="recurrent networks"):
+            replays.Replay(
+                source,
+                Config(capacity=60),
+                like=replays.outline(source),
+                batch_size=2,
+                window=2,
+                ratio=Ratio(1, 1, 0),
+            )

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.run_folder import replay_file
+
+
+def variables(seed):
+    random = np.random.default_rng(seed)
+    values = {
+        "steps/000": random.integers(0, 255, (5000, 4, 4), dtype=np.uint8),
+        "steps/001": random.random((5000, 2), np.float32),
+        "steps/002": random.random((5000,)) < 0.5,
+        "head": np.int32(seed),
+        "start": np.int64(2**40 + seed),
+    }
+    return {k: tf.Variable(v, trainable=False) for k, v in values.items()}
+
+
+def assert_equal(found, expected):
+    for name, variable in expected.items():
+        np.testing.assert_array_equal(found[name], variable, err_msg=name)
+
+
+def test_a_replay_is_restored_exactly_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay_file, "_CHUNK", 10_000)
+    saved, restored = variables(1), variables(2)
+    replay_file.save(tmp_path, 70, saved)
+    replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, saved)
+
+
+def test_the_newest_replay_that_is_not_newer_than_the_weights_is_chosen(tmp_path):
+    assert replay_file.newest(tmp_path, 100) is None
+    replay_file.save(tmp_path, 70, variables(1))
+    assert replay_file.newest(tmp_path, 69) is None
+    assert replay_file.newest(tmp_path, 70) == replay_file.newest(tmp_path, 99) == 70
+    replay_file.save(tmp_path, 90, variables(2))
+    assert replay_file.newest(tmp_path, 99) == 90
+    assert len(list((tmp_path / "replay").iterdir())) == 1  # it replaces the other
+
+
+def test_only_the_named_variables_are_restored(tmp_path):
+    saved, restored = variables(1), variables(2)
+    replay_file.save(tmp_path, 70, saved)
+    replay_file.load(tmp_path, 70, {"head": restored["head"]})
+    assert_equal(restored, {**variables(2), "head": saved["head"]})
+
+
+@pytest.mark.parametrize("damage", ["content", "size", "manifest", "link", "shape"])
+def test_a_damaged_replay_is_refused_and_nothing_is_assigned(tmp_path, damage):
+    replay_file.save(tmp_path, 70, variables(1))
+    folder, restored = tmp_path / "replay" / "step-000000000070", variables(2)
+    path = folder / "001.bin"
+    if damage == "content":
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    elif damage == "size":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    elif damage == "link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        restored["head"] = tf.Variable(np.zeros(3, np.int32))
+    before = {k: tf.Variable(v) for k, v in restored.items()}
+    with pytest.raises(UserError, match=r"cannot be used.*remove this folder"):
+        replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, before)

@@ -1,0 +1,100 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.training import replay_saver
+from tfagents_batch.training.replay_saver import ReplaySaver
+from tfagents_batch.training.run_folder import replay_file
+
+
+class Source:
+    """A source whose variables are saved in files of their own."""
+
+    own_file = True
+
+    class config:
+        save_every = 1e-9
+
+    def __init__(self, value=0):
+        self.ring = tf.Variable(np.full([100, 4], value, np.float32))
+        self.state = tf.Variable(value)
+        self.interrupted, self.begin = False, None
+
+    def named_variables(self):
+        return {"ring": self.ring, "inner/state": self.state}
+
+    def interrupt(self):
+        self.interrupted = True
+
+    def postpone(self, step):
+        self.begin = step
+
+
+def saved(tmp_path, step=50):
+    ReplaySaver(Source(7), tmp_path, pytest.fail).save(step, math.inf)
+
+
+def restore(tmp_path, step, exact=True):
+    source = Source(1)
+    text = replay_saver.restore(source, tmp_path, step, exact, begin=30)
+    return source, text
+
+
+def test_a_replay_of_the_same_step_is_restored_with_its_environments(tmp_path):
+    saved(tmp_path)
+    source, text = restore(tmp_path, 50)
+    assert (float(source.ring[0, 0]), int(source.state)) == (7, 7)
+    assert not source.interrupted and text == "restored the replay of step 50"
+
+
+@pytest.mark.parametrize("step, exact", [(60, True), (50, False)])
+def test_otherwise_environments_start_anew_and_the_difference_is_named(
+    tmp_path, step, exact
+):
+    saved(tmp_path)
+    source, text = restore(tmp_path, step, exact)
+    assert (float(source.ring[0, 0]), int(source.state)) == (7, 1)
+    assert source.interrupted
+    assert ("lacks the last 10 steps" in text) == (step == 60)
+
+
+def test_without_a_replay_the_warmup_begins_again(tmp_path):
+    saved(tmp_path, step=90)  # newer than the weights
+    source, text = restore(tmp_path, 60)
+    assert source.begin == 90 and float(source.ring[0, 0]) == 1
+    assert text == "there is no replay; updates begin after 30 steps"
+
+
+def test_a_write_that_does_not_fit_the_time_left_is_skipped_and_named(tmp_path):
+    said = []
+    saver = ReplaySaver(Source(), tmp_path, said.append)
+    saver.save(50, seconds_left=1e-9)
+    assert replay_file.newest(tmp_path, 50) is None
+    assert len(said) == 1 and "is not saved" in said[0]
+    saver.save(50, seconds_left=1)
+    assert replay_file.newest(tmp_path, 50) == 50
+
+
+def test_a_full_disk_is_a_warning_and_the_next_save_is_tried(tmp_path, monkeypatch):
+    said = []
+    saver = ReplaySaver(Source(), tmp_path, said.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(replay_file.os, "fsync", full)
+        saver.save(50, math.inf)
+    assert "could not be saved" in said[0] and "training continues" in said[0]
+    saver.save(50, math.inf)
+    assert replay_file.newest(tmp_path, 50) == 50
+
+
+def full(descriptor):
+    raise OSError(28, "No space left on device")
+
+
+def test_other_sources_are_left_alone(tmp_path):
+    saver = ReplaySaver(object(), tmp_path, pytest.fail)
+    assert not saver.due()
+    saver.save(50, math.inf)
+    assert replay_saver.restore(object(), tmp_path, 50, True, 0) == ""
+    assert not list(tmp_path.iterdir())

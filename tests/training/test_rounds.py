@@ -1,0 +1,195 @@
+"""Several rounds in one call of a program, with sources that say what is due."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support import linear
+from tfagents_batch import interfaces
+from tfagents_batch.algorithms import ppo
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.interfaces import Updated
+from tfagents_batch.nn.policy import new_version
+from tfagents_batch.schedules import Linear
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training import program
+from tfagents_batch.types import Collected
+
+NEVER = 2**62  # a step that no call reaches
+KINDS = {
+    "linear": lambda spec: linear.Linear(
+        linear.Config(learning_rate=Linear(1e-2, 0.0, 900)), spec
+    ),
+    "ppo": lambda spec: ppo.PPO(
+        ppo.Config(minibatch_size=8, epochs=2, histograms=False), spec
+    ),
+}
+
+
+@contextlib.contextmanager
+def cartpole(kind, compile="full"):
+    """Yield a small run, its algorithm and all its variables."""
+    with make_env("tf/CartPole-v1", num_envs=2) as env:
+        keras.utils.set_random_seed(0)
+        agent = KINDS[kind](env.spec)
+        source = Rollout(env, agent.policy, 8, seed=0)
+        training = program.build(source, agent, compile, seed=4)
+        yield training, agent, program._variables(source, agent, training._step)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_of_rounds_in_a_call_changes_no_result(kind):
+    found = []
+    with cartpole(kind) as (training, agent, variables):
+        start = {name: x.numpy() for name, x in variables.items()}
+        for rounds in (1, 50):
+            for name, value in start.items():
+                variables[name].assign(value)
+            for _ in range(50 // rounds):
+                training(NEVER, rounds)
+            found.append({name: np.array(x.numpy()) for name, x in variables.items()})
+        assert training.traces() == 1
+        assert int(agent.policy.version) == 50
+    assert found[0]["step"] > 600
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+    weights = [name for name in start if name.startswith("policy/")]
+    assert any(np.any(found[0][name] != start[name]) for name in weights)
+
+
+def test_metrics_of_a_call_are_merged_over_its_rounds():
+    with cartpole("linear", "off") as (training, _, variables):
+        start = {name: x.numpy() for name, x in variables.items()}
+        single = [training(NEVER, 1) for _ in range(6)]
+        for name, value in start.items():
+            variables[name].assign(value)
+        merged = training(NEVER, 6)
+    assert training.rounds == 6
+    assert merged.keys() == single[0].keys()
+    columns = {name: np.array([each[name] for each in single]) for name in merged}
+    assert merged["episode/count"] == columns["episode/count"].sum() > 2
+    assert merged["episode/length_min"] == columns["episode/length_min"].min()
+    for name in ("loss/total", "policy/entropy", "env/masked", "grad/learning_rate"):
+        assert merged[name] == pytest.approx(columns[name].mean(), rel=1e-5), name
+    # Of vectors, the newest one.
+    np.testing.assert_array_equal(merged["weights/all"], single[-1]["weights/all"])
+
+
+@pytest.mark.parametrize(
+    ("until", "rounds"), [(0, 1), (16, 1), (17, 2), (100, 7), (NEVER, 9)]
+)
+def test_a_call_ends_at_the_given_step_or_number_of_rounds(until, rounds):
+    training, _, _ = fake(updates=1, steps=16)
+    training(until, rounds=9)
+    assert training.rounds == rounds
+    assert training.step == 16 * rounds
+
+
+# ---- updates that are due
+
+
+class Source(tf.Module):
+    """Says that ``updates`` are due from step ``warm_up`` on; fails at step ``void``.
+
+    Each sample is the seed of its update, and the source adds up the priorities.
+    """
+
+    compilable = True
+    envs = ()
+
+    def __init__(self, updates, steps, warm_up, void):
+        super().__init__()
+        self._updates, self._steps = updates, tf.constant(steps, tf.int64)
+        self._warm_up, self._void = warm_up, void
+        self.priorities = tf.Variable(0.0)
+
+    def collect(self, seed, step):
+        ok = step < self._void
+        due = tf.where(step >= self._warm_up, self._updates, 0)
+        metrics = {"episode/count": tf.constant(1.0)}
+        return Collected(tf.where(ok, self._steps, 0), ok, due, metrics)
+
+    def sample(self, collected, seed, step):
+        return seed
+
+    def feedback(self, priority):
+        self.priorities.assign_add(tf.reduce_sum(priority))
+
+    def named_variables(self):
+        return {"priorities": self.priorities}
+
+
+class Learner(tf.Module):
+    """Records the seeds and steps of its updates."""
+
+    compilable = True
+
+    def __init__(self):
+        super().__init__()
+        self.policy = SimpleNamespace(version=new_version())
+        self.calls = tf.Variable(tf.fill([40, 3], -1))
+
+    def update(self, trajectory, seed, step):
+        row = tf.stack([trajectory, seed, tf.cast(step, tf.int32)])
+        self.calls.assign(tf.concat([self.calls[1:], row[tf.newaxis]], 0))
+        return Updated({"grad/updates": tf.constant(2.0)}, tf.constant([0.5, 1.0]))
+
+
+def fake(updates, steps=10, warm_up=0, void=NEVER, compile="off"):
+    source, learner = Source(updates, steps, warm_up, void), Learner()
+    return program.build(source, learner, compile, seed=7), source, learner
+
+
+def calls(learner):
+    """Return ``(sampled seed, seed, step)`` of every update."""
+    found = learner.calls.numpy()
+    return found[found[:, 0] >= 0].tolist()
+
+
+def test_fakes_satisfy_the_protocols():
+    training, source, _ = fake(1)
+    assert isinstance(source, interfaces.Source)
+    assert isinstance(training, interfaces.Program)
+
+
+def test_a_call_without_updates_has_no_metrics_of_updates():
+    training, source, learner = fake(updates=0)
+    assert training(NEVER, rounds=3) == {"episode/count": 3}
+    assert calls(learner) == [] and int(learner.policy.version) == 0
+    assert training.step == 30 and float(source.priorities) == 0
+
+
+@pytest.mark.parametrize("compile", ["off", "full"])
+def test_all_updates_that_are_due_are_made_with_different_seeds(compile):
+    training, source, learner = fake(updates=4, warm_up=20, compile=compile)
+    metrics = training(NEVER, rounds=5)
+    found = calls(learner)
+    # Two rounds warm up; schedules see the step at which a round began.
+    assert [step for *_, step in found] == [20] * 4 + [30] * 4 + [40] * 4
+    assert len({seed for _, seed, _ in found}) == 12
+    assert all(sampled == seed for sampled, seed, _ in found)
+    assert int(learner.policy.version) == 12
+    assert float(source.priorities) == 12 * 1.5
+    assert metrics == {"episode/count": 5, "grad/updates": pytest.approx(12 * 2 / 5)}
+
+
+def test_seeds_of_updates_depend_on_the_step_and_not_on_the_call():
+    one, _, first = fake(updates=3)
+    one(NEVER, rounds=4)
+    many, _, second = fake(updates=3)
+    for _ in range(4):
+        many(NEVER, rounds=1)
+    assert calls(first) == calls(second)
+
+
+def test_a_call_ends_with_a_void_round_which_changes_nothing():
+    training, _, learner = fake(updates=2, void=20)
+    training(NEVER, rounds=9)
+    assert training.rounds == 3 and training.step == 20
+    assert len(calls(learner)) == int(learner.policy.version) == 4

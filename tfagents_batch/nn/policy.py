@@ -1,0 +1,95 @@
+"""Policy of an actor-critic network, which collects experience for its algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.interfaces import Network, Policy
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.moments import ObservationNormalizer
+from tfagents_batch.ops import constants
+from tfagents_batch.types import Nest, TimeStep
+
+
+class ActorCriticPolicy(tf.Module):
+    """Samples the policy head of a network; satisfies ``interfaces.Policy``.
+
+    Its acting state is the network's recurrent state and the running discounted return
+    of each environment, by which rewards are normalized.
+
+    Args:
+      network: network with the heads ``policy`` and ``value``.
+      observations: normalizer of the observations.
+      gamma: discount factor of the running return.
+
+    Attributes:
+      recurrent: whether the network keeps a state between steps.
+    """
+
+    def __init__(
+        self, network: Network, observations: ObservationNormalizer, gamma: float
+    ):
+        super().__init__()
+        self.network, self.observations = network, observations
+        self._gamma = gamma
+        self.recurrent = bool(nest.flatten(network.initial_state(2)))
+        self.version = new_version()
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the network's recurrent state and a return of 0."""
+        return self.network.initial_state(batch), constants.zeros([batch])
+
+    def noise(self, shape, seed) -> tf.Tensor:
+        """Draw the noise of all actions of a rollout."""
+        return self.network.family.noise(shape, seed)
+
+    def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
+        """Sample actions, or take the mode of the policy."""
+        del step
+        before, return_ = state
+        seen = timestep._replace(observation=self.observations(timestep.observation))
+        heads, net_state = self.network(seen, before)
+        policy = heads.policy
+        action = policy.sample(noise) if explore else policy.mode()
+        return_ = tf.where(timestep.first, 0.0, self._gamma * return_ + timestep.reward)
+        behavior = {
+            "log_prob": policy.log_prob(action),
+            "policy": policy.params,
+            "return": return_,
+        }
+        if self.recurrent:
+            behavior["state"] = before
+        return action, behavior, (net_state, return_)
+
+    def assign_from(self, policy: ActorCriticPolicy) -> None:
+        """Copy the weights, statistics and version of another policy."""
+        assign(self, policy)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return weights and statistics of observations by name."""
+        return {
+            **prefixed("policy/network", networks.named_variables(self.network)),
+            **prefixed("statistics/observations", self.observations.named_variables()),
+        }
+
+
+def new_version() -> tf.Variable:
+    """Return the version of a policy that has seen no update."""
+    return tf.Variable(0, dtype=tf.int64, trainable=False)
+
+
+def assign(target: Policy, source: Policy) -> None:
+    """Copy every variable of a policy, and its version."""
+    mine, its = target.named_variables(), source.named_variables()
+    for name, variable in mine.items():
+        variable.assign(tf.convert_to_tensor(its[name]))
+    target.version.assign(source.version)
+
+
+def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
+    """Return named variables with ``prefix/`` before each name."""
+    return {f"{prefix}/{name}": variable for name, variable in named.items()}

@@ -1,0 +1,5 @@
+"""Networks of users: Keras models and builders, checked and adapted."""
+
+from tfagents_batch.nn.user.actor_critic import actor_critic
+
+__all__ = ["actor_critic"]

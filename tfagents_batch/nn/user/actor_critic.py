@@ -1,0 +1,90 @@
+"""A user's Keras model or builder, checked and adapted to an actor-critic."""
+
+from __future__ import annotations
+
+import keras
+
+from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.nn.networks import (
+    ActorCritic,
+    Config,
+    Towers,
+    dummy_steps,
+    head_options,
+)
+from tfagents_batch.nn.user import model as user_model
+from tfagents_batch.nn.user.recurrent import Recurrent, is_recurrent
+from tfagents_batch.ops.distributions import families
+from tfagents_batch.types import EnvSpec
+
+# Fields of ``Config`` that ``ActorCritic`` uses.
+_POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash")
+
+
+def actor_critic(
+    network: keras.Model | user_model.Builder, spec: EnvSpec, config: Config
+) -> ActorCritic | Recurrent:
+    """Adapt a user's model to ``interfaces.Network``.
+
+    A builder's model is used directly, including trained weights. A model that is
+    passed itself is copied with new weights from the current seed: it does not change,
+    and one model in two runs gives two agents. Sequential and functional models can be
+    copied, and so can subclasses with ``get_config`` or a constructor without
+    arguments.
+
+    Args:
+      network: a ``keras.Model``, or a builder ``f(observation_space, action_space)``
+        that returns one. The model maps a batched observation ``[N, ...]`` (nested
+        like the space, without ``action_mask``) to features ``[N, F]``, to which linear
+        heads are added, or to ``{"policy": [N, A], "value": [N]}``. It may also be a
+        recurrent network, see ``user.recurrent``; a builder may also return an
+        ``ActorCritic``. It runs with ``training=False``. Losses that its layers add
+        (regularizers, ``add_loss``) are minimized too; these layers see all rows of a
+        minibatch, including masked rows.
+      spec: spec of the environments.
+      config: settings for ``ActorCritic`` and for the linear heads (initializer, scale
+        and ``mean``). A warning names other settings that are set but not used.
+
+    Raises:
+      UserError: names the builder, the layer or the shape at fault.
+    """
+    model = user_model.create(network, spec)
+    if isinstance(model, ActorCritic):
+        _check_actor_critic(model, spec)
+        user_model.warn_of_unused(config, model, ())
+        return model
+    if is_recurrent(model):
+        network = Recurrent(model, spec)
+        user_model.warn_of_unused(config, model, ())
+        user_model.check_layers(model)  # again: the first call may create layers
+        return network
+    family = families.for_space(spec.action_space)
+    heads = {"policy": family.size, "value": None}
+    if isinstance(user_model.outputs(model, spec, heads), dict):
+        user_model.warn_of_unused(config, model, _POLICY_FIELDS)
+        return ActorCritic(model, spec, config)
+    options = head_options(config, family)
+    user_model.warn_of_unused(config, model, (*_POLICY_FIELDS, *options))
+    return ActorCritic(
+        Towers(model, (), "linear", family.size, **options), spec, config
+    )
+
+
+def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
+    """Check that a model fits the action space and the observation space."""
+    got = model.family
+    wanted = families.for_space(spec.action_space, got.squashed)
+    if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
+        raise UserError(
+            f"model {model.name!r} has policies {got.name} of size {got.size} for "
+            f"actions of shape {got.shape}; this action space needs {wanted.name} of "
+            f"size {wanted.size} for {wanted.shape}"
+        )
+    steps = dummy_steps(spec)
+    try:
+        model.unroll(steps, model.initial_state(steps.first.shape[1]))
+    except Exception as error:
+        raise UserError(
+            f"model {model.name!r} does not take observations of "
+            f"{spec.observation_space}: {first_line(error)}"
+        ) from error

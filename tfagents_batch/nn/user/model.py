@@ -1,0 +1,198 @@
+"""A user's Keras model or builder for any kind of network, with its checks."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.nn.encoder import feature_space
+from tfagents_batch.nn.networks import layers
+from tfagents_batch.nn.user.fresh import fresh_copy
+from tfagents_batch.types import EnvSpec
+
+Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
+BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
+
+
+def create(network: keras.Model | Builder, spec: EnvSpec) -> keras.Model:
+    """Return the model of a user: a copy of a model, or what a builder returns.
+
+    Args:
+      network: a ``keras.Model``, or a builder; see ``user.actor_critic``.
+      spec: spec of the environments.
+
+    Raises:
+      UserError: names the builder or the layer at fault.
+    """
+    check_backend()
+    if isinstance(network, keras.Model):
+        model = fresh_copy(network)
+    elif callable(network):
+        model = _built(network, spec)
+    else:
+        raise UserError(
+            f"network is {type(network).__name__}; expected a keras.Model or {BUILDER}"
+        )
+    check_layers(model)
+    return model
+
+
+def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) -> Any:
+    """Build a model; return its symbolic outputs for a batch of unknown size.
+
+    Args:
+      model: maps observations ``[N, ...]`` to features ``[N, F]``, or to a dict of all
+        heads.
+      spec: spec of the environments.
+      heads: width n of each head ``[N, n]`` by name; None for ``[N]``.
+
+    Raises:
+      UserError: names what does not fit.
+    """
+    inputs = nest.map(
+        lambda s: keras.KerasTensor((None, *s.shape), s.dtype.name),
+        nest.specs(feature_space(spec.observation_space)),
+    )
+    try:
+        found = model(inputs, training=False)
+    except Exception as error:
+        shapes = nest.map(lambda x: f"{x.dtype}{list(x.shape)}", inputs)
+        raise UserError(
+            f"model {model.name!r} does not take the observations {shapes}: "
+            f"{first_line(error)}"
+        ) from error
+    check_layers(model)  # again: `build` may create layers
+    if isinstance(found, dict):
+        _check_heads(found, heads, model)
+    else:
+        shape = getattr(found, "shape", None)
+        if shape is None or len(shape) != 2 or shape[1] is None:
+            raise UserError(
+                f"model {model.name!r} returns {_describe(found)}; {_expected(heads)}"
+            )
+    return found
+
+
+def check_backend() -> None:
+    """Check that Keras uses the TensorFlow backend.
+
+    Raises:
+      UserError: names the setting to change.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            f"Keras runs on the {keras.backend.backend()!r} backend; set "
+            "KERAS_BACKEND=tensorflow before Keras is imported"
+        )
+
+
+def check_layers(model: keras.Model) -> None:
+    """Check that a model has no layer that acts differently in training.
+
+    Raises:
+      UserError: names the first one.
+    """
+    for layer in layers(model):
+        if isinstance(layer, (keras.layers.Dropout, keras.layers.BatchNormalization)):
+            raise UserError(
+                f"layer {layer.name!r} of model {model.name!r} is a "
+                f"{type(layer).__name__}, which acts differently in training, so the "
+                "policy that acts would not be the one that learns; remove it "
+                "(LayerNormalization is fine)"
+            )
+
+
+def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:
+    """Warn of settings that have no effect on a user's model.
+
+    They are not an error, because a preset may contain them.
+
+    Args:
+      config: settings of the network.
+      model: the user's model.
+      used: names of the settings that have an effect.
+    """
+    defaults = type(config)()
+    unused = [
+        f"network.{field.name}={getattr(config, field.name)}"
+        for field in dataclasses.fields(config)
+        if field.name not in used
+        and getattr(config, field.name) != getattr(defaults, field.name)
+    ]
+    if unused:
+        warnings.warn(
+            f"{', '.join(unused)}: not used, as model {model.name!r} is passed as the "
+            "network",
+            stacklevel=2,
+        )
+
+
+def _expected(heads: Mapping[str, int | None]) -> str:
+    """Return what a model may return, as text."""
+    shapes = (
+        f"{name!r} [N]" if size is None else f"{name!r} [N, {size}]"
+        for name, size in heads.items()
+    )
+    return f"expected features [N, F], or a dict of {' and '.join(shapes)}"
+
+
+def _check_heads(
+    found: dict, heads: Mapping[str, int | None], model: keras.Model
+) -> None:
+    if set(found) != set(heads):
+        raise UserError(
+            f"model {model.name!r} returns keys {sorted(found)}; {_expected(heads)}"
+        )
+    for name, size in heads.items():
+        shape = tuple(found[name].shape)
+        if size is None and shape not in {(None,), (None, 1)}:
+            raise UserError(
+                f"output {name!r} of model {model.name!r} has shape {shape}; expected "
+                "(None,) or (None, 1)"
+            )
+        if size is not None and (len(shape) != 2 or shape[1] != size):
+            raise UserError(
+                f"output {name!r} of model {model.name!r} has shape {shape}; expected "
+                f"(None, {size}) for this action space"
+            )
+
+
+def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
+    name = getattr(builder, "__qualname__", type(builder).__qualname__)
+    spaces = feature_space(spec.observation_space), spec.action_space
+    try:
+        inspect.signature(builder).bind(*spaces)
+    except TypeError as error:
+        raise UserError(
+            f"network builder {name!r} cannot be called with two arguments "
+            f"({error}); expected {BUILDER}"
+        ) from error
+    except ValueError:
+        pass  # it has no signature; the call below raises if the arguments are wrong
+    try:
+        model = builder(*spaces)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"network builder {name!r} raised {first_line(error)}"
+        ) from error
+    if not isinstance(model, keras.Model):
+        raise UserError(
+            f"network builder {name!r} returned {type(model).__name__}; expected a "
+            "keras.Model"
+        )
+    return model
+
+
+def _describe(outputs) -> str:
+    shape = getattr(outputs, "shape", None)
+    kind = type(outputs).__name__
+    return f"{kind} of shape {tuple(shape)}" if shape is not None else kind

@@ -1,0 +1,102 @@
+"""Settings of on-policy experience: rollouts of fixed length, or whole episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Actor, Algorithm, Env
+from tfagents_batch.sources import episodes
+from tfagents_batch.sources.episodes import Episodes
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.types import EnvSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of an on-policy source."""
+
+    overlaps: ClassVar[bool] = True  # collecting may go on during an update
+
+    length: int = option(
+        256, "steps per environment and iteration", least=1, most=1_000_000
+    )
+    episodes: int | None = option(
+        None,
+        "whole episodes per iteration, instead of rollout.length; k times num_envs",
+        least=1,
+        most=1_000_000,
+    )
+
+    def changed(self, overrides: Mapping[str, Any]) -> Config:
+        """Return the settings with overrides; the length replaces the episodes.
+
+        Raises:
+          UserError: for an unknown setting, a wrong value, or if both are given.
+        """
+        changes = dict(overrides)
+        if changes.get("length") is not None:
+            changes.setdefault("episodes", None)
+        if None not in (changes.get("length"), changes.get("episodes")):
+            raise UserError(
+                f"rollout.length is {changes['length']} and rollout.episodes is "
+                f"{changes['episodes']}, and both set how much data an update gets; "
+                "pass only one of them: steps per environment, or whole episodes"
+            )
+        return config.replace(self, changes, "rollout.")
+
+    def check(self, num_envs: int) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = config.check(self, "rollout.")
+        if checked.episodes is not None:
+            episodes.rounds(checked.episodes, num_envs, "rollout.episodes")
+        return checked
+
+    def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
+        """Check that environments and algorithm fit the settings.
+
+        Raises:
+          UserError: if whole episodes are asked for and their limit is not known.
+        """
+        del algorithm
+        if self.episodes is not None:
+            episodes.longest(spec)
+
+    def collected(self, num_envs: int, max_episode_steps: int | None) -> int:
+        """Return the largest number of transitions of one collect."""
+        if self.episodes is not None and max_episode_steps is not None:
+            return self.episodes * max_episode_steps
+        return num_envs * self.length
+
+
+def make(
+    config: Config,
+    env: Env,
+    policy: Actor,
+    seed: int,
+    algorithm: Algorithm,
+    info: Sequence[str] = (),
+) -> Rollout | Episodes:
+    """Return the source of an algorithm.
+
+    Args:
+      config: settings of the source.
+      env: environments to step.
+      policy: policy that acts.
+      seed: seed of the environments. Episodes do not use it: each call starts with the
+        seed of its iteration, so no episode is played twice.
+      algorithm: the algorithm that learns.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
+    """
+    del algorithm
+    if config.episodes is not None:
+        return Episodes(env, policy, config.episodes, info=info)
+    return Rollout(env, policy, config.length, seed, info=info)

@@ -1,0 +1,1 @@
+"""Replay: a buffer of transitions inside the graph, for off-policy algorithms."""

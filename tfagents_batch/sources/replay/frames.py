@@ -1,0 +1,155 @@
+"""Frame stacks: store the newest frame only, rebuild stacks from the rows before.
+
+An observation is a stack of the newest ``size`` frames, the oldest one first: on a new
+first axis (Gymnasium's FrameStackObservation) or as channels of the last axis (our
+Atari preprocessing). Before an episode's start its first frame is repeated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import Nest, TimeStep
+
+
+class Frames(NamedTuple):
+    """Which leaves of the observation are stacks.
+
+    Attributes:
+      size: frames of a stack, at least 2.
+      axes: for each leaf the axis of its frames, 0 or -1; None if it is no stack.
+    """
+
+    size: int
+    axes: tuple[int | None, ...]
+
+    def newest(self, observation: Nest) -> Nest:
+        """Return the observation with the newest frame of each stack.
+
+        Args:
+          observation: nest of ``[T, B, ...]`` tensors or specs.
+        """
+        return self._map(
+            lambda x, axis: self._frame(x, axis, self.size - 1), observation
+        )
+
+    def rebuild(self, observation: Nest, steps: TimeStep) -> Nest:
+        """Return the stacks, nest of ``[window, N, ...]``.
+
+        Args:
+          observation: nest of ``[stack - 1 + window, N, ...]`` newest frames.
+          steps: flags of the same rows.
+        """
+        opened = opens(steps)
+        before = self.size - 1
+        window = opened.shape[0] - before
+
+        def leaf(x, axis):
+            if axis is None:
+                return x[before:]
+            frames = [x[before:]]
+            begun = tf.zeros_like(opened[before:])
+            for back in range(1, self.size):
+                row = before - back
+                begun |= opened[row + 1 : row + 1 + window]
+                older = x[row : row + window]
+                frames.insert(0, nest.where(begun, frames[0], older))
+            return tf.stack(frames, 2) if axis == 0 else tf.concat(frames, -1)
+
+        return self._map(leaf, observation)
+
+    def consistent(self, steps: TimeStep) -> tf.Tensor:
+        """Return bool ``[]``: whether all observations are such stacks.
+
+        Args:
+          steps: of ``[k+1, B, ...]`` consecutive steps.
+        """
+        opened, follows = opens(steps), ~steps.first[1:]
+        found = []
+        for x, axis in zip(nest.flatten(steps.observation), self.axes, strict=True):
+            if axis is None:
+                continue
+            frames = [self._frame(x, axis, i) for i in range(self.size)]
+            for older, newer in itertools.pairwise(frames):
+                found.append(~opened | _equal(older, frames[-1]))
+                found.append(~follows | _equal(older[1:], newer[:-1]))
+        return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in found]))
+
+    def _frame(self, x, axis: int | None, index: int):
+        """Return frame ``index`` of ``[T, B, ...]``."""
+        if axis is None:
+            return x
+        shape = list(x.shape)
+        if axis == 0:
+            cut, shape = (..., index, *[slice(None)] * (len(shape) - 3)), _less(shape)
+        else:
+            width = shape[-1] = shape[-1] // self.size
+            cut = (..., slice(index * width, (index + 1) * width))
+        return tf.TensorSpec(shape, x.dtype) if isinstance(x, tf.TensorSpec) else x[cut]
+
+    def _map(self, function, observation: Nest) -> Nest:
+        leaves = nest.flatten(observation)
+        found = [function(x, axis) for x, axis in zip(leaves, self.axes, strict=True)]
+        return tf.nest.pack_sequence_as(observation, found)
+
+
+def find(observation: Nest, size: int | None) -> Frames | None:
+    """Return the stacks of an observation; None if ``size`` is.
+
+    A stack is an image (uint8 of rank 2 or more), or the only leaf.
+
+    Args:
+      observation: nest of ``[T, B, ...]`` specs.
+      size: ``Config.stack``.
+
+    Raises:
+      UserError: if a shape is not that of a stack.
+    """
+    if size is None:
+        return None
+    leaves = nest.flatten(observation)
+    axes = []
+    for x in leaves:
+        shape = list(x.shape[2:])
+        image = x.dtype == tf.uint8 and len(shape) >= 2
+        axis = None
+        if image or len(leaves) == 1:
+            if len(shape) >= 2 and shape[0] == size:
+                axis = 0
+            elif shape and shape[-1] % size == 0:
+                axis = -1
+            else:
+                raise UserError(
+                    f"stack is {size}, but observations have shape {shape}; expected "
+                    f"{size} frames on the first axis or as channels of the last; set "
+                    "stack to the number of stacked frames, or to none"
+                )
+        axes.append(axis)
+    if all(axis is None for axis in axes):
+        raise UserError(
+            f"stack is {size}, but no part of the observation is an image; expected "
+            "uint8 of rank 2 or more; set stack to none"
+        )
+    return Frames(size, tuple(axes))
+
+
+def opens(steps: TimeStep) -> tf.Tensor:
+    """Return bool ``[T, B]``: true where a step opens an episode and did not fail."""
+    return steps.first & ~steps.last
+
+
+def _less(shape: list[int]) -> list[int]:
+    return [*shape[:2], *shape[3:]]
+
+
+def _equal(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Return bool ``[T, B]``: whether rows ``[T, B, ...]`` are equal."""
+    size = math.prod(x.shape[2:])
+    same = tf.reshape(x == y, [*x.shape[:2], size])
+    return tf.reduce_all(same, -1)

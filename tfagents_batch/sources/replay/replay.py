@@ -1,0 +1,394 @@
+"""A replay around an on-policy source: stores its steps and samples windows of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Metrics
+from tfagents_batch.schedules import Ratio
+from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
+from tfagents_batch.sources.replay import priorities as prioritized
+from tfagents_batch.sources.replay.layout import Layout, Span
+from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.sources.replay.storage import Storage
+from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+
+_CHECKED = 1000  # steps of an environment whose frame stacks are checked
+_LOG = logging.getLogger("tfagents_batch")
+
+
+class Replay(tf.Module):
+    """Source of windows of stored steps.
+
+    A collect stores k steps of every environment. A sample is a batch of windows whose
+    first transition is drawn from all stored ones (mask true), uniformly or by
+    priority. A window may go on behind the end of an episode; its mask says so.
+
+    Everything that touches the storage is compiled by XLA, also in a program that is
+    not. The storage is written in every collect, outside of branches: a void collect
+    writes rows that are never sampled.
+
+    Args:
+      inner: source that collects: ``collect(seed, step)`` returns ``Collected`` with a
+        trajectory, whose first step is the last one of the call before.
+      config: settings.
+      like: Trajectory of tensors or specs with the shapes of a collect; see
+        ``outline``.
+      batch_size: N, windows of a sample.
+      window: steps of a window, n + 1 for n-step targets.
+      ratio: updates per environment step.
+
+    Raises:
+      UserError: for a capacity, stack or inner source that cannot be used.
+    """
+
+    own_file = True  # its variables are too large for every checkpoint
+
+    def __init__(
+        self,
+        inner: Any,
+        config: Config,
+        *,
+        like: Trajectory,
+        batch_size: int,
+        window: int,
+        ratio: Ratio,
+    ):
+        super().__init__()
+        config = config.check()
+        if window < 2:
+            raise ValueError(f"window is {window}; expected at least 2 steps")
+        self.inner, self.config, self.batch_size = inner, config, batch_size
+        self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
+        like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), like)
+        if nest.flatten(like.state):
+            raise UserError(
+                "the policy has a state; recurrent networks cannot be trained from a "
+                "replay; use a network without memory, or an on-policy algorithm"
+            )
+        steps, batch = like.steps.first.shape[0] - 1, like.steps.first.shape[1]
+        rows = layout.rows(config.capacity, batch, steps)
+        sizes = Layout(batch, rows, steps, window, config.stack or 1)
+        memory.check_capacity(config.capacity, batch_size, sizes)
+        stacks = frames.find(like.steps.observation, config.stack)
+        self._sizes, self._stacks = lambda: sizes, lambda: stacks
+
+        stored = like.steps._replace(info={})
+        if stacks is not None:
+            stored = stored._replace(observation=stacks.newest(stored.observation))
+        taken = _Taken(like.action, like.behavior)
+        size = memory.stored_bytes(
+            sizes, (stored.observation, taken), config.prioritized
+        )
+        memory.check(size, memory.available_bytes())
+        _LOG.info(memory.text(size, config.capacity))
+        self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
+        self._taken = Storage(_rows(taken), sizes.size)
+
+        start = breaks.fresh(batch, sizes.stack)
+        self._head = _variable(tf.constant(0))
+        self._filled = _variable(tf.constant(0))
+        self._broken = _variable(start.broken)
+        self._missing = _variable(start.missing)
+        self._size = _variable(tf.constant(0))
+        self._start = _variable(tf.constant(ratio.start, tf.int64))
+        self._stacked = _variable(tf.constant(True))
+        self._tree = None
+        if config.prioritized:
+            config.beta(0)  # raises if the length of its ramp is not known
+            self._tree = prioritized.SumTree(batch * rows)
+            self._largest = _variable(tf.constant(1.0))
+            self._drawn = _variable(tf.fill([batch_size], batch * rows))
+        compiled = {"jit_compile": True, "autograph": False}
+        self._store = tf.function(self._store_steps, **compiled)
+        self._draw = tf.function(self._draw_windows, **compiled)
+        self._learn = tf.function(self._learn_priorities, **compiled)
+
+    @property
+    def envs(self) -> tuple:
+        """Environments that the inner source steps."""
+        return self.inner.envs
+
+    @property
+    def compilable(self) -> bool:
+        """True if collecting can run under XLA."""
+        return self.inner.compilable
+
+    def collect(self, seed, step) -> Collected:
+        """Collect k steps of every environment and store them.
+
+        Args:
+          seed: int or int32 scalar.
+          step: int64 ``[]``, number of transitions so far.
+        """
+        collected = self.inner.collect(seed, step)
+        trajectory = collected.trajectory
+        steps = trajectory.steps._replace(info={})
+        trajectory = trajectory._replace(steps=steps, state=(), weight=())
+        ok = self._store(trajectory, collected.ok)
+        made = tf.where(ok, collected.steps, 0)
+        step = tf.cast(step, tf.int64)
+        updates = self._ratio().due(self._start.read_value(), step, step + made)
+        metrics = collected.metrics | self.metrics()
+        return Collected(made, ok, tf.where(ok, updates, 0), metrics, ())
+
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Draw N windows.
+
+        Where nothing could be drawn, all masks of a window are false.
+
+        Args:
+          collected: unused: what is sampled was stored.
+          seed: int or int32 scalar; another one for each sample of a round.
+          step: int64 ``[]``, for the schedule of beta.
+
+        Returns:
+          Trajectory of steps ``[window, N, ...]``, actions ``[window - 1, N, ...]``,
+          and f32 ``[N]`` importance weights (ones if uniform).
+        """
+        del collected
+        seed, step = tf.cast(seed, tf.int32), tf.cast(step, tf.int64)
+        return self._draw(seed, step)
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Set the priorities of the windows that were drawn last.
+
+        Args:
+          priority: f32 ``[N]``, absolute TD errors.
+        """
+        if self._tree is not None:
+            self._learn(priority)
+
+    def metrics(self) -> Metrics:
+        """Return the size, and the mean and maximum of (abs(TD) + epsilon)^alpha."""
+        size = tf.cast(self._size.read_value(), tf.float32)
+        if self._tree is None:
+            return {"replay/size": size}
+        return {
+            "replay/size": size,
+            "replay/priority_mean": tf.math.divide_no_nan(self._tree.total(), size),
+            "replay/priority_max": self._largest.read_value(),
+        }
+
+    def check(self) -> None:
+        """Raise the failure of a program that has returned; not for use in a graph.
+
+        Raises:
+          UserError: if observations are not the stacks that ``stack`` declares.
+        """
+        if not self._stacked.numpy():
+            raise UserError(
+                f"stack is {self.config.stack}, but observations are not stacks of the "
+                "newest frames; expected the oldest frame first, and the first frame "
+                "repeated after a reset (FrameStackObservation with its defaults, as "
+                "the last wrapper that changes frames); or set stack to none"
+            )
+
+    def postpone(self, step: int) -> None:
+        """Make the first update due after ``step`` environment steps."""
+        self._start.assign(step)
+
+    def interrupt(self) -> None:
+        """Declare that the inner source goes on elsewhere: it was started anew."""
+        sizes = self._sizes()
+        state = breaks.fresh(sizes.batch, sizes.stack)
+        self._broken.assign(state.broken)
+        self._missing.assign(state.missing)
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the storage, the position in it and the inner source's variables."""
+        found = {
+            "head": self._head,
+            "filled": self._filled,
+            "broken": self._broken,
+            "missing": self._missing,
+            "size": self._size,
+            "start": self._start,
+            **_prefixed("steps", self._steps),
+            **_prefixed("taken", self._taken),
+            **_prefixed("inner", self.inner),
+        }
+        if self._tree is not None:
+            found |= {"largest": self._largest, **_prefixed("tree", self._tree)}
+        return found
+
+    def _store_steps(self, trajectory: Trajectory, ok: tf.Tensor) -> tf.Tensor:
+        """Store a collect; return bool ``[]``: whether it is one that counts."""
+        sizes, stacks = self._sizes(), self._stacks()
+        span = Span(self._head.read_value(), self._filled.read_value())
+        state = breaks.Break(self._broken.read_value(), self._missing.read_value())
+        if stacks is not None:
+            ok &= self._check_stacks(trajectory.steps, ok, span)
+        steps, marked = breaks.mark(trajectory.steps, state, sizes.stack)
+        self._write(trajectory._replace(steps=steps), span, state.broken)
+
+        moved = layout.advance(sizes, span, state.broken)
+        after = nest.map(lambda new, old: tf.where(ok, new, old), moved, span)
+        self._count(*layout.changes(sizes, span, after))
+        self._head.assign(after.head)
+        self._filled.assign(after.filled)
+        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        self._broken.assign(tf.where(ok, marked.broken, fresh.broken))
+        self._missing.assign(tf.where(ok, marked.missing, fresh.missing))
+        return ok
+
+    def _check_stacks(self, steps: TimeStep, ok: tf.Tensor, span: Span) -> tf.Tensor:
+        """Return bool ``[]``: whether observations were frame stacks so far."""
+        wanted = ok & (span.filled < _CHECKED)
+        stacks = self._stacks()
+        good = tf.cond(wanted, lambda: stacks.consistent(steps), lambda: True)
+        good &= self._stacked.read_value()
+        self._stacked.assign(good)
+        return good
+
+    def _write(self, trajectory: Trajectory, span: Span, broken: tf.Tensor) -> None:
+        """Write the rows of a collect."""
+        sizes, stacks, steps = self._sizes(), self._stacks(), trajectory.steps
+        follows = tf.pad(trajectory.mask, [[1, 0], [0, 0]])
+        if stacks is not None:
+            steps = steps._replace(observation=stacks.newest(steps.observation))
+        rows = span.head + tf.cast(broken, tf.int32) + tf.range(sizes.steps + 1)
+        # The first step is stored already, unless it follows a break.
+        new = (tf.range(sizes.steps + 1) > 0) | broken
+        for index in sizes.targets(rows, new):
+            self._steps.write(index, _Stored(steps, follows))
+        for index in sizes.targets(rows[:-1], tf.fill([sizes.steps], True)):
+            self._taken.write(index, _Taken(trajectory.action, trajectory.behavior))
+
+    def _count(self, entering: tuple, leaving: tuple) -> None:
+        """Count the transitions that can be sampled, and set their priorities."""
+        sizes = self._sizes()
+        env = tf.range(sizes.batch)[:, tf.newaxis]
+        index, valid = [], []
+        for rows, use in (leaving, entering):
+            valid.append(use & self._is_transition(env, rows))
+            leaf = tf.where(use, self._leaf(env, rows), sizes.batch * sizes.rows)
+            index.append(tf.reshape(leaf, [-1]))
+        gone, came = (tf.reduce_sum(tf.cast(x, tf.int32)) for x in valid)
+        self._size.assign_add(came - gone)
+        if self._tree is not None:
+            weight = tf.where(valid[1], self._largest.read_value(), 0.0)
+            weight = tf.reshape(weight, [-1])
+            weights = tf.concat([tf.zeros_like(weight), weight], 0)
+            self._tree.write(tf.concat(index, 0), weights)
+
+    def _draw_windows(self, seed: tf.Tensor, step: tf.Tensor) -> Trajectory:
+        draw = self._draw_uniformly if self._tree is None else self._draw_by_priority
+        env, row, valid, weight = draw(seed, step)
+        sizes, stacks = self._sizes(), self._stacks()
+        before = sizes.stack - 1
+        rows = before + sizes.window
+        steps = self._steps.read(sizes.index(env, row - before), rows).steps
+        if stacks is not None:
+            stacked = stacks.rebuild(steps.observation, steps)
+            steps = nest.map(lambda x: x[before:], steps._replace(observation=()))
+            steps = steps._replace(observation=stacked)
+        # A step that is first ends the transition into it: no mask is left.
+        ignored = ~valid & (tf.range(sizes.window) > 0)[:, tf.newaxis]
+        steps = steps._replace(first=steps.first | ignored)
+        taken = self._taken.read(sizes.index(env, row), sizes.window - 1)
+        return Trajectory(steps, taken.action, taken.behavior, (), weight)
+
+    def _draw_uniformly(self, seed: tf.Tensor, step: tf.Tensor) -> tuple:
+        del step
+        sizes = self._sizes()
+        span = Span(self._head.read_value(), self._filled.read_value())
+        first, count = layout.starts(sizes, span)
+        each = tf.maximum(count, 1)
+
+        def place(numbers):
+            return numbers // each, first + numbers % each
+
+        numbers, valid = draws.rejected(
+            self.batch_size,
+            seeds.key(seed, "replay"),
+            tf.where(self._size.read_value() > 0, sizes.batch * count, 0),
+            lambda numbers: self._is_transition(*place(numbers)),
+        )
+        return *place(numbers), valid, tf.ones([self.batch_size])
+
+    def _draw_by_priority(self, seed: tf.Tensor, step: tf.Tensor) -> tuple:
+        sizes = self._sizes()
+        part = prioritized.strata(self.batch_size, seeds.key(seed, "replay"))
+        leaf = self._tree.find(part)
+        weight = self._tree.read(leaf)
+        valid = weight > 0
+        leaf = tf.where(valid, leaf, sizes.batch * sizes.rows)
+        self._drawn.assign(leaf)
+        weight = prioritized.importance(
+            weight,
+            self._tree.total(),
+            self._size.read_value(),
+            self.config.beta(step),
+            valid,
+        )
+        env = tf.minimum(leaf // sizes.rows, sizes.batch - 1)
+        return env, leaf % sizes.rows, valid, weight
+
+    def _learn_priorities(self, priority: tf.Tensor) -> None:
+        config, sizes, drawn = self.config, self._sizes(), self._drawn.read_value()
+        weight = tf.pow(tf.abs(priority) + config.epsilon, config.alpha)
+        largest = self._largest.read_value()
+        # A number that is not finite would stay in all sums above it.
+        weight = tf.where(tf.math.is_finite(weight), weight, largest)
+        weight = tf.where(drawn < sizes.batch * sizes.rows, weight, 0.0)
+        self._largest.assign(tf.maximum(largest, tf.reduce_max(weight)))
+        self._tree.write(drawn, weight)
+
+    def _is_transition(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        """Return bool: whether a transition leads from a row to the next one."""
+        return self._steps.gather(self._sizes().index(env, row + 1)).follows
+
+    def _leaf(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        rows = self._sizes().rows
+        return env * rows + row % rows
+
+
+class _Stored(NamedTuple):
+    """Stored data of steps, ``[k+1, B, ...]``.
+
+    Attributes:
+      steps: without info.
+      follows: bool ``[k+1, B]``, true where a transition led from the row before.
+    """
+
+    steps: TimeStep
+    follows: tf.Tensor
+
+
+class _Taken(NamedTuple):
+    """Stored data of actions, ``[k, B, ...]``."""
+
+    action: Nest
+    behavior: dict[str, Nest]
+
+
+def outline(source: Any) -> Trajectory:
+    """Return the specs of a source's trajectories; nothing is collected.
+
+    Args:
+      source: with ``collect(seed, step)``.
+    """
+    traced = tf.function(
+        lambda seed, step: source.collect(seed, step).trajectory, autograph=False
+    )
+    specs = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
+    return traced.get_concrete_function(*specs).structured_outputs
+
+
+def _rows(like: Nest) -> Nest:
+    """Return the specs of one row of ``[T, B, ...]`` specs."""
+    return nest.map(lambda x: tf.TensorSpec(x.shape[2:], x.dtype), like)
+
+
+def _variable(value: tf.Tensor) -> tf.Variable:
+    return tf.Variable(value, trainable=False)
+
+
+def _prefixed(prefix: str, part: Any) -> dict[str, tf.Variable]:
+    return {f"{prefix}/{k}": v for k, v in part.named_variables().items()}
