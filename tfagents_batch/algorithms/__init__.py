@@ -1,6 +1,6 @@
-"""Registry of the algorithms: ``REGISTRY[name] = (class, its Config)``."""
+"""Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import dqn, ppo
 
-REGISTRY = {"ppo": (ppo.PPO, ppo.Config)}
+REGISTRY = {"ppo": (ppo.PPO, ppo.Config), "dqn": (dqn.DQN, dqn.Config)}
 DEFAULT = "ppo"

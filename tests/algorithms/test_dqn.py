@@ -1,0 +1,217 @@
+"""DQN: targets, exploration, priorities, and runs from the start to a resume."""
+
+import dataclasses
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.algorithms.cases import B, experience, named
+from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tfagents_batch.algorithms import dqn
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import q_network
+from tfagents_batch.schedules import Constant
+from tfagents_batch.training.log.logger import read_metrics
+
+STEP = tf.constant(5000, tf.int64)
+TINY = {
+    "env": "tf/CartPole-v1",
+    "num_envs": 4,
+    "eval_every": 0,
+    "log_every": 50,
+    "replay": {"capacity": 400},
+}
+SETTINGS = {
+    "warmup_steps": 100,
+    "batch_size": 16,
+    "target_every": 20,
+    "learning_rate": 1e-3,
+    "epsilon": "linear(1, 0.1, 300)",
+    "network": {"hidden": [8]},
+}
+
+
+def make(action=ACTIONS["discrete"], seed=0, **settings):
+    keras.utils.set_random_seed(seed)
+    return dqn.DQN(dqn.Config(**settings), make_spec(VECTOR, action, B))
+
+
+def values(network, observation):
+    return network.body(observation, training=False)["q"].numpy()
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("terminate", [False, True])
+@pytest.mark.parametrize("n", [1, 3])
+def test_td_errors_are_those_of_a_slow_loop(double, terminate, n):
+    agent = make(double=double, n_step=n, gamma=0.9, learning_rate=Constant(0.0))
+    for variable in agent.target.trainable_variables:  # a target of its own
+        variable.assign(variable + 0.1)
+    batch = experience(agent, terminate=terminate)
+    steps, mask = batch.steps, batch.mask.numpy()
+    learned = [values(agent.network, x) for x in steps.observation]
+    target = [values(agent.target, x) for x in steps.observation]
+    expected = []
+    for i in range(mask.shape[1]):
+        total, factor, t = 0.0, 1.0, 0
+        while t < n and mask[t, i]:
+            total += factor * float(steps.reward[t + 1, i])
+            factor *= 0.0 if bool(steps.terminated[t + 1, i]) else 0.9
+            t += 1
+        chooser = learned if double else target
+        best = int(np.argmax(chooser[t][i]))
+        goal = total + factor * target[t][i][best]
+        error = goal - learned[0][i][int(batch.action[0, i])]
+        expected.append(abs(error) if mask[0, i] else 0.0)
+    updated = agent.update(batch, 0, STEP)
+    np.testing.assert_allclose(updated.priority, expected, rtol=1e-4, atol=1e-5)
+    counts = mask[0]
+    error = np.mean(np.array(expected)[counts])
+    assert float(updated.metrics["value/td_error"]) == pytest.approx(error, rel=1e-4)
+
+
+def test_windows_that_are_no_transition_change_nothing():
+    agents = [make(), make()]
+    batch = experience(agents[0])
+    mask = batch.mask.numpy()[0]
+    assert not mask.all()
+    wild = tf.where(batch.mask[0], batch.steps.reward, np.nan)
+    agents[0].update(batch, 0, STEP)
+    agents[1].update(batch._replace(steps=batch.steps._replace(reward=wild)), 0, STEP)
+    first, second = map(named, agents)
+    for name, value in first.items():
+        np.testing.assert_array_equal(second[name], value, err_msg=name)
+
+
+def test_a_batch_without_a_transition_keeps_the_weights():
+    agent = make()
+    batch = experience(agent)
+    nothing = batch._replace(steps=batch.steps._replace(first=batch.steps.first | True))
+    before = named(agent)
+    agent.update(nothing, 0, STEP)
+    after = named(agent)
+    for name, value in before.items():
+        if name.startswith("policy/"):
+            np.testing.assert_array_equal(after[name], value, err_msg=name)
+
+
+def test_the_target_network_gets_no_gradient_and_follows_every_n_updates():
+    agent = make(target_every=3)
+    start = [x.numpy() for x in agent.target.trainable_variables]
+    batch = experience(agent)
+    for _ in range(2):
+        agent.update(batch, 0, STEP)
+    for before, now in zip(start, agent.target.trainable_variables, strict=True):
+        np.testing.assert_array_equal(now, before)
+    agent.update(batch, 0, STEP)
+    pairs = zip(agent.target.variables, agent.network.variables, strict=True)
+    for target, learned in pairs:
+        np.testing.assert_array_equal(target, learned)
+
+
+def test_importance_weights_scale_the_loss():
+    one, two = make(), make()
+    batch = experience(one)
+    loss = one.update(batch, 0, STEP).metrics["loss/td"]
+    twice = two.update(batch._replace(weight=2 * batch.weight), 0, STEP)
+    assert float(twice.metrics["loss/td"]) == pytest.approx(2 * float(loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", sorted({*ACTIONS} - {"discrete"}))
+def test_actions_that_are_not_discrete_are_refused(kind):
+    with pytest.raises(UserError, match=r"need Discrete actions.*such as ppo"):
+        make(ACTIONS[kind])
+
+
+def train(folder, **options):
+    return tfb.train("dqn", logdir=folder, **TINY | {"settings": SETTINGS} | options)
+
+
+def weights(run):
+    return {
+        name: x.numpy()
+        for name, x in tfb.load(run.logdir)._policy.named_variables().items()
+    }
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"steps": 100}, r"warmup_steps is 100, but the run has 100 steps"),
+        ({"replay": {"capacity": 15}}, r"capacity is 15; expected at least"),
+        ({"replay": {"capacity": 10**12}}, r"replay needs .*smaller capacity"),
+        ({"replay": {"stack": 3}}, r"stack"),
+        ({"overlap": True}, r"overlap is true.*leave overlap out"),
+        ({"rollout_length": 8}, r"rollout_length is a setting of.*'rollout'.*replay"),
+        ({"env": "tf/Pendulum-v1"}, r"need Discrete actions"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_a_run_folder_exists(
+    tmp_path, options, text
+):
+    with pytest.raises(UserError, match=text):
+        train(tmp_path, **{"steps": 400, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("straight"), steps=600)
+
+
+def test_a_run_logs_updates_only_after_the_warmup(straight):
+    lines = [line for line in read_metrics(straight.logdir) if "env/masked" in line]
+    early = [line for line in lines if line["step"] <= 100]
+    late = [line for line in lines if line["step"] > 110]
+    assert early and all("loss/td" not in line for line in early)
+    assert late and all(np.isfinite(line["loss/td"]) for line in late)
+    assert all(line["replay/size"] <= 400 for line in lines)
+
+
+def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(
+    straight, tmp_path
+):
+    run = train(tmp_path, steps=300)
+    run = tfb.train(resume=run.logdir, steps=600)
+    assert run.step == straight.step
+    expected = weights(straight)
+    for name, value in weights(run).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_a_resume_without_its_replay_warms_up_again(tmp_path):
+    run = train(tmp_path, steps=300)
+    shutil.rmtree(f"{run.logdir}/replay")
+    before = weights(run)
+    run = tfb.train(resume=run.logdir, steps=run.step + 90)
+    for name, value in weights(run).items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+
+
+@pytest.mark.any_backend
+def test_transitions_and_weights_do_not_depend_on_the_number_of_workers(tmp_path):
+    found = []
+    for workers in (1, 2):
+        options = {"env": "CartPole-v1", "num_workers": workers, "steps": 250}
+        found.append(weights(train(tmp_path / str(workers), **options)))
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+
+
+def test_all_options_compose_and_learn_from_priorities(tmp_path):
+    settings = SETTINGS | {"double": True, "n_step": 3}
+    settings["network"] = {"hidden": [8], "dueling": True}
+    replay = {"capacity": 400, "prioritized": True}
+    run = train(tmp_path, steps=300, settings=settings, replay=replay)
+    assert run.metrics["replay/priority_max"] > 0
+    assert np.isfinite(run.metrics["loss/td"])
+
+
+def test_settings_are_checked_by_name():
+    with pytest.raises(UserError, match=r"unknown network.activation .reluu.; did you"):
+        dqn.Config(network=q_network.Config(activation="reluu")).check()
+    assert dataclasses.replace(dqn.Config(), n_step=2).check().n_step == 2

@@ -1,0 +1,139 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import q_network
+from tfagents_batch.nn.q_policy import EpsilonGreedy, best
+from tfagents_batch.nn.target_network import Follower
+from tfagents_batch.schedules import Constant
+
+SPEC = make_spec(VECTOR, gs.Discrete(3, start=2))
+
+
+def test_every_action_has_a_value_and_steps_are_independent():
+    network = q_network.q_network(SPEC)
+    steps = make_steps(VECTOR, 4, 2)
+    whole = network.unroll(steps, ())[0].q
+    assert whole.shape == (4, 2, 3)
+    one = tf.nest.map_structure(lambda x: x[2], steps)
+    np.testing.assert_allclose(network(one)[0].q, whole[2], rtol=1e-5, atol=1e-6)
+
+
+def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
+    config = q_network.Config(dueling=True)
+    network = q_network.q_network(SPEC, config)
+    features = network.body.encoder(make_steps(VECTOR, 1, 5).observation[0])
+    tower, head = network.body.streams[0], network.body.heads[0]
+    value = head(tower(features))
+    q = network.body(make_steps(VECTOR, 1, 5).observation[0])["q"]
+    np.testing.assert_allclose(tf.reduce_mean(q, -1), value[:, 0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda *_: keras.Sequential([keras.layers.Dense(7, "relu")]),
+        lambda *_: Named("q", 3),
+    ],
+    ids=["features", "values"],
+)
+def test_a_users_model_of_features_or_values_is_adapted(build):
+    network = q_network.q_network(SPEC, network=build)
+    assert network.unroll(make_steps(VECTOR, 2, 2), ())[0].q.shape == (2, 2, 3)
+
+
+class Named(keras.Model):
+    """Returns one output under a name."""
+
+    def __init__(self, name, size):
+        super().__init__()
+        self.key, self.dense = name, keras.layers.Dense(size)
+
+    def call(self, x):
+        return {self.key: self.dense(x)}
+
+
+@pytest.mark.parametrize(
+    "model, text",
+    [
+        (Named("values", 3), r"returns keys \['values'\].*'q' \[N, 3\]"),
+        (Named("q", 4), r"output 'q'.*shape \(None, 4\); expected \(None, 3\)"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_by_name(model, text):
+    with pytest.raises(UserError, match=text):
+        q_network.q_network(SPEC, network=lambda *_: model)
+
+
+@pytest.mark.parametrize("kind", ["box", "multi_discrete"])
+def test_actions_that_are_not_discrete_are_refused(kind):
+    with pytest.raises(UserError, match=r"need Discrete actions.*such as ppo"):
+        q_network.q_network(make_spec(VECTOR, ACTIONS[kind]))
+
+
+def make_policy(epsilon=0.0, warmup=0):
+    network = q_network.q_network(SPEC)
+    return EpsilonGreedy(network, 2, Constant(epsilon), warmup)
+
+
+def act(policy, step=0, explore=True, size=200):
+    steps = tf.nest.map_structure(lambda x: x[0], make_steps(VECTOR, 1, size))
+    noise = tf.nest.map_structure(lambda x: x[0], policy.noise((1, size), 3))
+    step = tf.constant(step, tf.int64)
+    greedy = 2 + tf.argmax(policy.network(steps)[0].q, -1, tf.int32)
+    return policy.act(steps, (), noise, step, explore)[0].numpy(), greedy.numpy()
+
+
+def test_the_policy_is_greedy_without_exploration_and_with_epsilon_zero():
+    for found, greedy in (act(make_policy(1.0), explore=False), act(make_policy(0.0))):
+        np.testing.assert_array_equal(found, greedy)
+
+
+def test_epsilon_is_the_share_of_random_actions():
+    found, greedy = act(make_policy(0.3), size=5000)
+    # A random action is the greedy one in a third of the cases.
+    assert np.mean(found != greedy) == pytest.approx(0.2, abs=0.02)
+    assert set(found) == {2, 3, 4}
+
+
+def test_actions_of_the_warmup_are_random():
+    policy = make_policy(0.0, warmup=100)
+    early, greedy = act(policy, step=99, size=5000)
+    counts = np.bincount(early - 2, minlength=3) / early.size
+    np.testing.assert_allclose(counts, 1 / 3, atol=0.03)
+    late, greedy = act(policy, step=100)
+    np.testing.assert_array_equal(late, greedy)
+
+
+def test_only_valid_actions_are_selected_and_a_row_without_one_counts_as_all_valid():
+    value = tf.constant([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    mask = tf.constant([[False, True, True], [False, False, False]])
+    np.testing.assert_array_equal(best(value, mask), [1, 0])
+
+
+def test_assigning_copies_weights_and_version():
+    first, second = make_policy(), make_policy()
+    first.version.assign(7)
+    second.assign_from(first)
+    assert int(second.version) == 7
+    for mine, its in zip(second.network.weights, first.network.weights, strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+@pytest.mark.parametrize(
+    "every, tau, expected", [(3, 1.0, [0, 0, 4]), (1, 0.5, [2, 3, 3.5])]
+)
+def test_the_target_moves_after_every_n_updates_by_tau(every, tau, expected):
+    target, learned = keras.Variable(1.0), keras.Variable(0.0)
+    follower = Follower([target], [learned], every, tau)
+    assert float(target.value) == 0  # it starts as a copy
+    learned.assign(4.0)
+    found = []
+    for _ in range(3):
+        follower.step()
+        found.append(float(target.value))
+    assert found == expected

@@ -1,0 +1,93 @@
+"""Epsilon-greedy policy of a network of action values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.policy import assign, new_version, prefixed
+from tfagents_batch.nn.q_network import QNetwork
+from tfagents_batch.ops import masked
+from tfagents_batch.schedules import Schedule
+from tfagents_batch.types import Nest, TimeStep
+
+
+class Noise(NamedTuple):
+    """Uniform numbers: ``explore`` ``[...]`` and ``action`` ``[..., A]``."""
+
+    explore: tf.Tensor
+    action: tf.Tensor
+
+
+class EpsilonGreedy(tf.Module):
+    """Takes the action of the largest value, or a random one; an ``interfaces.Policy``.
+
+    With probability epsilon, and always during the warm-up, every valid action is
+    equally likely.
+
+    Args:
+      network: network of action values.
+      start: smallest action of the Discrete space.
+      epsilon: schedule of the probability over environment steps.
+      warmup: environment steps with random actions only.
+    """
+
+    def __init__(self, network: QNetwork, start: int, epsilon: Schedule, warmup: int):
+        super().__init__()
+        self.network = network
+        self._start, self._epsilon, self._warmup = int(start), epsilon, warmup
+        self.version = new_version()
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the state of a policy without memory."""
+        del batch
+        return ()
+
+    def noise(self, shape, seed) -> Noise:
+        """Draw the random numbers of a rollout."""
+        return Noise(
+            seeds.uniform([*shape], seeds.key(seed, "explore")),
+            seeds.uniform([*shape, self.network.size], seeds.key(seed, "action")),
+        )
+
+    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+        """Select actions of the largest value among the valid ones, or random ones."""
+        _, mask = networks.split_mask(timestep.observation)
+        heads, _ = self.network(timestep, ())
+        action = best(heads.q, mask)
+        if explore:
+            drawn = noise.explore < self.epsilon(step)
+            action = tf.where(drawn, best(noise.action, mask), action)
+        return action + self._start, {}, state
+
+    def epsilon(self, step) -> tf.Tensor:
+        """Return the probability of a random action, f32 ``[]``."""
+        return tf.where(step < self._warmup, 1.0, self._epsilon(step))
+
+    def index(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the place of actions among the values, int32."""
+        return action - self._start
+
+    def assign_from(self, policy: EpsilonGreedy) -> None:
+        """Copy the weights and the version of another policy."""
+        assign(self, policy)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the weights by name."""
+        return prefixed("policy/network", networks.named_variables(self.network))
+
+
+def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    """Return the valid action of the largest value, int32 ``[...]``.
+
+    Args:
+      value: f32 ``[..., A]``.
+      mask: bool ``[..., A]``, valid actions; None if all are. A row without a valid
+        action counts as all valid.
+    """
+    value = value if mask is None else masked.logits(value, mask)
+    return tf.argmax(value, -1, tf.int32)

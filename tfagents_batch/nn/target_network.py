@@ -1,0 +1,48 @@
+"""Target network: a second network that follows the learned one slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+
+class Follower(tf.Module):
+    """Moves the weights of a target network towards those of the learned network.
+
+    After every ``every`` updates: target <- (1 - tau) target + tau learned. With tau 1
+    it copies them (Mnih et al. 2015); with every 1 and a small tau the target is a
+    moving mean (Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1).
+
+    Args:
+      target, learned: weights in the same order; the target starts as a copy.
+      every: number of updates.
+      tau: in (0, 1].
+    """
+
+    def __init__(
+        self,
+        target: Sequence[keras.Variable],
+        learned: Sequence[keras.Variable],
+        every: int,
+        tau: float,
+    ):
+        super().__init__()
+        self._pairs = lambda: list(zip(target, learned, strict=True))
+        self._every, self._tau = every, tau
+        self.updates = keras.Variable(0, dtype="int64", trainable=False)
+        for mine, its in self._pairs():
+            mine.assign(its.value)
+
+    def step(self) -> None:
+        """Count an update, and move the target if it is time."""
+        count = self.updates.value + 1
+        self.updates.assign(count)
+        moves = count % self._every == 0
+        for mine, its in self._pairs():
+            new = its.value
+            if self._tau < 1:
+                new = mine.value + self._tau * (new - mine.value)
+            # A select instead of a branch: weights are small, branches are slow.
+            mine.assign(tf.where(moves, new, mine.value))
