@@ -6,7 +6,8 @@ import re
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch.algorithms import ppo, ppo_alarms
+from tests.nn.cases import make_spec
+from tfagents_batch.algorithms import dqn, ppo, ppo_alarms
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.log.logger import read_events, read_metrics
@@ -14,7 +15,7 @@ from tfagents_batch.training.log.logger import read_events, read_metrics
 PAGE = (pathlib.Path(__file__).parents[1] / "docs" / "watching.md").read_text()
 QUICK = {
     "num_envs": 2,
-    "rollout_length": 64,
+    "rollout.length": 64,
     "steps": 200,  # two iterations
     "log_every": 1,
     "eval_every": 100,
@@ -57,7 +58,12 @@ def test_every_metric_of_a_run_is_documented(tmp_path, env, objective, options):
 
 def test_every_alarm_is_documented():
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
-    rows = (*ppo_alarms.rows(ppo.Config()), *shared)
+    spec = make_spec()
+    rows = (
+        *ppo_alarms.rows(ppo.Config()),
+        *dqn.DQN(dqn.Config(), spec).alarms,
+        *shared,
+    )
     section = PAGE.partition("## Alarms")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
     assert sorted(row.name for row in rows) == sorted(named)
