@@ -24,7 +24,7 @@ from tfagents_batch.scripts import app
 # Optax; Optax is listed because our own JAX loop needs it too.
 PEERS = (
     *("stable-baselines3", "sbx-rl", "optax", "psutil"),
-    *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
+    *("gymnasium[mujoco]", "ale-py", "opencv-python-headless", "minatar"),
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
 

@@ -36,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     writers = {
         "environments": lambda lines: markdown(lines, flags.all),
         "training": training,
+        "replay": costs,
         "workers": costs,
         "learning": tables_learning.markdown,
         "startup": startup.markdown,

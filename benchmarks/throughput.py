@@ -1,4 +1,4 @@
-"""Speed of PPO training: ``python -m benchmarks.throughput --row=ppo-cartpole-p1``."""
+"""Speed of training: ``python -m benchmarks.throughput --row=ppo-cartpole-p1``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from benchmarks import table
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import command, duel, process, results, rows
 from benchmarks.work import machine
+from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.training import Training
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
 
 FILE = "training.jsonl"
+
+Work = Training | OffPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Command:
     )
     num_workers: int | None = option(None, "our workers; None: one per core", least=1)
     contender: str = option("", "run only this contender once; record nothing")
-    peer_python: str = option("", "interpreter that has Stable-Baselines3")
+    peer_python: str = option("", "interpreter that has Stable-Baselines3 and SBX")
     tf_agents_python: str = option("", "interpreter that has TF-Agents")
     batch_ppo_python: str = option("", "interpreter that has batch-ppo")
     deadline_seconds: float = option(3600.0, "time limit of a run", above=0)
@@ -96,13 +99,13 @@ def lines(
     return found
 
 
-def _work(work: Training, flags: Command) -> Training:
+def _work(work: Work, flags: Command) -> Work:
     work = dataclasses.replace(
         work,
         steps=flags.steps or work.steps,
         num_workers=min(flags.num_workers or machine.cores(), work.num_envs),
     )
-    # The first iteration warms up.
+    # The first iteration or block warms up.
     blocks = max(1, work.iterations - 1)
     return dataclasses.replace(work, blocks=blocks, seconds=flags.seconds)
 
@@ -131,7 +134,7 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     return bool(played.failures)
 
 
-def _run(name: str, work: Training, flags: Command) -> dict | process.Failure:
+def _run(name: str, work: Work, flags: Command) -> dict | process.Failure:
     pythons = {
         "peers": flags.peer_python,
         "tf_agents": flags.tf_agents_python,

@@ -129,6 +129,31 @@ def _training_peers() -> dict[str, Contender]:
     )
 
 
+def _dqn() -> dict[str, Contender]:
+    """Return the contenders that train DQN, ours and the peers'."""
+    found = {}
+    for end, mode in _MODES:
+        found[f"dqn_ours{end}"] = Contender(
+            OURS, "DQN", f"compile={mode}", "dqn_ours", {"compile": mode}
+        )
+    for end, setting, threads in (("", "", None), ("_one", f", {ONE}", 1)):
+        options = {"in_graph": True, "threads": threads}
+        found[f"dqn_ours_tf{end}"] = Contender(
+            OURS, "DQN", f"environment in TensorFlow{setting}", "dqn_ours", options
+        )
+    for library, module in ((SB3, "dqn_sb3"), (SBX, "dqn_sbx")):
+        for middle, kind, several in (
+            ("", "1 environment", False),
+            ("_several", "several environments", True),
+        ):
+            for end, setting, threads in _THREADS:
+                options = {"several": several, "threads": threads}
+                found[module + middle + end] = Contender(
+                    library, kind, setting, module, options, "peers"
+                )
+    return found
+
+
 def _tensorflow_peer(library: str, interpreter: str) -> dict[str, Contender]:
     """Return contenders of a peer with another TensorFlow: processes times threads."""
     found, module = {}, f"ppo_{interpreter}"
@@ -151,6 +176,7 @@ CONTENDERS = {
     **_stepping(),
     **_ours(),
     **_training_peers(),
+    **_dqn(),
     "learn_ours": Contender(OURS, "preset", module="learn_ours"),
     "learn_sb3": Contender(
         SB3, "preset of rl-baselines3-zoo", module="learn_sb3", interpreter="peers"

@@ -19,6 +19,7 @@ from benchmarks.contenders import (
     Contender,
     settings,
 )
+from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.preset import PresetTraining
 from benchmarks.work.stepping import Stepping
 from benchmarks.work.training import Training
@@ -134,6 +135,76 @@ _PONG = Training(
     compare_returns=False,  # each environment plays only about one episode
 )
 
+_DQN_MODES = ("dqn_ours_update", "dqn_ours_off")
+_DQN_PEERS = (*settings("dqn_sb3"), *settings("dqn_sbx"))
+
+# In all of them epsilon has reached its end when the measurement begins, because peers
+# do not compute the network for a random action.
+DQN = {
+    # Stable-Baselines3's defaults.
+    "dqn-cartpole": Row(
+        "DQN, CartPole-v1, an update every 4 steps",
+        OffPolicy(
+            "CartPole-v1",
+            num_envs=8,
+            batch_size=32,
+            train_every=4,
+            train_updates=1,
+            steps=40_000,
+            epsilon=(1.0, 0.05, 4000),
+        ),
+        "dqn_ours",
+        (*_DQN_MODES, *_DQN_PEERS),
+        {SB3: 8},
+    ),
+    # rl-baselines3-zoo's settings.
+    "dqn-cartpole-zoo": Row(
+        "DQN, CartPole-v1, 128 updates every 256 steps",
+        OffPolicy(
+            "CartPole-v1",
+            num_envs=8,
+            batch_size=64,
+            train_every=256,
+            train_updates=128,
+            steps=25_000,
+            rollout_steps=32,
+            block=4096,
+            learning_rate=2.3e-3,
+            epsilon=(1.0, 0.04, 5000),
+            target_every=128,
+            warmup_steps=1000,
+            capacity=100_000,
+            hidden=(256, 256),
+        ),
+        "dqn_ours",
+        (*_DQN_MODES, *_DQN_PEERS),
+        {SB3: 3},
+    ),
+    # Young and Tian 2019, with Adam.
+    "dqn-breakout-minatar": Row(
+        "DQN, MinAtar Breakout, an update a step, 16 filters and 128 units",
+        OffPolicy(
+            "benchmarks.work.minatar:make",
+            num_envs=8,
+            batch_size=32,
+            train_every=1,
+            train_updates=1,
+            steps=15_000,
+            block=2000,
+            learning_rate=2.5e-4,
+            epsilon=(1.0, 0.1, 7000),
+            target_every=1000,
+            warmup_steps=5000,
+            capacity=100_000,
+            network="small_cnn",
+            env_kwargs={"game": "MinAtar/Breakout-v1"},
+        ),
+        "dqn_ours_tf",
+        ("dqn_ours_tf_one", *_DQN_PEERS),
+        {SB3: 5, SBX: 5},
+    ),
+}
+
 TRAINING = {
     **_ppo("CartPole-v1", _LONG, (10, 4.5, 2.2)),
     **_ppo("Pendulum-v1", _LONG, (8, 4, 2)),
@@ -198,6 +269,7 @@ TRAINING = {
         (*_OTHER_BFLOAT16_MODES, *_SB3_SETTINGS),
         {SB3: 1.5},
     ),
+    **DQN,
 }
 
 # Numbers of the goals page, and their rows.
@@ -211,6 +283,8 @@ ALIASES = {
     "PF-7": ("cartpole-32",),
     "PF-8": ("cartpole-32", "halfcheetah-8"),
     "PF-9": ("ppo-pong", "ppo-pong-bfloat16"),
+    "PF-12": ("dqn-cartpole", "dqn-cartpole-zoo"),
+    "PF-14": ("dqn-breakout-minatar",),
 }
 
 

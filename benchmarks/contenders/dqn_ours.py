@@ -1,0 +1,183 @@
+"""Our DQN as ``tfagents_batch`` trains it: rounds of collecting and updating."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.inside import graph, session
+from benchmarks.work.off_policy import OffPolicy
+from benchmarks.work.stepping import versions
+from benchmarks.work.training import last_mean
+
+_IN_GRAPH = "its rules are TensorFlow, inside the program"
+_ROUNDS = 2**31 - 1  # of a call, which ends with its steps
+
+
+class Train:
+    """Calls of the program that the training loop runs, without its logger.
+
+    Args:
+      work: what to train on.
+      compile: what XLA compiles, as in ``--compile``.
+      in_graph: use the environment of the same name that is written in TensorFlow.
+      threads: TensorFlow's threads, as in ``--threads``; None leaves them to us.
+
+    Raises:
+      RuntimeError: from ``measure``, if the number of updates differs from that of the
+        work.
+    """
+
+    unit = "env steps"
+
+    def __init__(
+        self,
+        work: OffPolicy,
+        compile: str = "auto",
+        in_graph: bool = False,
+        threads: int | None = None,
+    ):
+        from tfagents_batch.training.experiment import Experiment
+
+        self._work = work
+        config = _config(work, compile, in_graph, threads)
+        network = _small_cnn if work.network == "small_cnn" else None
+        self._experiment = experiment = Experiment(config, network=network)
+        try:
+            found = _described(config) if in_graph else work.environment()
+            self.same = work.same(
+                found,
+                _size(experiment.algorithm.network.trainable_variables),
+                work.train_updates,
+                work.train_every,
+                experiment.algorithm.batch_size,
+                config.settings.target_every,
+            )
+            experiment.start(0)
+        except BaseException:
+            experiment.close()
+            raise
+        self.own = {
+            "workers": getattr(experiment.env, "num_workers", 0),
+            "num_envs": work.num_envs,
+            "env_steps_between_trainings": work.num_envs * work.rollout_steps,
+            "autoreset": "next step; restart rows are not trained on",
+            "threads": experiment.resources.threads,
+            "compile": compile,
+            "compiled": "in the warm-up",
+        }
+        self.differs = {"environment": _IN_GRAPH} if in_graph else {}
+        self.versions = versions("tensorflow", "keras")
+        self._returns: list[float] = []
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def compile(self) -> int:
+        return 0  # a program is compiled when it runs for the first time
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        return session.repeat(self._block, seconds, blocks)
+
+    def close(self) -> None:
+        self._experiment.close()
+
+    def _block(self) -> int:
+        program, work = self._experiment.program, self._work
+        before = program.step
+        size = work.block if before else work.first_block
+        metrics = program(before + size, rounds=_ROUNDS)
+        self._check(before, program.step, program.rounds, metrics)
+        # Only the sum of a call's returns is known, so all count as their mean.
+        if count := int(metrics["episode/count"]):
+            mean = float(metrics["episode/return_sum"]) / count
+            self._returns += [mean] * count
+        return program.step - before
+
+    def _check(
+        self, before: int, after: int, rounds: int, metrics: dict[str, Any]
+    ) -> None:
+        updates = round(float(metrics.get("grad/updates", 0.0)) * rounds)
+        right = self._work.updates_due(before, after)
+        skipped = metrics.get("grad/skipped", 0.0)
+        if updates != right or skipped:
+            raise RuntimeError(
+                f"{updates} updates, a fraction {skipped} of them skipped, for steps "
+                f"{before} to {after}; expected {right}"
+            )
+
+
+def _config(
+    work: OffPolicy,
+    compile: str = "auto",
+    in_graph: bool = False,
+    threads: int | None = None,
+) -> Any:
+    from tfagents_batch.algorithms import dqn
+    from tfagents_batch.nn import q_network
+    from tfagents_batch.schedules import Constant, Linear
+    from tfagents_batch.sources import off_policy
+    from tfagents_batch.training.run_flags import Config
+
+    hidden = {"mlp": work.hidden, "small_cnn": None}[work.network]
+    settings = dqn.Config(
+        gamma=work.gamma,
+        learning_rate=Constant(work.learning_rate),
+        adam_epsilon=work.adam_epsilon,
+        batch_size=work.batch_size,
+        train_every=work.train_every,
+        train_updates=work.train_updates,
+        warmup_steps=work.warmup_steps,
+        epsilon=Linear(*work.epsilon),
+        target_every=work.target_every,
+        loss="huber",
+        gradient_norm=work.gradient_norm,
+        network=q_network.Config(hidden=hidden),
+    )
+    env, kwargs, workers = work.env, work.env_kwargs, work.num_workers
+    if in_graph:  # a function of ``work.env`` has the name of the game as an argument
+        env, kwargs, workers = f"tf/{kwargs.get('game', env)}", {}, None
+    return Config(
+        algorithm="dqn",
+        env=env,
+        env_kwargs=kwargs,
+        steps=work.steps,
+        seed=work.seed,
+        num_envs=work.num_envs,
+        num_workers=workers,
+        threads=threads,
+        source=off_policy.Config(capacity=work.capacity, steps=work.rollout_steps),
+        eval_every=0,
+        compile=compile,
+        compile_cache=False,  # every warm-up includes the compilation
+        settings=settings,
+    )
+
+
+def _described(config: Any) -> dict[str, Any]:
+    """Describe an environment in the graph, as ``stepping.describe`` does."""
+    from tfagents_batch.envs.tf import names
+
+    limit = names.make(config.env, config.env_kwargs).max_episode_steps
+    own = {"id": config.env, "kwargs": config.env_kwargs}
+    return own | {"wrappers": [], "time_limit": limit}
+
+
+def _small_cnn(observation_space: Any, action_space: Any) -> Any:
+    """Build our small CNN for observations of booleans, which we do not call images."""
+    import keras
+
+    from tfagents_batch.nn import blocks
+
+    del action_space
+    inputs = keras.Input(observation_space.shape, dtype="bool")
+    pixels = keras.ops.cast(inputs, "float32")
+    return keras.Model(inputs, blocks.small_cnn()(pixels))
+
+
+def _size(variables: Any) -> int:
+    return sum(int(variable.numpy().size) for variable in variables)
+
+
+if __name__ == "__main__":
+    session.main(graph.load, Train, OffPolicy)

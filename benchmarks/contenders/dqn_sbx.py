@@ -1,0 +1,119 @@
+"""SBX's DQN: Stable-Baselines3's loop around updates in JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.inside import jax_threads, off_policy, session, vectorised
+from benchmarks.work.off_policy import OffPolicy
+from benchmarks.work.stepping import versions
+
+
+def load():
+    import sbx  # noqa: F401
+
+
+def start(
+    work: OffPolicy, threads: int = 1, several: bool = False
+) -> off_policy.Learning:
+    """Return a session; arguments as in ``dqn_sb3.start``."""
+    import jax
+    import sbx
+
+    count = work.num_envs if several else 1
+    envs = vectorised.make(work.constructor(), count, "dummy", monitor=True)
+    kind, network = _network(work)
+    policy = network | {
+        "optimizer_class": _optimizer(work.gradient_norm),
+        "optimizer_kwargs": {"eps": work.adam_epsilon},
+    }
+    model = sbx.DQN(
+        kind,
+        envs,
+        policy_kwargs=policy,
+        device="cpu",
+        **off_policy.hyperparameters(work, count),
+    )
+    state = model.policy
+    return off_policy.Learning(
+        work,
+        model,
+        lambda: sum(x.size for x in jax.tree.leaves(state.qf_state.params)),
+        lambda: int(state.qf_state.step),
+        model.target_update_interval,  # it has divided them by the environments
+        {"threads": threads},
+        versions(
+            *("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch"),
+            "minatar",
+        ),
+    )
+
+
+def _optimizer(norm: float) -> Any:
+    """Return a constructor of Adam with clipping, which SBX's DQN leaves out."""
+    import optax
+
+    def make(learning_rate, eps):
+        clip = optax.clip_by_global_norm(norm)
+        return optax.chain(clip, optax.adam(learning_rate, eps=eps))
+
+    return make
+
+
+def _network(work: OffPolicy) -> tuple[Any, dict[str, Any]]:
+    """Return the policy, and its arguments for its network."""
+    if work.network == "mlp":
+        units = {*work.hidden}
+        if len(units) != 1 or len(work.hidden) != 2:
+            raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
+        return "MlpPolicy", {"net_arch": list(work.hidden)}
+    if work.network == "small_cnn":
+        return _small_cnn(), {}
+    raise ValueError(f"network is {work.network!r}; expected mlp or small_cnn")
+
+
+def _small_cnn() -> type:
+    """Return a policy with 16 filters of 3 x 3 pixels, and 128 units."""
+    import flax.linen as nn
+    import jax
+    import jax.numpy as jnp
+    from sbx.common.type_aliases import RLTrainState
+    from sbx.dqn.policies import DQNPolicy
+
+    class Network(nn.Module):
+        actions: int
+
+        @nn.compact
+        def __call__(self, x):
+            x = nn.Conv(16, (3, 3), padding="VALID")(x.astype(jnp.float32))
+            x = nn.relu(x).reshape(x.shape[0], -1)
+            x = nn.relu(nn.Dense(128)(x))
+            return nn.Dense(self.actions)(x)
+
+    class SmallCNNPolicy(DQNPolicy):
+        def build(self, key, lr_schedule):
+            key, own = jax.random.split(key)
+            observation = jnp.array([self.observation_space.sample()])
+            self.qf = Network(int(self.action_space.n))
+            optimizer = self.optimizer_class(
+                learning_rate=lr_schedule(1), **self.optimizer_kwargs
+            )
+            self.qf_state = RLTrainState.create(
+                apply_fn=self.qf.apply,
+                params=self.qf.init(own, observation),
+                target_params=self.qf.init(own, observation),
+                tx=optimizer,
+            )
+            self.qf.apply = jax.jit(self.qf.apply)
+            return key
+
+    return SmallCNNPolicy
+
+
+def prepare(threads: int = 1, **_: Any) -> None:
+    """Set the number of JAX's threads, before JAX is imported."""
+    jax_threads.choose(threads)
+
+
+if __name__ == "__main__":
+    session.main(load, start, OffPolicy, prepare)

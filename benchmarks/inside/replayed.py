@@ -1,0 +1,250 @@
+"""Speed and memory of our replay with made-up steps, in a new process."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.inside import graph, memory, session
+from benchmarks.work.stepping import versions
+
+GB = 10**9
+_WINDOW = 2  # steps of a window: a transition
+_PRIORITIES = 64  # different batches of priorities
+
+
+@dataclasses.dataclass(frozen=True)
+class Replaying:
+    """A replay to measure.
+
+    Attributes:
+      compiled: XLA compiles the whole loop, else only the replay's own functions, as in
+        a program whose network has convolutions.
+      prioritized: sample by priority and set the priorities; the observations are 4
+        numbers. Else sample stacks of frames uniformly.
+      capacity: transitions.
+      num_envs: steps of a write.
+      batch_size: transitions of a sample.
+      side: pixels of a side of a frame.
+      stack: frames of an observation.
+      threads: TensorFlow's threads.
+      seconds: minimum of measured seconds of each part.
+      repeats: number of measurements of each part, whose median counts.
+    """
+
+    compiled: bool
+    prioritized: bool
+    capacity: int = 1_000_000
+    num_envs: int = 8
+    batch_size: int = 32
+    side: int = 84
+    stack: int = 4
+    threads: int = 1
+    seconds: float = 0.5
+    repeats: int = 9
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Return the operations of each measured part."""
+        sample = ("sample", "learn") if self.prioritized else ("sample",)
+        return {
+            "source": ("source",),
+            "write": ("write",),
+            "sample": sample,
+            "both": ("write", *sample),
+        }
+
+
+def measure(work: Replaying) -> dict[str, Any]:
+    """Measure microseconds of each part, and the memory of a full replay.
+
+    A write includes the source, which makes up steps; its own time is subtracted.
+
+    Raises:
+      RuntimeError: if the replay is not full, or a sample has too few transitions.
+    """
+    from tfagents_batch.training.runtime import threads
+
+    threads.apply(work.threads)
+    before = memory.resident()["learner_rss_mib"]
+    replay = _replay(work)
+    run = _Runner()
+    programs = {name: _program(replay, work, x) for name, x in work.parts.items()}
+    # Twice, so that priorities of removed transitions are part of the work too.
+    run(programs["write"], 2 * (work.capacity // work.num_envs + 2))
+    replay.check()
+    size = int(replay.metrics()["replay/size"])
+    if size < work.capacity - work.stack * work.num_envs:
+        raise RuntimeError(f"the replay has {size} of {work.capacity} transitions")
+    after = memory.resident()["learner_rss_mib"]
+    times = {}
+    for name, program in programs.items():
+        count = 10
+        for _ in range(2):  # the first call compiles
+            _, seconds = run(program, count)
+        count = max(10, round(count * work.seconds / work.repeats / seconds))
+        found = [run(program, count) for _ in range(work.repeats)]
+        rows = {round(rows / count, 3) for rows, _ in found}
+        if "sample" in work.parts[name] and rows != {work.batch_size}:
+            raise RuntimeError(f"samples have {rows} rows, not {work.batch_size}")
+        times[name] = sorted(x / count for _, x in found)[work.repeats // 2] * 1e6
+    return {
+        "sample_us": times["sample"],
+        "source_us": times["source"],
+        **{f"{x}_us": times[x] - times["source"] for x in ("write", "both")},
+        "memory_gb": (after - before) * memory.MIB / GB,
+        "transitions": size,
+        "versions": versions("tensorflow", "keras", "gymnasium", "numpy"),
+    }
+
+
+def _replay(work: Replaying) -> Any:
+    from tfagents_batch.schedules import Ratio
+    from tfagents_batch.sources.replay.replay import Replay, outline
+    from tfagents_batch.sources.replay.settings import Config
+
+    source = _source(work)
+    config = Config(
+        capacity=work.capacity,
+        stack=None if work.prioritized else work.stack,
+        prioritized=work.prioritized,
+        beta=0.5,
+    )
+    return Replay(
+        source,
+        config,
+        like=outline(source),
+        batch_size=work.batch_size,
+        window=_WINDOW,
+        ratio=Ratio(1, work.num_envs, 0),
+    )
+
+
+def _source(work: Replaying) -> Any:
+    """Return a source of steps from a table, one of every environment in a collect."""
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla.python import xla
+
+    from tfagents_batch.types import Collected, TimeStep, Trajectory
+
+    batch = work.num_envs
+    # Equal frames are valid stacks. XLA cannot know that all rows are equal, so it
+    # computes nothing in advance.
+    if work.prioritized:
+        table = tf.random.stateless_normal([2, batch, 4], [0, 0])
+    else:
+        shape = [2, batch, work.side, work.side, work.stack]
+        table = tf.fill(shape, tf.constant(7, tf.uint8))
+
+    class Source(tf.Module):
+        envs = ()
+        compilable = True
+
+        def __init__(self):
+            super().__init__()
+            self._table = tf.Variable(table, trainable=False)
+            self._count = tf.Variable(0, trainable=False)
+
+        def named_variables(self):
+            return {}
+
+        def collect(self, seed, step):
+            del seed, step
+            count = self._count.assign_add(1, read_value=True)
+            observation = tf.stack([self._row((count - 1) % 2), self._row(count % 2)])
+            never = tf.zeros([2, batch], tf.bool)
+            first = tf.stack([tf.fill([batch], count == 1), tf.fill([batch], False)])
+            reward = tf.ones([2, batch])
+            steps = TimeStep(observation, reward, first, never, never, {})
+            trajectory = Trajectory(steps, tf.fill([1, batch], count % 2), {})
+            made = tf.constant(batch, tf.int64)
+            return Collected(made, tf.constant(True), tf.constant(1), {}, trajectory)
+
+        def _row(self, index):
+            rows = self._table.read_value()
+            if not work.compiled:
+                return rows[index]
+            # With a slice of TensorFlow, XLA compiles anew for each index.
+            start = tf.stack([index, *[0] * (len(rows.shape) - 1)])
+            return xla.dynamic_slice(rows, start, [1, *rows.shape[1:]])[0]
+
+    return Source()
+
+
+def _program(
+    replay: Any, work: Replaying, parts: tuple[str, ...]
+) -> Callable[[Any, Any], Any]:
+    """Return a program that repeats operations, and counts the sampled transitions.
+
+    Args:
+      replay: the replay.
+      work: what to measure.
+      parts: operations: "source", "write", "sample", and "learn" for the priorities.
+    """
+    import tensorflow as tf
+
+    priorities = tf.random.stateless_uniform([_PRIORITIES, work.batch_size], [1, 1])
+
+    def body(i, end, rows, used):
+        step = tf.cast(i, tf.int64) * work.num_envs
+        if "source" in parts:
+            made = replay.inner.collect(i, step).trajectory
+            used += _use([made.steps.observation], work.compiled)
+        if "write" in parts:
+            replay.collect(i, step)
+        if "sample" in parts:
+            drawn = replay.sample((), i, step)
+            used += _use([drawn.steps.observation], work.compiled)
+            used += tf.reduce_sum(drawn.reward) + tf.reduce_sum(drawn.weight)
+            used += tf.cast(tf.reduce_sum(drawn.action), tf.float32)
+            rows += tf.reduce_sum(tf.cast(drawn.mask, tf.float32))
+        if "learn" in parts:
+            replay.feedback(tf.gather(priorities, i % _PRIORITIES))
+        return i + 1, end, rows, used
+
+    @tf.function(jit_compile=work.compiled, autograph=False)
+    def run(start, count):
+        return tf.while_loop(
+            lambda i, end, *_: i < end,
+            body,
+            (start, start + count, 0.0, 0.0),
+            parallel_iterations=1,
+        )[2:]
+
+    return run
+
+
+def _use(tensors: list[Any], compiled: bool) -> Any:
+    """Return a number of tensors that must be computed completely, f32 ``[]``."""
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    if compiled:  # else XLA would compute only the numbers that are used
+        tensors = gen_xla_ops.xla_optimization_barrier(input=tensors)
+    return tf.add_n([tf.cast(tf.reshape(x, [-1])[0], tf.float32) for x in tensors])
+
+
+class _Runner:
+    """Runs programs, with other random numbers in every repetition."""
+
+    def __init__(self):
+        self._next = 0
+
+    def __call__(self, program: Any, count: int) -> tuple[float, float]:
+        """Repeat operations; return the sampled transitions and the seconds."""
+        import tensorflow as tf
+
+        start = tf.constant(self._next, tf.int32)
+        self._next += count
+        began = time.perf_counter()
+        rows, _ = program(start, tf.constant(count, tf.int32))
+        return float(rows), time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    with session.result_line() as result:
+        graph.load()
+        result.update(measure(Replaying(**session.work_flag(sys.argv[1:]))))

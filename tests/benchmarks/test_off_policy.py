@@ -1,0 +1,218 @@
+"""DQN's contenders: ours, and the parts of the peers' that need no peer."""
+
+import dataclasses
+import sys
+import types
+
+import pytest
+
+from benchmarks import throughput
+from benchmarks.contenders import dqn_ours as ours
+from benchmarks.inside import off_policy, session
+from benchmarks.measure import rows
+from benchmarks.work import minatar
+from benchmarks.work.off_policy import OffPolicy
+from tfagents_batch.envs.tf import names
+from tfagents_batch.schedules import Linear, Ratio
+
+TINY = OffPolicy(
+    "CartPole-v1",
+    num_envs=2,
+    batch_size=8,
+    train_every=4,
+    train_updates=1,
+    steps=160,
+    block=32,
+    warmup_steps=18,
+    target_every=10,
+    capacity=200,
+    hidden=(4, 5),
+    num_workers=0,
+    seconds=0.0,
+    blocks=3,
+)
+ROWS = pytest.mark.parametrize("row", rows.DQN.values(), ids=[*rows.DQN])
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return session.run(lambda: None, ours.Train, TINY)
+
+
+def test_our_contender_reports_its_transitions_and_returns(trained):
+    count = trained["count"]
+    assert count["compile"] == 0  # nothing is trained before the warm-up
+    assert TINY.first_block <= count["warm_up"] < TINY.first_block + TINY.num_envs
+    assert 3 * TINY.block <= count["steady"] < 3 * (TINY.block + TINY.num_envs)
+    assert trained["value"] == pytest.approx(
+        count["steady"] / trained["phases"]["steady"]
+    )
+    assert 1 <= trained["returns"] <= 500
+
+
+def test_our_contender_reports_its_work(trained):
+    same = trained["same"]
+    assert same["environment"]["wrappers"] == ["TimeLimit", "OrderEnforcing"]
+    assert same["parameters"] == (4 * 4 + 4) + (4 * 5 + 5) + (5 * 2 + 2)
+    assert same["updates_per_env_step"] == "1/4"
+    assert same["samples_an_update"] == 8
+    assert same["updates_between_targets"] == 10
+    assert trained["own"]["env_steps_between_trainings"] == 2
+
+
+def test_our_contender_refuses_a_wrong_number_of_updates():
+    contender = ours.Train(TINY)
+    try:
+        good = {"grad/updates": 0.5, "grad/skipped": 0.0}
+        contender._check(18, 34, 8, good)  # 4 updates in 8 rounds
+        contender._check(0, 18, 9, {})  # the warm-up has none
+        with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
+            contender._check(18, 38, 8, good)
+        with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
+            contender._check(18, 34, 8, {**good, "grad/skipped": 0.5})
+    finally:
+        contender.close()
+
+
+def test_our_contender_in_the_graph_declares_its_environment():
+    work = dataclasses.replace(rows.DQN["dqn-breakout-minatar"].work, capacity=1000)
+    contender = ours.Train(work, in_graph=True)
+    try:
+        convolution, units = 9 * 4 * 16 + 16, 8 * 8 * 16 * 128 + 128
+        assert contender.same["parameters"] == convolution + units + 128 * 3 + 3
+        found = contender.same["environment"]
+        assert (found["id"], found["time_limit"]) == (
+            "tf/MinAtar/Breakout-v1",
+            minatar.LIMIT,
+        )
+        assert {*contender.differs} == {"environment"}
+        assert contender.own["workers"] == 0
+    finally:
+        contender.close()
+
+
+def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
+    pytest.importorskip("minatar")
+    theirs = minatar.make("MinAtar/Breakout-v1")
+    own = names.make("tf/MinAtar/Breakout-v1")
+    assert theirs.observation_space == own.observation_space
+    assert theirs.action_space == own.action_space
+    assert theirs.spec.max_episode_steps == own.max_episode_steps
+
+
+@ROWS
+@pytest.mark.parametrize("several", [False, True])
+def test_peers_make_the_updates_of_the_work_with_any_number_of_environments(
+    row, several
+):
+    work = row.work
+    num_envs = work.num_envs if several else 1
+    calls = work.calls(num_envs)
+    steps = calls.train_freq * num_envs
+    assert calls.gradient_steps * work.train_every == steps * work.train_updates
+    assert work.block % steps == 0  # every block has the same updates
+    assert calls.target_steps * work.train_updates == (
+        work.target_every * work.train_every
+    )
+    assert calls.target_steps % num_envs == 0
+
+
+def test_an_inexact_number_of_updates_is_refused():
+    with pytest.raises(ValueError, match="3 environments cannot train 1 times in 4"):
+        TINY.calls(3)
+
+
+@ROWS
+def test_epsilon_has_its_last_value_when_the_measurement_begins(row):
+    work = row.work
+    assert work.exploration(work.first_block) == work.epsilon[1]
+    assert work.first_block < work.steps
+
+
+def test_updates_and_epsilon_are_those_of_our_algorithm():
+    ratio = Ratio(TINY.train_updates, TINY.train_every, TINY.warmup_steps)
+    for before, after in ((0, 17), (16, 23), (23, 55), (0, 100)):
+        assert TINY.updates_due(before, after) == int(
+            ratio.due(TINY.warmup_steps, before, after)
+        )
+    for step in (0, 1234, 10**6):
+        assert TINY.exploration(step) == pytest.approx(
+            float(Linear(*TINY.epsilon)(step))
+        )
+
+
+def test_a_run_ends_with_the_block_that_completes_its_steps():
+    assert TINY.iterations == 5  # 18 + 32, then 110 in blocks of 32
+    assert throughput._work(TINY, throughput.Command()).blocks == 4
+    short = dataclasses.replace(TINY, steps=1)
+    assert throughput._work(short, throughput.Command()).blocks == 1
+
+
+class Model:
+    """Peer without learning: it samples once for the updates of a training."""
+
+    n_envs = 2
+
+    def __init__(self, calls):
+        self.num_timesteps = self.updates = 0
+        self.train_freq = types.SimpleNamespace(frequency=calls.train_freq)
+        self.gradient_steps = calls.gradient_steps
+        self.replay_buffer = types.SimpleNamespace(
+            sample=lambda size: types.SimpleNamespace(rewards=[0.0] * size)
+        )
+        self.epsilon = []
+
+    def set_logger(self, logger):
+        pass
+
+    def get_env(self):
+        return types.SimpleNamespace(close=lambda: None)
+
+    def learn(self, steps, log_interval, reset_num_timesteps):
+        assert log_interval is None and not reset_num_timesteps
+        end = self.num_timesteps + steps
+        while self.num_timesteps < end:
+            self.num_timesteps += self.n_envs * self.train_freq.frequency
+            self.epsilon.append(self.exploration_schedule(None))
+            if self.num_timesteps > TINY.warmup_steps:
+                self.replay_buffer.sample(TINY.batch_size * self.gradient_steps)
+                self.updates += self.gradient_steps
+        self.ep_info_buffer.append({"r": self.num_timesteps})
+
+
+def test_peers_count_their_work_in_the_measured_blocks(monkeypatch):
+    fake = types.ModuleType("stable_baselines3.common.logger")
+    fake.Logger = lambda *_: None
+    for name in ("stable_baselines3", "stable_baselines3.common"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    model = Model(TINY.calls(2))
+    learning = off_policy.Learning(
+        TINY, model, lambda: 57, lambda: model.updates, 20, {"threads": 1}, {}
+    )
+    found = session.run(lambda: None, lambda work: learning, TINY)
+    assert found["count"] == {"compile": 0, "warm_up": 52, "steady": 96}
+    same = found["same"]
+    assert same["updates_per_env_step"] == "1/4"
+    assert (same["samples_an_update"], same["updates_between_targets"]) == (8, 10)
+    assert same["parameters"] == 57
+    assert model.epsilon == [TINY.exploration(4 * i) for i in range(1, 38)]
+    assert found["own"]["env_steps_between_trainings"] == 4
+
+
+def test_peers_get_the_hyperparameters_of_the_work():
+    given = off_policy.hyperparameters(rows.DQN["dqn-cartpole"].work, 1)
+    # Stable-Baselines3's defaults.
+    assert given == {
+        "learning_rate": 1e-4,
+        "buffer_size": 1_000_000,
+        "learning_starts": 100,
+        "batch_size": 32,
+        "gamma": 0.99,
+        "train_freq": 4,
+        "gradient_steps": 1,
+        "target_update_interval": 10_000,
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.05,
+        "seed": 1,
+    }
