@@ -65,7 +65,7 @@ class Env(Protocol):
         """
 
     def ok(self, state: State) -> tf.Tensor:
-        """Return bool ``[]``: false if a stop or failure voids the iteration."""
+        """Return bool ``[]``: false after a stop or a failure."""
 
 
 @runtime_checkable
@@ -84,7 +84,7 @@ class ManagedEnv(Env, Protocol):
         """Make every step return at once with ``ok`` false; any thread may call it."""
 
     def close(self) -> None:
-        """Free all resources. The creator of the environment calls it, maybe twice."""
+        """Free all resources. Its creator calls it, once or twice."""
 
     def events(self) -> list[dict]:
         """Return the events since the last call: dicts of ``event`` and its fields."""
@@ -316,7 +316,7 @@ class Algorithm(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """A tf.Module that provides experience; its variables hold its position.
+    """A tf.Module that provides experience; its variables are its state.
 
     Attributes:
       envs: the environments that its programs step; none for logged data.

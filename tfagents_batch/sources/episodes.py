@@ -28,7 +28,7 @@ class Episodes(tf.Module):
 
     Every call starts new episodes in all environments: ``init`` is part of the program.
     So a call depends only on its seed and the weights. An environment that has played
-    its episodes is stepped on, without being used, until all have.
+    its episodes is still stepped until all are done; these steps are not used.
 
     Each episode is one stream: T is ``max_length`` and B is ``episodes``; stream
     ``k * num_envs + i`` is episode k of environment i. After the end of an episode its

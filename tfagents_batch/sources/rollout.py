@@ -59,7 +59,7 @@ class Rollout(tf.Module):
             tf.Variable(x, trainable=False, shape=x.shape)
             for x in map(tf.convert_to_tensor, nest.flatten(start))
         ]
-        # Functions, because tf.Module wraps the containers among its attributes.
+        # As functions: tf.Module would replace a nest by a wrapper of its own.
         self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
         self._recorded = lambda: recorded
 
@@ -71,7 +71,7 @@ class Rollout(tf.Module):
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the state of environments and actor.
 
-        It continues exactly there when restored, if the environments are ``resumable``.
+        A rollout with these values continues there, if environments are ``resumable``.
         """
         return {f"{i:03d}": each for i, each in enumerate(self._variables)}
 

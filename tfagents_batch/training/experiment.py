@@ -76,7 +76,7 @@ class Experiment:
             )
         with contextlib.ExitStack() as stack:
             self.env = self._environments(stack, config, self._given, config.num_envs)
-            # Only here: environments are known, and TensorFlow has not run yet.
+            # After the environments exist, but before TensorFlow runs anything.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
                 config, self.env.spec, workers, own_network=network is not None
