@@ -77,7 +77,7 @@ def test_metrics_of_a_call_are_merged_over_its_rounds():
     assert merged["episode/length_min"] == columns["episode/length_min"].min()
     for name in ("loss/total", "policy/entropy", "env/masked", "grad/learning_rate"):
         assert merged[name] == pytest.approx(columns[name].mean(), rel=1e-5), name
-    # Of vectors, the newest one.
+    # The newest of the vectors.
     np.testing.assert_array_equal(merged["weights/all"], single[-1]["weights/all"])
 
 

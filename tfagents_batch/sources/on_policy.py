@@ -27,7 +27,7 @@ class Config:
     )
     episodes: int | None = option(
         None,
-        "whole episodes per iteration, instead of rollout.length; k times num_envs",
+        "episodes per iteration, instead of rollout.length; a multiple of num_envs",
         least=1,
         most=1_000_000,
     )

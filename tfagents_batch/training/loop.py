@@ -174,8 +174,9 @@ class Loop:
     def _evaluate(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
         begin = time.perf_counter()
-        stop = lambda: self._interrupts.requested  # noqa: E731
-        result = self.experiment.evaluator(seed, stop, self.step)
+        result = self.experiment.evaluator(
+            seed, lambda: self._interrupts.requested, self.step
+        )
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

@@ -84,7 +84,7 @@ def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
-def trace_update(update: Any, trajectory: Trajectory, seed, step) -> Updated:
+def _trace_update(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     """Trace an update for such arguments; return the tensors of its own graph."""
     arguments = nest.map(_spec, (trajectory, seed, step))
     return update.get_concrete_function(*arguments).structured_outputs
@@ -108,7 +108,7 @@ def _learn(
 
     sample = tf.function(sample, autograph=False)
     sampled = sample.get_concrete_function(seed).structured_outputs
-    known = trace_update(update, sampled, seed, step)
+    known = _trace_update(update, sampled, seed, step)
 
     def body(index, sums):
         mine = seeds.update_seed(seed, index)

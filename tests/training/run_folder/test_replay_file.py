@@ -41,6 +41,13 @@ def test_the_newest_replay_that_is_not_newer_than_the_weights_is_chosen(tmp_path
     assert len(list((tmp_path / "replay").iterdir())) == 1  # it replaces the other
 
 
+def test_what_a_killed_process_left_unfinished_is_removed(tmp_path):
+    left = tmp_path / "replay" / "step-000000000050.tmp-1"
+    left.mkdir(parents=True)
+    replay_file.save(tmp_path, 70, variables(1))
+    assert not left.exists()
+
+
 def test_only_the_named_variables_are_restored(tmp_path):
     saved, restored = variables(1), variables(2)
     replay_file.save(tmp_path, 70, saved)

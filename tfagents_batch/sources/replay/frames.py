@@ -19,7 +19,7 @@ from tfagents_batch.types import Nest, TimeStep
 
 
 class Frames(NamedTuple):
-    """Which leaves of the observation are stacks.
+    """Leaves of the observation that are frame stacks.
 
     Attributes:
       size: frames of a stack, at least 2.

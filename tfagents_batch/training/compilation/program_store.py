@@ -80,7 +80,7 @@ def name(config: Any, env: Env) -> str:
     spec = env.spec
     try:
         source = _source()
-        # Which steps the run has matters only through its schedules.
+        # The number of steps matters only through the schedules.
         settings = configs.to_dict(config.resolved())
         skipped = configs.marked(type(config), "same_program")
         parts = {

@@ -46,7 +46,9 @@ def save(
     temporary = folder / f"{target.name}.tmp-{os.getpid()}"
     try:
         folder.mkdir(exist_ok=True)
-        _remove(folder, f"{target.name}.tmp-*", target.name)
+        # What a killed process left unfinished, and this step if it is saved again.
+        for path in [*folder.glob("step-*.tmp-*"), target]:
+            shutil.rmtree(path, ignore_errors=True)
         temporary.mkdir()
         files = {
             name: _write(temporary / f"{index:03d}.bin", variable)
@@ -169,12 +171,6 @@ def _read(path: Path, variable: tf.Variable) -> None:
             rows = min(each, shape[0] - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
             write(tf.constant(start), tf.constant(part))
-
-
-def _remove(folder: Path, *patterns: str) -> None:
-    for pattern in patterns:
-        for path in folder.glob(pattern):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _steps(folder: Path) -> list[int]:
