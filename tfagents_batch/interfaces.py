@@ -281,7 +281,7 @@ class Algorithm(Protocol):
 
     Optional members:
       compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
-        the parts of ``update`` that it makes faster.
+        at least the parts of ``update`` that it makes faster.
       several_seeds: bool, false by default; whether several seeds can train as one
         program. Then ``act`` and ``update`` may assign variables only outside of loops
         and branches, or inside those of ``ops.carried``.

@@ -56,3 +56,24 @@ def test_a_missing_gradient_counts_as_zero():
 def test_optimizer_variables_exist_before_the_first_step():
     _, optimizer = make()
     assert len(optimizer.named_variables()) >= 4
+
+
+@pytest.mark.parametrize("size", [100, 4096, 4100, 48_000])
+def test_norm_is_that_of_all_gradients(size):
+    gradient = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    _, optimizer = make(np.zeros(size), clip_norm=1.0)
+    metrics = optimizer.apply([tf.constant(gradient)])
+    assert float(metrics["grad/norm"]) == pytest.approx(np.linalg.norm(gradient), 1e-5)
+
+
+def test_compiled_steps_equal_eager_ones():
+    gradients = np.random.default_rng(0).normal(size=(3, 4096)).astype(np.float32)
+    found = []
+    for compiled in (False, True):
+        weight, optimizer = make(np.zeros(4096), clip_norm=1.0)
+        optimizer.compiled = compiled
+        for gradient in gradients:
+            optimizer.apply([tf.constant(gradient)])
+        found.append([x.numpy() for x in [weight, *optimizer.adam.variables]])
+    for eager, xla in zip(*found, strict=True):
+        np.testing.assert_allclose(xla, eager, rtol=1e-4, atol=1e-6)

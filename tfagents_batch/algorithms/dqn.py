@@ -142,7 +142,7 @@ class DQN(tf.Module):
         return not self.network.convolves
 
     def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, if the whole update is not compiled."""
+        """Compile the optimizer step, alone or as a part of the update."""
         self.optimizer.compiled = on
 
     def make_policy(self) -> EpsilonGreedy:

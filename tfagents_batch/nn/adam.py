@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
 
 
 class Adam:
@@ -70,8 +71,14 @@ class Adam:
         correction = 1 - self._betas[0] ** count
         return [tf.math.divide_no_nan(m.value, correction) for m in self._momentums]
 
-    def step(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Update every weight with its gradient."""
+    def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
+        """Update every weight with its gradient.
+
+        Args:
+          gradients: one for each weight.
+          compiled: True if XLA compiles it. Then m and v are kept from being computed a
+            second time for the weights, which would need copies of the old m and v.
+        """
         beta_1, beta_2 = self._betas
         count = self.iterations.value + 1
         step = tf.cast(count, tf.float32)
@@ -87,6 +94,8 @@ class Adam:
             mean, square = momentum.value, velocity.value
             mean = mean + (gradient - mean) * to_mean
             square = square + (tf.square(gradient) - square) * to_square
+            if compiled:
+                mean, square = xla.optimization_barrier(mean, square)
             root = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)

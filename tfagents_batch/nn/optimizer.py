@@ -11,6 +11,8 @@ from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn.adam import Adam
 from tfagents_batch.ops import carried
 
+_PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
+
 
 class Optimizer(tf.Module):
     """Adam on a fixed list of weights, with global-norm clipping.
@@ -24,8 +26,8 @@ class Optimizer(tf.Module):
       epsilon: Adam's (Kingma and Ba 2015, algorithm 1).
 
     Attributes:
-      compiled: True to compile the step with XLA, which makes fewer passes over memory;
-        useful if the caller is not compiled.
+      compiled: True to compile the step with XLA, alone or as a part of its caller; it
+        makes fewer passes over memory.
     """
 
     def __init__(
@@ -38,7 +40,11 @@ class Optimizer(tf.Module):
         self.trained = list(variables)
         self.clip_norm = clip_norm
         self.adam = Adam(self.trained, 1.0, epsilon=epsilon)
-        self._compiled = tf.function(self._step, jit_compile=True, autograph=False)
+        self._compiled = tf.function(
+            lambda gradients: self._step(gradients, compiled=True),
+            jit_compile=True,
+            autograph=False,
+        )
         self.compiled = False
 
     def set_learning_rate(self, learning_rate: tf.Tensor) -> None:
@@ -62,17 +68,16 @@ class Optimizer(tf.Module):
             ]
         )
 
-    def _step(self, gradients: list[tf.Tensor]) -> Metrics:
+    def _step(self, gradients: list[tf.Tensor], compiled: bool = False) -> Metrics:
         # tf.linalg.global_norm cannot be vectorized by tf.vectorized_map.
-        squares = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients]
-        norm = tf.sqrt(tf.add_n(squares))
+        norm = tf.sqrt(tf.add_n([_sum_of_squares(x) for x in gradients]))
         finite = tf.math.is_finite(norm)
         if self.clip_norm is not None:
             scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
             gradients = [gradient * scale for gradient in gradients]
 
         def step():
-            self.adam.step(gradients)
+            self.adam.step(gradients, compiled)
             return tf.constant(0.0)
 
         skipped = carried.when(finite, step, tf.constant(1.0))
@@ -80,3 +85,17 @@ class Optimizer(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {f"{i:03d}": v for i, v in enumerate(self.adam.variables)}
+
+
+def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
+    """Return the sum of the squares of all elements, f32 ``[]``.
+
+    Large tensors are first summed in 16 parts, element by element. XLA reduces a tensor
+    on a CPU without vector instructions, but adds such parts with them: 131,072
+    elements took 25 instead of 117 microseconds.
+    """
+    size = x.shape.num_elements()
+    if size < _LARGE or size % _PARTS:
+        return tf.reduce_sum(tf.square(x))
+    parts = tf.unstack(tf.reshape(x, [_PARTS, size // _PARTS]))
+    return tf.reduce_sum(tf.add_n([tf.square(part) for part in parts]))

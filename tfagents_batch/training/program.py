@@ -89,7 +89,7 @@ def build(
 
     def make(mode: str) -> Call:
         if hasattr(algorithm, "compile_parts"):
-            algorithm.compile_parts(mode == "parts")
+            algorithm.compile_parts(mode != "off")
         update = rounds.make_update(algorithm, mode in ("full", "update"))
         compiled = mode == "full"
         if acting is not None:
