@@ -282,6 +282,8 @@ class Algorithm(Protocol):
     Optional members:
       compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
         at least the parts of ``update`` that it makes faster.
+      histograms() -> Metrics: vectors for the log that depend on variables only, read
+        at the end of a call and not in every update.
       several_seeds: bool, false by default; whether several seeds can train as one
         program. Then ``act`` and ``update`` may assign variables only outside of loops
         and branches, or inside those of ``ops.carried``.

@@ -16,12 +16,12 @@ import tensorflow as tf
 from tfagents_batch import config, nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Limit, Updated, UpdateSize
+from tfagents_batch.interfaces import Limit, Metrics, Updated, UpdateSize
 from tfagents_batch.nn import networks, optimizer, q_network
 from tfagents_batch.nn.policy import prefixed
 from tfagents_batch.nn.q_policy import EpsilonGreedy, best
 from tfagents_batch.nn.target_network import Follower
-from tfagents_batch.ops import masked, returns, td
+from tfagents_batch.ops import histograms, masked, returns, td
 from tfagents_batch.schedules import Constant, Linear, Ratio, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
 
@@ -57,6 +57,9 @@ class Config:
     loss: td.Loss = option("huber", "loss of the TD error")
     gradient_norm: float | None = option(
         10.0, "largest global norm of the gradient; none disables clipping", above=0
+    )
+    histograms: bool = option(
+        True, "log histograms of actions, values, TD errors, weights and gradients"
     )
     network: q_network.Config = option(q_network.Config(), "shape of the network")
 
@@ -188,6 +191,14 @@ class DQN(tf.Module):
         metrics = self.optimizer.apply(tape.gradient(loss, weights))
         self._follower.step()
         size = tf.abs(masked.safe(error, counts))
+        if config.histograms:
+            rows = {
+                "policy/action": trajectory.action[0],
+                "value/row_q": q,
+                "value/row_target": goal,
+                "value/row_td_error": error,
+            }
+            metrics |= {name: histograms.rows(x, counts) for name, x in rows.items()}
         return Updated(
             metrics
             | {
@@ -203,6 +214,19 @@ class DQN(tf.Module):
             },
             size,
         )
+
+    def histograms(self) -> Metrics:
+        """Return histograms of the weights and of their gradients."""
+        if not self.config.histograms:
+            return {}
+        trained = self.optimizer.trained
+        paths = [weight.path for weight in trained]
+        weights = [tf.convert_to_tensor(weight.value) for weight in trained]
+        gradients = self.optimizer.adam.mean_gradients()
+        return {
+            **histograms.by_group("weights", weights, paths),
+            **histograms.by_group("grad", gradients, paths),
+        }
 
     def _next(self, last) -> tf.Tensor:
         """Return the action of each target, int32 ``[N]``."""

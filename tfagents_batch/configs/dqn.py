@@ -53,13 +53,14 @@ def _minatar(game: str) -> Callable[[], Config]:
 
 
 PRESETS = {
-    # rl-baselines3-zoo: 128 updates after every 256 steps. A return of 475 or more.
+    # rl-baselines3-zoo, but with a learning rate that is lower and decays: 128 updates
+    # after every 256 steps. A return of 475 or more.
     "dqn/cartpole": _preset(
         "CartPole-v1",
         100_000,
         8,
         {"capacity": 100_000, "steps": 32},
-        learning_rate=2.3e-3,
+        learning_rate="linear(1e-3, 0)",
         batch_size=64,
         train_every=256,
         train_updates=128,

@@ -65,8 +65,10 @@ def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, d
         index, _, count, sums, totals = tf.while_loop(
             more, body, start, parallel_iterations=1
         )
+        last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
         return {
             **_means(sums, count, index),
+            **{UPDATE + name: x for name, x in last.items()},
             **metrics.finish(totals, index),
             ROUNDS: index,
         }

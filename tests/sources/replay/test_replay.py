@@ -112,6 +112,11 @@ def check_samples(slow, program, seeds=(1, 2, 3)):
                 found[each] += 1
             else:
                 assert not mask[:, n].any()
+        drawn = [expected[each] for each in uid(sampled)] if expected else []
+        ages = [len(slow.rows[env]) - 1 - i for env, i in drawn] or [0]
+        assert float(program.replay.metrics()["replay/age"]) == pytest.approx(
+            np.mean(ages) * len(slow.rows), 1e-6
+        )
     assert set(found) <= set(expected)
     return found, expected
 

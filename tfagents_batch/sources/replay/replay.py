@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics
+from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
 from tfagents_batch.sources.replay import priorities as prioritized
@@ -96,6 +97,7 @@ class Replay(tf.Module):
         self._broken = _variable(start.broken)
         self._missing = _variable(start.missing)
         self._size = _variable(tf.constant(0))
+        self._age = _variable(tf.constant(0.0))
         self._start = _variable(tf.constant(ratio.start, tf.int64))
         self._stacked = _variable(tf.constant(True))
         self._tree = None
@@ -165,12 +167,17 @@ class Replay(tf.Module):
             self._learn(priority)
 
     def metrics(self) -> Metrics:
-        """Return the size, and the mean and maximum of (abs(TD) + epsilon)^alpha."""
+        """Return the size, the mean age of the newest sample, and priorities.
+
+        The age of a transition is the number of environment steps since it was made; 0
+        before the first sample. Priorities are the mean and maximum of
+        (abs(TD) + epsilon)^alpha.
+        """
         size = tf.cast(self._size.read_value(), tf.float32)
+        found = {"replay/size": size, "replay/age": self._age.read_value()}
         if self._tree is None:
-            return {"replay/size": size}
-        return {
-            "replay/size": size,
+            return found
+        return found | {
             "replay/priority_mean": tf.math.divide_no_nan(self._tree.total(), size),
             "replay/priority_max": self._largest.read_value(),
         }
@@ -208,6 +215,7 @@ class Replay(tf.Module):
             "broken": self._broken,
             "missing": self._missing,
             "size": self._size,
+            "age": self._age,
             "start": self._start,
             **_prefixed("steps", self._steps),
             **_prefixed("taken", self._taken),
@@ -281,6 +289,8 @@ class Replay(tf.Module):
         draw = self._draw_uniformly if self._tree is None else self._draw_by_priority
         env, row, valid, weight = draw(seed, step)
         sizes, stacks = self._sizes(), self._stacks()
+        age = tf.cast((self._head.read_value() - row) % sizes.rows, tf.float32)
+        self._age.assign(masked.mean(age, valid) * sizes.batch)
         before = sizes.stack - 1
         rows = before + sizes.window
         steps = self._steps.read(sizes.index(env, row - before), rows).steps
