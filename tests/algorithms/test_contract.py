@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import B, experience, named, update
+from tests.algorithms.cases import B, assert_same, experience, update
 from tests.nn.cases import ACTIONS, make_spec
 from tfagents_batch import config, interfaces, sources
 from tfagents_batch.algorithms import REGISTRY
@@ -76,13 +76,41 @@ def test_an_update_is_finite_and_changes_weights_but_not_the_version(name, actio
     assert any(np.any(a != b) for a, b in zip(before, after, strict=True))
 
 
-def test_an_update_runs_under_xla_if_compilable(name):
-    agent = make(name)
-    program = functools.partial(update, agent)
-    program = tf.function(program, jit_compile=agent.compilable, autograph=False)
-    before = named(agent)
-    assert program(experience(agent), tf.constant(1))
-    assert any(np.any(value != before[key]) for key, value in named(agent).items())
+@pytest.mark.parametrize("compiled", [False, True], ids=["graph", "compiled"])
+def test_an_update_in_a_program_equals_an_eager_one(name, compiled):
+    agents = [make(name) for _ in range(2)]
+    trajectory = experience(agents[0])
+    program = functools.partial(update, agents[1])
+    compiled = compiled and agents[1].compilable
+    program = tf.function(program, jit_compile=compiled, autograph=False)
+    update(agents[0], trajectory, 1)
+    program(trajectory, tf.constant(1))
+    assert_same(agents, rtol=1e-4, atol=1e-5)
+
+
+def test_an_agent_with_the_variables_of_another_learns_the_same(name):
+    agent, other = make(name), make(name)
+    update(agent, experience(agent), 1)
+    for key, variable in other.named_variables().items():
+        variable.assign(agent.named_variables()[key].value)
+    trajectory = experience(agent, seed=2)
+    for each in (agent, other):
+        update(each, trajectory, 2, step=100)
+    assert_same((agent, other))
+
+
+def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
+    agents = [make(name) for _ in range(2)]
+    trajectory = experience(agents[0])
+    masked = ~trajectory.mask
+    assert np.any(masked) and not np.all(masked)
+    action = tf.where(masked, 1 - trajectory.action % 2, trajectory.action)
+    reward = trajectory.steps.reward
+    poisoned = tf.where(masked, 1e6, reward[1:])
+    steps = trajectory.steps._replace(reward=tf.concat([reward[:1], poisoned], 0))
+    update(agents[0], trajectory, 1)
+    update(agents[1], trajectory._replace(action=action, steps=steps), 1)
+    assert_same(agents)
 
 
 def test_all_state_is_in_its_named_variables(name):

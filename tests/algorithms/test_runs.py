@@ -1,0 +1,76 @@
+"""Runs of every algorithm follow the same rules, from the start to a resume."""
+
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.errors import UserError
+
+NETWORK = {"hidden": [8]}
+RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
+    "dqn": {
+        "replay": {"capacity": 400},
+        "settings": {
+            "warmup_steps": 100,
+            "batch_size": 16,
+            "target_every": 20,
+            "learning_rate": 1e-3,
+            "epsilon": "linear(1, 0.1, 300)",
+            "network": NETWORK,
+        },
+    },
+    "ppo": {
+        "rollout_length": 16,
+        "settings": {"minibatch_size": 32, "epochs": 2, "network": NETWORK},
+    },
+}
+WRONG_SPACES = {"dqn": ("tf/Pendulum-v1", "need Discrete actions")}
+
+each = pytest.mark.parametrize("name", REGISTRY)
+
+
+def train(name, folder, **options):
+    options = {"env": "tf/CartPole-v1", "num_envs": 4, "eval_every": 0} | options
+    return tfb.train(name, logdir=folder, **RUNS[name] | options)
+
+
+def variables(run):
+    """Return what the run has learned, and its statistics."""
+    policy = tfb.load(run.logdir)._policy
+    return {key: x.numpy() for key, x in policy.named_variables().items()}
+
+
+def assert_equal(found, expected):
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+@pytest.mark.any_backend
+@each
+def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
+    options = {"env": "CartPole-v1", "steps": 250}
+    one, *others = (
+        variables(train(name, tmp_path / str(n), num_workers=n, **options))
+        for n in (1, 2, 4)
+    )
+    for other in others:
+        assert_equal(other, one)
+
+
+@each
+def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
+    straight = train(name, tmp_path / "straight", steps=600)
+    stopped = train(name, tmp_path / "stopped", steps=300)
+    resumed = tfb.train(resume=stopped.logdir, steps=600)
+    assert resumed.step == straight.step > stopped.step
+    assert_equal(variables(resumed), variables(straight))
+
+
+@pytest.mark.parametrize("name", sorted(WRONG_SPACES))
+def test_wrong_spaces_are_refused_before_a_run_folder_exists(name, tmp_path):
+    env, text = WRONG_SPACES[name]
+    with pytest.raises(UserError, match=text):
+        train(name, tmp_path, env=env, steps=600)
+    assert not list(tmp_path.iterdir())
