@@ -102,19 +102,24 @@ PRESETS = {
         epsilon="linear(1, 0.01, 1000000)",
     ),
     # The sizes of "Building Deep Reinforcement Learning Applications on Apache Spark",
-    # whose agent had no target network and did not learn.
+    # whose agent had no target network and did not learn. With so small a replay,
+    # values diverge unless targets are double and move slowly. Two of three seeds reach
+    # a return of 475.
     "deck/dqn-cartpole": _preset(
         "CartPole-v1",
-        200_000,
+        100_000,
         4,
         {"capacity": 2000},
         gamma=0.95,
+        double=True,
+        learning_rate="linear(5e-4, 0)",
         batch_size=32,
         train_every=4,
         train_updates=4,
         warmup_steps=500,
-        target_every=200,
-        epsilon="linear(1, 0.01, 20000)",
+        target_every=1,
+        target_tau=0.005,
+        epsilon="linear(1, 0.05, 20000)",
         network={"hidden": (24, 24)},
     ),
 }
