@@ -1,8 +1,9 @@
-"""Nested tensors: fold and unfold leading axes, select, join, describe."""
+"""Nested tensors: fold and unfold leading axes, select, join, describe, name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import gymnasium
 import tensorflow as tf
@@ -62,3 +63,8 @@ def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
         for leaf in spaces.leaves(space)
     ]
     return spaces.pack(space, leaves)
+
+
+def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
+    """Return named tensors or variables with ``prefix/`` before each name."""
+    return {f"{prefix}/{name}": x for name, x in named.items()}

@@ -1,9 +1,10 @@
-"""Agents and trajectories for the tests of algorithms."""
+"""Agents, trajectories and short runs for the tests of algorithms."""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
@@ -11,6 +12,25 @@ from tfagents_batch.interfaces import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
+
+NETWORK = {"hidden": [8]}
+RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
+    "dqn": {
+        "replay": {"capacity": 400},
+        "settings": {
+            "warmup_steps": 100,
+            "batch_size": 16,
+            "target_every": 20,
+            "learning_rate": 1e-3,
+            "epsilon": "linear(1, 0.1, 300)",
+            "network": NETWORK,
+        },
+    },
+    "ppo": {
+        "rollout_length": 16,
+        "settings": {"minibatch_size": 32, "epochs": 2, "network": NETWORK},
+    },
+}
 
 
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
@@ -108,3 +128,22 @@ def experience(agent, **options) -> Trajectory:
         cut(trajectory.behavior, size - 1),
         weight=tf.ones([len(starts) * B]),
     )
+
+
+def train(name, folder, **options):
+    """Train a short run; the options replace those of ``RUNS``."""
+    options = {"env": "tf/CartPole-v1", "num_envs": 4, "eval_every": 0} | options
+    return tfb.train(name, logdir=folder, **RUNS[name] | options)
+
+
+def variables(run):
+    """Return what the run has learned, and its statistics."""
+    policy = tfb.load(run.logdir)._policy
+    return {key: x.numpy() for key, x in policy.named_variables().items()}
+
+
+def assert_equal(found, expected):
+    """Check that two results of ``variables`` are equal."""
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)

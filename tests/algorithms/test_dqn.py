@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.algorithms.cases import B, experience, named
+from tests.algorithms import cases
+from tests.algorithms.cases import B, assert_equal, experience, named, variables
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
@@ -18,21 +19,6 @@ from tfagents_batch.schedules import Constant
 from tfagents_batch.training.log.logger import read_metrics
 
 STEP = tf.constant(5000, tf.int64)
-TINY = {
-    "env": "tf/CartPole-v1",
-    "num_envs": 4,
-    "eval_every": 0,
-    "log_every": 50,
-    "replay": {"capacity": 400},
-}
-SETTINGS = {
-    "warmup_steps": 100,
-    "batch_size": 16,
-    "target_every": 20,
-    "learning_rate": 1e-3,
-    "epsilon": "linear(1, 0.1, 300)",
-    "network": {"hidden": [8]},
-}
 
 
 def make(action=ACTIONS["discrete"], seed=0, **settings):
@@ -128,14 +114,7 @@ def test_actions_that_are_not_discrete_are_refused(kind):
 
 
 def train(folder, **options):
-    return tfb.train("dqn", logdir=folder, **TINY | {"settings": SETTINGS} | options)
-
-
-def weights(run):
-    return {
-        name: x.numpy()
-        for name, x in tfb.load(run.logdir)._policy.named_variables().items()
-    }
+    return cases.train("dqn", folder, **{"log_every": 50} | options)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +153,13 @@ def test_a_run_logs_updates_only_after_the_warmup(straight):
 def test_a_resume_without_its_replay_warms_up_again(tmp_path):
     run = train(tmp_path, steps=300)
     shutil.rmtree(f"{run.logdir}/replay")
-    before = weights(run)
+    before = variables(run)
     run = tfb.train(resume=run.logdir, steps=run.step + 90)
-    for name, value in weights(run).items():
-        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    assert_equal(variables(run), before)
 
 
 def test_all_options_compose_and_learn_from_priorities(tmp_path):
-    settings = SETTINGS | {"double": True, "n_step": 3}
+    settings = cases.RUNS["dqn"]["settings"] | {"double": True, "n_step": 3}
     settings["network"] = {"hidden": [8], "dueling": True}
     replay = {"capacity": 400, "prioritized": True}
     run = train(tmp_path, steps=300, settings=settings, replay=replay)

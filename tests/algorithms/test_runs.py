@@ -1,50 +1,15 @@
 """Runs of every algorithm follow the same rules, from the start to a resume."""
 
-import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.algorithms.cases import assert_equal, train, variables
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 
-NETWORK = {"hidden": [8]}
-RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
-    "dqn": {
-        "replay": {"capacity": 400},
-        "settings": {
-            "warmup_steps": 100,
-            "batch_size": 16,
-            "target_every": 20,
-            "learning_rate": 1e-3,
-            "epsilon": "linear(1, 0.1, 300)",
-            "network": NETWORK,
-        },
-    },
-    "ppo": {
-        "rollout_length": 16,
-        "settings": {"minibatch_size": 32, "epochs": 2, "network": NETWORK},
-    },
-}
 WRONG_SPACES = {"dqn": ("tf/Pendulum-v1", "need Discrete actions")}
 
 each = pytest.mark.parametrize("name", REGISTRY)
-
-
-def train(name, folder, **options):
-    options = {"env": "tf/CartPole-v1", "num_envs": 4, "eval_every": 0} | options
-    return tfb.train(name, logdir=folder, **RUNS[name] | options)
-
-
-def variables(run):
-    """Return what the run has learned, and its statistics."""
-    policy = tfb.load(run.logdir)._policy
-    return {key: x.numpy() for key, x in policy.named_variables().items()}
-
-
-def assert_equal(found, expected):
-    assert list(found) == list(expected)
-    for key, value in expected.items():
-        np.testing.assert_array_equal(found[key], value, err_msg=key)
 
 
 @pytest.mark.any_backend

@@ -17,8 +17,7 @@ from tfagents_batch import config, nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Limit, Metrics, Updated, UpdateSize
-from tfagents_batch.nn import networks, optimizer, q_network
-from tfagents_batch.nn.policy import prefixed
+from tfagents_batch.nn import networks, optimizer, q_network, summary
 from tfagents_batch.nn.q_policy import EpsilonGreedy, best
 from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.ops import histograms, masked, returns, td
@@ -159,8 +158,8 @@ class DQN(tf.Module):
         """Return the variables of a checkpoint: all that updates change."""
         return {
             **self.policy.named_variables(),
-            **prefixed("learner/target", networks.named_variables(self.target)),
-            **prefixed("learner/optimizer", self.optimizer.named_variables()),
+            **nest.prefixed("learner/target", networks.named_variables(self.target)),
+            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
             "learner/updates": self._follower.updates,
         }
 
@@ -217,16 +216,8 @@ class DQN(tf.Module):
 
     def histograms(self) -> Metrics:
         """Return histograms of the weights and of their gradients."""
-        if not self.config.histograms:
-            return {}
-        trained = self.optimizer.trained
-        paths = [weight.path for weight in trained]
-        weights = [tf.convert_to_tensor(weight.value) for weight in trained]
-        gradients = self.optimizer.adam.mean_gradients()
-        return {
-            **histograms.by_group("weights", weights, paths),
-            **histograms.by_group("grad", gradients, paths),
-        }
+        on = self.config.histograms
+        return summary.weight_histograms(self.optimizer) if on else {}
 
     def _next(self, last) -> tf.Tensor:
         """Return the action of each target, int32 ``[N]``."""

@@ -17,7 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import moments, networks, optimizer, summary, user
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
-from tfagents_batch.nn.policy import ActorCriticPolicy, prefixed
+from tfagents_batch.nn.policy import ActorCriticPolicy
 from tfagents_batch.ops import (
     batches,
     forward,
@@ -111,8 +111,8 @@ class PPO(tf.Module):
         """Return the variables of a checkpoint: all that updates change."""
         return {
             **self.policy.named_variables(),
-            **prefixed("statistics/returns", self.rewards.named_variables()),
-            **prefixed("learner/optimizer", self.optimizer.named_variables()),
+            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
+            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
             "learner/penalty": self.penalty.beta,
         }
 

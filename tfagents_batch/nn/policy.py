@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -72,8 +70,10 @@ class ActorCriticPolicy(tf.Module):
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
         return {
-            **prefixed("policy/network", networks.named_variables(self.network)),
-            **prefixed("statistics/observations", self.observations.named_variables()),
+            **nest.prefixed("policy/network", networks.named_variables(self.network)),
+            **nest.prefixed(
+                "statistics/observations", self.observations.named_variables()
+            ),
         }
 
 
@@ -88,8 +88,3 @@ def assign(target: Policy, source: Policy) -> None:
     for name, variable in mine.items():
         variable.assign(tf.convert_to_tensor(its[name]))
     target.version.assign(source.version)
-
-
-def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
-    """Return named variables with ``prefix/`` before each name."""
-    return {f"{prefix}/{name}": variable for name, variable in named.items()}

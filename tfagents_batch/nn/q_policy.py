@@ -7,9 +7,9 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.policy import assign, new_version, prefixed
+from tfagents_batch.nn.policy import assign, new_version
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Schedule
@@ -78,7 +78,7 @@ class EpsilonGreedy(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the weights by name."""
-        return prefixed("policy/network", networks.named_variables(self.network))
+        return nest.prefixed("policy/network", networks.named_variables(self.network))
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Histograms of an actor-critic's update, for the log."""
+"""Histograms of updates, for the log."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ def update_histograms(
       observations: normalizer with the statistics used for the trajectory.
     """
     mask = trajectory.mask
-    weights = [tf.convert_to_tensor(x.value) for x in optimizer.trained]
-    paths = [weight.path for weight in optimizer.trained]
     rows = functools.partial(histograms.rows, mask=mask)
     metrics = {
         "policy/action": rows(nest.flatten(batch.action)[0]),
@@ -43,7 +41,17 @@ def update_histograms(
         "value/target": rows(batch.target),
         "value/row_loss": rows(tf.square(batch.value - batch.target) / 2),
     }
-    metrics |= histograms.by_group("weights", weights, paths)
-    metrics |= histograms.by_group("grad", optimizer.adam.mean_gradients(), paths)
+    metrics |= weight_histograms(optimizer)
     raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)
     return metrics | observations.metrics(raw, batch.steps.observation, mask)
+
+
+def weight_histograms(optimizer: Optimizer) -> Metrics:
+    """Return histograms of the weights and of their gradients."""
+    weights = [tf.convert_to_tensor(x.value) for x in optimizer.trained]
+    paths = [weight.path for weight in optimizer.trained]
+    gradients = optimizer.adam.mean_gradients()
+    return {
+        **histograms.by_group("weights", weights, paths),
+        **histograms.by_group("grad", gradients, paths),
+    }

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
@@ -279,10 +280,9 @@ def _variables(
     source: Source, algorithm: Algorithm, step: tf.Variable
 ) -> dict[str, Any]:
     """Return the variables that a call may read or write, by name."""
-    named = source.named_variables().items()
     return {
         **algorithm.named_variables(),
-        **{f"source/{name}": variable for name, variable in named},
+        **nest.prefixed("source", source.named_variables()),
         "policy/version": algorithm.policy.version,
         "step": step,
     }

@@ -31,16 +31,18 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     return stored_bytes(sizes, (stored, action), config.prioritized)
 
 
-def layout(config: Any, num_envs: int, window: int) -> Layout:
+def layout(config: Any, num_envs: int, window: int, steps: int | None = None) -> Layout:
     """Return the sizes of the storage.
 
     Args:
       config: settings of the replay.
       num_envs: B.
       window: steps of a window.
+      steps: k of a collect; None for the setting.
     """
-    count = rows(config.capacity, num_envs, config.steps)
-    return Layout(num_envs, count, config.steps, window, config.stack or 1)
+    steps = config.steps if steps is None else steps
+    count = rows(config.capacity, num_envs, steps)
+    return Layout(num_envs, count, steps, window, config.stack or 1)
 
 
 def stored_bytes(layout: Layout, stored: Nest, prioritized: bool) -> int:

@@ -13,7 +13,7 @@ from tfagents_batch.interfaces import Metrics
 from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
 from tfagents_batch.sources.replay import priorities as prioritized
-from tfagents_batch.sources.replay.layout import Layout, Span
+from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.settings import Config
 from tfagents_batch.sources.replay.storage import Storage
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
@@ -72,8 +72,7 @@ class Replay(tf.Module):
                 "replay; use a network without memory, or an on-policy algorithm"
             )
         steps, batch = like.steps.first.shape[0] - 1, like.steps.first.shape[1]
-        rows = layout.rows(config.capacity, batch, steps)
-        sizes = Layout(batch, rows, steps, window, config.stack or 1)
+        sizes = memory.layout(config, batch, window, steps)
         memory.check_capacity(config.capacity, batch_size, sizes)
         stacks = frames.find(like.steps.observation, config.stack)
         self._sizes, self._stacks = lambda: sizes, lambda: stacks
@@ -102,9 +101,9 @@ class Replay(tf.Module):
         self._tree = None
         if config.prioritized:
             config.beta(0)  # raises if the length of its ramp is not known
-            self._tree = prioritized.SumTree(batch * rows)
+            self._tree = prioritized.SumTree(batch * sizes.rows)
             self._largest = _variable(tf.constant(1.0))
-            self._drawn = _variable(tf.fill([batch_size], batch * rows))
+            self._drawn = _variable(tf.fill([batch_size], batch * sizes.rows))
         compiled = {"jit_compile": True, "autograph": False}
         self._store = tf.function(self._store_steps, **compiled)
         self._draw = tf.function(self._draw_windows, **compiled)
@@ -216,12 +215,15 @@ class Replay(tf.Module):
             "size": self._size,
             "age": self._age,
             "start": self._start,
-            **_prefixed("steps", self._steps),
-            **_prefixed("taken", self._taken),
-            **_prefixed("inner", self.inner),
+            **nest.prefixed("steps", self._steps.named_variables()),
+            **nest.prefixed("taken", self._taken.named_variables()),
+            **nest.prefixed("inner", self.inner.named_variables()),
         }
         if self._tree is not None:
-            found |= {"largest": self._largest, **_prefixed("tree", self._tree)}
+            found |= {
+                "largest": self._largest,
+                **nest.prefixed("tree", self._tree.named_variables()),
+            }
         return found
 
     def _store_steps(self, trajectory: Trajectory, ok: tf.Tensor) -> tf.Tensor:
@@ -403,7 +405,3 @@ def _mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 def _variable(value: tf.Tensor) -> tf.Variable:
     return tf.Variable(value, trainable=False)
-
-
-def _prefixed(prefix: str, part: Any) -> dict[str, tf.Variable]:
-    return {f"{prefix}/{k}": v for k, v in part.named_variables().items()}
