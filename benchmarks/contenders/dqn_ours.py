@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.contenders.ppo_ours import Trained, parameters
 from benchmarks.inside import graph, session
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.stepping import versions
-from benchmarks.work.training import last_mean
 
 _IN_GRAPH = "its rules are TensorFlow, inside the program"
 _ROUNDS = 2**31 - 1  # of a call, which ends with its steps
@@ -41,12 +41,12 @@ class Train:
         self._work = work
         config = _config(work, compile, in_graph, threads)
         network = _small_cnn if work.network == "small_cnn" else None
-        self._experiment = experiment = Experiment(config, network=network)
+        experiment = Experiment(config, network=network)
         try:
             found = _described(config) if in_graph else work.environment()
             self.same = work.same(
                 found,
-                _size(experiment.algorithm.network.trainable_variables),
+                parameters(experiment.algorithm),
                 work.train_updates,
                 work.train_every,
                 experiment.algorithm.batch_size,
@@ -56,22 +56,17 @@ class Train:
         except BaseException:
             experiment.close()
             raise
-        self.own = {
-            "workers": getattr(experiment.env, "num_workers", 0),
+        self._trained = Trained(experiment)
+        self.own = self._trained.own(compile) | {
             "num_envs": work.num_envs,
             "env_steps_between_trainings": work.num_envs * work.rollout_steps,
-            "autoreset": "next step; restart rows are not trained on",
-            "threads": experiment.resources.threads,
-            "compile": compile,
-            "compiled": "in the warm-up",
         }
         self.differs = {"environment": _IN_GRAPH} if in_graph else {}
         self.versions = versions("tensorflow", "keras")
-        self._returns: list[float] = []
 
     @property
     def returns(self) -> float | None:
-        return last_mean(self._returns)
+        return self._trained.returns
 
     def compile(self) -> int:
         return 0  # a program is compiled when it runs for the first time
@@ -80,19 +75,15 @@ class Train:
         return session.repeat(self._block, seconds, blocks)
 
     def close(self) -> None:
-        self._experiment.close()
+        self._trained.close()
 
     def _block(self) -> int:
-        program, work = self._experiment.program, self._work
+        program, work = self._trained.program, self._work
         before = program.step
         size = work.block if before else work.first_block
-        metrics = program(before + size, rounds=_ROUNDS)
+        steps, metrics = self._trained.call(before + size, rounds=_ROUNDS)
         self._check(before, program.step, program.rounds, metrics)
-        # Only the sum of a call's returns is known, so all count as their mean.
-        if count := int(metrics["episode/count"]):
-            mean = float(metrics["episode/return_sum"]) / count
-            self._returns += [mean] * count
-        return program.step - before
+        return steps
 
     def _check(
         self, before: int, after: int, rounds: int, metrics: dict[str, Any]
@@ -173,10 +164,6 @@ def _small_cnn(observation_space: Any, action_space: Any) -> Any:
     inputs = keras.Input(observation_space.shape, dtype="bool")
     pixels = keras.ops.cast(inputs, "float32")
     return keras.Model(inputs, blocks.small_cnn()(pixels))
-
-
-def _size(variables: Any) -> int:
-    return sum(int(variable.numpy().size) for variable in variables)
 
 
 if __name__ == "__main__":

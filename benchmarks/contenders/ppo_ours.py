@@ -13,6 +13,53 @@ _IN_GRAPH = "its physics are TensorFlow, inside the program"
 _FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"
 
 
+class Trained:
+    """Calls of an experiment's program, without its logger.
+
+    Args:
+      experiment: a ``training.experiment.Experiment`` that was started.
+
+    Attributes:
+      program: its program.
+    """
+
+    def __init__(self, experiment: Any):
+        self.program = experiment.program
+        self._experiment = experiment
+        self._returns: list[float] = []
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def own(self, compile: str) -> dict[str, Any]:
+        """Return properties that may differ between contenders.
+
+        Args:
+          compile: what XLA compiles, as in ``--compile``.
+        """
+        return {
+            "workers": getattr(self._experiment.env, "num_workers", 0),
+            "autoreset": "next step; restart rows are not trained on",
+            "threads": self._experiment.resources.threads,
+            "compile": compile,
+            "compiled": "in the warm-up",
+        }
+
+    def call(self, until: int, rounds: int) -> tuple[int, dict[str, Any]]:
+        """Call the program; return the environment steps made, and its metrics."""
+        before = self.program.step
+        metrics = self.program(until, rounds=rounds)
+        # Only the sum of a call's returns is known, so all count as their mean.
+        if count := int(metrics["episode/count"]):
+            mean = float(metrics["episode/return_sum"]) / count
+            self._returns += [mean] * count
+        return self.program.step - before, metrics
+
+    def close(self) -> None:
+        self._experiment.close()
+
+
 class Train:
     """Iterations of the program that the training loop runs, without its logger.
 
@@ -46,11 +93,11 @@ class Train:
         constructor = registry.constructor(config.env, config.env_kwargs)
         if in_graph:
             config = dataclasses.replace(config, env=f"tf/{work.env}", num_workers=None)
-        self._experiment = experiment = Experiment(config)
+        experiment = Experiment(config)
         try:
             self.same = work.same(
                 constructor,
-                _size(experiment.algorithm.network.trainable_variables),
+                parameters(experiment.algorithm),
                 work.gradient_steps(work.batch),
                 min(work.minibatch_size, work.batch),
             )
@@ -59,22 +106,16 @@ class Train:
         except BaseException:
             experiment.close()
             raise
-        self.own = {
-            "workers": getattr(experiment.env, "num_workers", 0),
-            "autoreset": "next step; restart rows are not trained on",
-            "threads": experiment.resources.threads,
-            "compile": compile,
-            "compiled": "in the warm-up",
-        }
+        self._trained = Trained(experiment)
+        self.own = self._trained.own(compile)
         self.differs = {} if precision == "float32" else {"precision": _FASTER}
         if in_graph:
             self.differs["environment"] = _IN_GRAPH
         self.versions = versions("tensorflow", "keras")
-        self._returns: list[float] = []
 
     @property
     def returns(self) -> float | None:
-        return last_mean(self._returns)
+        return self._trained.returns
 
     def compile(self) -> int:
         return 0  # a program is compiled when it runs for the first time
@@ -83,18 +124,11 @@ class Train:
         return session.repeat(self._block, seconds, blocks)
 
     def close(self) -> None:
-        self._experiment.close()
+        self._trained.close()
 
     def _block(self) -> int:
-        program = self._experiment.program
-        before = program.step
-        metrics = program(2**62, rounds=1)
-        steps = program.step - before
+        steps, metrics = self._trained.call(2**62, rounds=1)
         self._check(steps, metrics)
-        # Only the sum of an iteration's returns is known, so all count as their mean.
-        if count := int(metrics["episode/count"]):
-            mean = float(metrics["episode/return_sum"]) / count
-            self._returns += [mean] * count
         return steps
 
     def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
@@ -104,6 +138,12 @@ class Train:
                 f"{steps:g} gradient steps, a fraction {metrics['grad/skipped']} of "
                 f"them skipped, on {transitions} transitions; expected {right}"
             )
+
+
+def parameters(algorithm: Any) -> int:
+    """Return the number of trainable numbers of an algorithm's network."""
+    weights = algorithm.network.trainable_variables
+    return sum(int(weight.numpy().size) for weight in weights)
 
 
 def _config(work: Training, compile: str = "auto", precision: str = "float32") -> Any:
@@ -144,10 +184,6 @@ def _config(work: Training, compile: str = "auto", precision: str = "float32") -
         compile_cache=False,  # every warm-up includes the compilation
         settings=settings,
     )
-
-
-def _size(variables: Any) -> int:
-    return sum(int(variable.numpy().size) for variable in variables)
 
 
 if __name__ == "__main__":

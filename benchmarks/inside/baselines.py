@@ -10,6 +10,37 @@ from benchmarks.inside import session
 from benchmarks.work.training import Training, last_mean
 
 
+class Model:
+    """A model with Stable-Baselines3's interface, without lines of statistics.
+
+    Args:
+      model: the model; its environments report returns as SB3's monitors do.
+    """
+
+    def __init__(self, model: Any):
+        from stable_baselines3.common.logger import Logger
+
+        self._model = model
+        model.set_logger(Logger(None, []))
+        model.ep_info_buffer = collections.deque()  # of all episodes
+        model.ep_success_buffer = collections.deque()
+
+    @property
+    def returns(self) -> float | None:
+        episodes = self._model.ep_info_buffer
+        return last_mean([float(episode["r"]) for episode in episodes])
+
+    def learn(self, steps: int) -> int:
+        """Learn for some environment steps; return how many were made."""
+        before = self._model.num_timesteps
+        # Without lines of statistics, because ours writes none either.
+        self._model.learn(steps, log_interval=None, reset_num_timesteps=False)
+        return self._model.num_timesteps - before
+
+    def close(self) -> None:
+        self._model.get_env().close()
+
+
 class Learning:
     """Iterations of an on-policy algorithm's ``learn``.
 
@@ -34,16 +65,12 @@ class Learning:
         own: Mapping[str, Any],
         versions: Mapping[str, str],
     ):
-        from stable_baselines3.common.logger import Logger
-
         self.own, self.versions = dict(own), dict(versions)
         self._work, self._model = work, model
         self._parameters, self._gradient_steps = parameters, gradient_steps
         self._iterations = 0
         self._samples = 0
-        model.set_logger(Logger(None, []))
-        model.ep_info_buffer = collections.deque()  # of all episodes
-        model.ep_success_buffer = collections.deque()
+        self._run = Model(model)
 
     @property
     def same(self) -> dict[str, Any]:
@@ -56,8 +83,7 @@ class Learning:
 
     @property
     def returns(self) -> float | None:
-        episodes = self._model.ep_info_buffer
-        return last_mean([float(episode["r"]) for episode in episodes])
+        return self._run.returns
 
     def compile(self) -> int:
         return 0
@@ -67,16 +93,12 @@ class Learning:
         return session.repeat(block, seconds, blocks)
 
     def close(self) -> None:
-        self._model.get_env().close()
+        self._run.close()
 
     def _block(self) -> int:
-        before = self._model.num_timesteps
-        # Without a line of statistics per iteration, because ours writes none either.
-        self._model.learn(
-            self._work.batch, log_interval=None, reset_num_timesteps=False
-        )
+        steps = self._run.learn(self._work.batch)
         self._iterations += 1
-        return self._model.num_timesteps - before
+        return steps
 
     def _counting(self) -> int:
         """Run a block, and count the rows of its gradient steps."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.inside import session
+from benchmarks.inside.baselines import Model
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.training import last_mean
 
 
 class Learning:
@@ -36,8 +35,6 @@ class Learning:
         own: Mapping[str, Any],
         versions: Mapping[str, str],
     ):
-        from stable_baselines3.common.logger import Logger
-
         self.versions = dict(versions)
         self.own = {
             "workers": 0,
@@ -52,9 +49,7 @@ class Learning:
         self._target_calls = target_calls
         self._steps = self._updates = 0  # of the blocks after the first one
         self._samples = 0.0
-        model.set_logger(Logger(None, []))
-        model.ep_info_buffer = collections.deque()  # of all episodes
-        model.ep_success_buffer = collections.deque()
+        self._run = Model(model)
         # Its own schedule would begin anew in every block.
         model.exploration_schedule = lambda _: work.exploration(model.num_timesteps)
 
@@ -73,8 +68,7 @@ class Learning:
 
     @property
     def returns(self) -> float | None:
-        episodes = self._model.ep_info_buffer
-        return last_mean([float(episode["r"]) for episode in episodes])
+        return self._run.returns
 
     def compile(self) -> int:
         return 0
@@ -84,11 +78,11 @@ class Learning:
         return session.repeat(block, seconds, blocks)
 
     def close(self) -> None:
-        self._model.get_env().close()
+        self._run.close()
 
     def _block(self) -> int:
         updates = self._gradient_steps()
-        steps = self._learn(self._work.block)
+        steps = self._run.learn(self._work.block)
         self._steps += steps
         self._updates += self._gradient_steps() - updates
         return steps
@@ -106,17 +100,11 @@ class Learning:
 
         buffer.sample = counting
         try:
-            steps = self._learn(self._work.first_block)
+            steps = self._run.learn(self._work.first_block)
         finally:
             buffer.sample = sample
         self._samples = rows / self._gradient_steps()
         return steps
-
-    def _learn(self, steps: int) -> int:
-        before = self._model.num_timesteps
-        # Without lines of statistics, because ours writes none either.
-        self._model.learn(steps, log_interval=None, reset_num_timesteps=False)
-        return self._model.num_timesteps - before
 
 
 def hyperparameters(work: OffPolicy, num_envs: int) -> dict[str, Any]:
