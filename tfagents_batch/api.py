@@ -345,7 +345,7 @@ def _loaded(
     An environment instance is not closed.
     """
     env = without_close(_object(env))
-    with Experiment(played, env, network=network) as experiment:
+    with Experiment(played, env, network=network, trains=False) as experiment:
         variables = experiment.named_variables()
         step, _ = checkpoints.load(run.folder, variables, which)
         yield experiment, step

@@ -133,9 +133,12 @@ class ActionValueHeads(NamedTuple):
 
     Attributes:
       q: f32 ``[..., A]``, Q(s, a) of every action.
+      outputs: f32 ``[..., A, n]``, distributions of returns whose means are ``q``, see
+        ``ops/value_distributions.py``; the same as ``q`` if n is 1.
     """
 
     q: tf.Tensor
+    outputs: tf.Tensor
 
 
 class Network(Protocol):

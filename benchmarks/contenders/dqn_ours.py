@@ -40,8 +40,7 @@ class Train:
 
         self._work = work
         config = _config(work, compile, in_graph, threads)
-        network = _small_cnn if work.network == "small_cnn" else None
-        experiment = Experiment(config, network=network)
+        experiment = Experiment(config)
         try:
             found = _described(config) if in_graph else work.environment()
             self.same = work.same(
@@ -110,7 +109,10 @@ def _config(
     from tfagents_batch.sources import off_policy
     from tfagents_batch.training.run_flags import Config
 
-    hidden = {"mlp": work.hidden, "small_cnn": None}[work.network]
+    network = {
+        "mlp": q_network.Config(hidden=work.hidden),
+        "small_cnn": q_network.Config(cnn="small"),
+    }[work.network]
     settings = dqn.Config(
         gamma=work.gamma,
         learning_rate=Constant(work.learning_rate),
@@ -123,7 +125,7 @@ def _config(
         target_every=work.target_every,
         loss="huber",
         gradient_norm=work.gradient_norm,
-        network=q_network.Config(hidden=hidden),
+        network=network,
     )
     env, kwargs, workers = work.env, work.env_kwargs, work.num_workers
     if in_graph:  # a function of ``work.env`` has the name of the game as an argument
@@ -152,18 +154,6 @@ def _described(config: Any) -> dict[str, Any]:
     limit = names.make(config.env, config.env_kwargs).max_episode_steps
     own = {"id": config.env, "kwargs": config.env_kwargs}
     return own | {"wrappers": [], "time_limit": limit}
-
-
-def _small_cnn(observation_space: Any, action_space: Any) -> Any:
-    """Build our small CNN for observations of booleans, which we do not call images."""
-    import keras
-
-    from tfagents_batch.nn import blocks
-
-    del action_space
-    inputs = keras.Input(observation_space.shape, dtype="bool")
-    pixels = keras.ops.cast(inputs, "float32")
-    return keras.Model(inputs, blocks.small_cnn()(pixels))
 
 
 if __name__ == "__main__":

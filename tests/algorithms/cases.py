@@ -14,6 +14,12 @@ from tfagents_batch.types import TimeStep, Trajectory
 T, B = 12, 4
 
 NETWORK = {"hidden": [8]}
+KINDS = {  # of actions, by algorithm, if it does not take all
+    "dqn": ("discrete",),
+    "ddpg": ("box",),
+    "sac": ("box", "discrete"),
+    "td3": ("box",),
+}
 RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
     "dqn": {
         "replay": {"capacity": 400},
@@ -25,6 +31,19 @@ RUNS = {  # options of short runs of 4 environments; a new algorithm adds its ow
             "epsilon": "linear(1, 0.1, 300)",
             "network": NETWORK,
         },
+    },
+    **{
+        name: {
+            "env": "tf/Pendulum-v1",
+            "replay": {"capacity": 400},
+            "settings": {
+                "warmup_steps": 100,
+                "train_every": 4,
+                "batch_size": 16,
+                "network": NETWORK,
+            },
+        }
+        for name in ("ddpg", "sac", "td3")
     },
     "ppo": {
         "rollout_length": 16,
@@ -132,8 +151,8 @@ def experience(agent, **options) -> Trajectory:
 
 def train(name, folder, **options):
     """Train a short run; the options replace those of ``RUNS``."""
-    options = {"env": "tf/CartPole-v1", "num_envs": 4, "eval_every": 0} | options
-    return tfb.train(name, logdir=folder, **RUNS[name] | options)
+    common = {"env": "tf/CartPole-v1", "num_envs": 4, "eval_every": 0}
+    return tfb.train(name, logdir=folder, **common | RUNS[name] | options)
 
 
 def variables(run):

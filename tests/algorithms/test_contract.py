@@ -10,20 +10,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import B, assert_same, experience, update
+from tests.algorithms.cases import KINDS, B, assert_same, experience, update
 from tests.nn.cases import ACTIONS, make_spec
 from tfagents_batch import config, interfaces, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 
-pytestmark = pytest.mark.parametrize("name", REGISTRY)
-DISCRETE_ONLY = ("dqn",)
+# An algorithm with two kinds of actions is tested with both.
+pytestmark = pytest.mark.parametrize("name", [*REGISTRY, "sac-discrete"])
 
 
-def make(name, action="discrete"):
+def make(name, action=None):
+    name, _, given = name.partition("-")
     kind, settings = REGISTRY[name]
+    action = action or given or KINDS.get(name, ("discrete",))[0]
     keras.utils.set_random_seed(0)
     return kind(settings(), make_spec(action=ACTIONS[action], num_envs=B))
+
+
+def settings_of(name):
+    return REGISTRY[name.partition("-")[0]][1]()
 
 
 def leaves(settings):
@@ -37,7 +43,7 @@ def leaves(settings):
 
 
 def test_settings_are_frozen_and_documented_with_valid_defaults(name):
-    settings = REGISTRY[name][1]()
+    settings = settings_of(name)
     assert settings.check() == settings
     text = json.dumps(config.to_dict(settings))
     assert config.from_dict(type(settings), json.loads(text)) == settings
@@ -60,13 +66,14 @@ def test_it_satisfies_the_protocol(name):
 
 @pytest.mark.parametrize("action", ["discrete", "box"])
 def test_an_update_is_finite_and_changes_weights_but_not_the_version(name, action):
-    if name in DISCRETE_ONLY and action != "discrete":
+    if action not in KINDS.get(name.partition("-")[0], ACTIONS):
         with pytest.raises(UserError, match="action space"):
             make(name, action)
         return
     agent = make(name, action)
     before = [weight.numpy() for weight in agent.network.trainable_variables]
     trajectory = experience(agent)
+    update(agent, trajectory, 0)  # the first may leave the policy as it is
     metrics = update(agent, trajectory, 1)
     for key, value in metrics.items():
         assert "/" in key and value.dtype == tf.float32 and len(value.shape) <= 1, key
@@ -104,7 +111,10 @@ def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
     trajectory = experience(agents[0])
     masked = ~trajectory.mask
     assert np.any(masked) and not np.all(masked)
-    action = tf.where(masked, 1 - trajectory.action % 2, trajectory.action)
+    action = trajectory.action
+    shape = [*masked.shape, *[1] * (action.shape.rank - 2)]
+    other = tf.cast(tf.cast(action, tf.int32) == 0, action.dtype)
+    action = tf.where(tf.reshape(masked, shape), other, action)
     reward = trajectory.steps.reward
     poisoned = tf.where(masked, 1e6, reward[1:])
     steps = trajectory.steps._replace(reward=tf.concat([reward[:1], poisoned], 0))
@@ -149,6 +159,6 @@ def test_another_policy_acts_alike_only_after_an_assignment(name):
 
 
 def test_the_size_of_an_update_is_known_before_training(name):
-    size = REGISTRY[name][1]().update_size(4096)
+    size = settings_of(name).update_size(4096)
     assert 1 <= size.rows <= 4096
     assert all(units >= 1 for units in size.hidden)

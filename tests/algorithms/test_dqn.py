@@ -16,6 +16,7 @@ from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.schedules import Constant
+from tfagents_batch.sources.replay import memory
 from tfagents_batch.training.log.logger import read_metrics
 
 STEP = tf.constant(5000, tf.int64)
@@ -27,20 +28,20 @@ def make(action=ACTIONS["discrete"], seed=0, **settings):
 
 
 def values(network, observation):
-    return network.body(observation, training=False)["q"].numpy()
+    return network.body(observation, training=False)[..., 0].numpy()
 
 
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("target", ["max", "double", "sarsa"])
 @pytest.mark.parametrize("terminate", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
-def test_td_errors_are_those_of_a_slow_loop(double, terminate, n):
-    agent = make(double=double, n_step=n, gamma=0.9, learning_rate=Constant(0.0))
+def test_td_errors_are_those_of_a_slow_loop(target, terminate, n):
+    agent = make(target=target, n_step=n, gamma=0.9, learning_rate=Constant(0.0))
     for variable in agent.target.trainable_variables:  # a target of its own
         variable.assign(variable + 0.1)
     batch = experience(agent, terminate=terminate)
     steps, mask = batch.steps, batch.mask.numpy()
     learned = [values(agent.network, x) for x in steps.observation]
-    target = [values(agent.target, x) for x in steps.observation]
+    slow = [values(agent.target, x) for x in steps.observation]
     expected = []
     for i in range(mask.shape[1]):
         total, factor, t = 0.0, 1.0, 0
@@ -48,9 +49,11 @@ def test_td_errors_are_those_of_a_slow_loop(double, terminate, n):
             total += factor * float(steps.reward[t + 1, i])
             factor *= 0.0 if bool(steps.terminated[t + 1, i]) else 0.9
             t += 1
-        chooser = learned if double else target
+        chooser = learned if target == "double" else slow
         best = int(np.argmax(chooser[t][i]))
-        goal = total + factor * target[t][i][best]
+        if target == "sarsa":
+            best = int(batch.action[t, i])
+        goal = total + factor * slow[t][i][best]
         error = goal - learned[0][i][int(batch.action[0, i])]
         expected.append(abs(error) if mask[0, i] else 0.0)
     updated = agent.update(batch, 0, STEP)
@@ -158,8 +161,14 @@ def test_a_resume_without_its_replay_warms_up_again(tmp_path):
     assert_equal(variables(run), before)
 
 
+def test_playing_an_agent_needs_no_memory_for_a_replay(straight, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    result = tfb.evaluate(straight.logdir, episodes=4)
+    assert result.mean_return > 0
+
+
 def test_all_options_compose_and_learn_from_priorities(tmp_path):
-    settings = cases.RUNS["dqn"]["settings"] | {"double": True, "n_step": 3}
+    settings = cases.RUNS["dqn"]["settings"] | {"target": "double", "n_step": 3}
     settings["network"] = {"hidden": [8], "dueling": True}
     replay = {"capacity": 400, "prioritized": True}
     run = train(tmp_path, steps=300, settings=settings, replay=replay)

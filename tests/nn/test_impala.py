@@ -6,7 +6,8 @@ from gymnasium import spaces as gs
 
 from tests.nn.cases import OBSERVATIONS, make_spec, make_steps
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import impala, networks
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.layers import impala
 
 
 def image(*shape):

@@ -5,9 +5,11 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
+from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
-from tfagents_batch.nn.q_policy import EpsilonGreedy, best
+from tfagents_batch.nn.layers import noisy
+from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.schedules import Constant
 
@@ -27,10 +29,79 @@ def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
     config = q_network.Config(dueling=True)
     network = q_network.q_network(SPEC, config)
     features = network.body.encoder(make_steps(VECTOR, 1, 5).observation[0])
-    tower, head = network.body.streams[0], network.body.heads[0]
-    value = head(tower(features))
-    q = network.body(make_steps(VECTOR, 1, 5).observation[0])["q"]
-    np.testing.assert_allclose(tf.reduce_mean(q, -1), value[:, 0], rtol=1e-4, atol=1e-5)
+    value = network.body.streams[0](features)
+    q = network.body(make_steps(VECTOR, 1, 5).observation[0])
+    np.testing.assert_allclose(tf.reduce_mean(q, 1), value, rtol=1e-4, atol=1e-5)
+
+
+def test_the_mean_of_advantages_is_over_valid_actions():
+    config = q_network.Config(dueling=True)
+    space = gs.Dict(state=VECTOR, action_mask=gs.MultiBinary(3))
+    network = q_network.q_network(make_spec(space), config)
+    state = make_steps(VECTOR, 1, 2).observation[0]
+    mask = tf.constant([[True, False, True], [False, False, False]])
+    q = network._heads({"state": state}, mask).q
+    value = network.body.streams[0](network.body.encoder({"state": state}))[:, 0]
+    np.testing.assert_allclose((q[0, 0] + q[0, 2]) / 2, value[0], rtol=1e-4)
+    np.testing.assert_allclose(tf.reduce_mean(q[1]), value[1], rtol=1e-4)
+
+
+PARAMETRIC = gs.Dict(state=VECTOR, action_features=gs.Box(-1, 1, (3, 2)))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_value_of_an_action_with_features_depends_on_them_and_not_on_its_place(
+    dueling, noisy
+):
+    config = q_network.Config(dueling=dueling, noisy=noisy)
+    network = q_network.q_network(make_spec(PARAMETRIC), config)
+    steps = nest.map(lambda x: x[0], make_steps(PARAMETRIC, 1, 4))
+    noise = network.noise([4], seeds.key(1, "noise"))
+    q = network(steps, (), noise)[0].q
+    assert q.shape == (4, 3) and len(np.unique(q)) == 12
+    order = [2, 0, 1]
+    rows = tf.gather(steps.observation["action_features"], order, axis=1)
+    moved = steps._replace(observation=steps.observation | {"action_features": rows})
+    found = network(moved, (), noise)[0].q
+    np.testing.assert_allclose(found, tf.gather(q, order, axis=1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "space, text",
+    [
+        (
+            gs.Dict(state=VECTOR, action_features=gs.Box(-1, 1, (4, 2))),
+            r"a row for each",
+        ),
+        (gs.Dict(action_features=gs.Box(-1, 1, (3, 2))), r"has only 'action_features'"),
+    ],
+)
+def test_features_of_actions_that_do_not_fit_are_refused(space, text):
+    with pytest.raises(UserError, match=text):
+        q_network.q_network(make_spec(space))
+
+
+def test_noise_is_of_each_row_or_the_same_for_all_and_changes_no_mean():
+    network = q_network.q_network(SPEC, q_network.Config(noisy=True))
+    steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 1))
+    rows = nest.map(lambda x: tf.repeat(x, 4000, 0), steps)
+    each = network(rows, (), network.noise([4000], seeds.key(1, "noise")))[0].q
+    same = network(rows, (), network.noise([1], seeds.key(2, "noise")))[0].q
+    assert len(np.unique(each[:, 0])) > 3000
+    np.testing.assert_allclose(same, tf.repeat(same[:1], 4000, 0), rtol=1e-5)
+    assert np.any(np.abs(same[0] - network(steps)[0].q[0]) > 1e-3)
+
+
+def test_a_noisy_layer_has_independent_noise_of_inputs_and_outputs():
+    layer = noisy.NoisyDense(3)
+    layer.build((None, 2))
+    x = tf.constant([[1.0, -2.0]])
+    noise = noisy.Noise(tf.constant([[0.5, 2.0]]), tf.constant([[1.0, -1.0, 0.0]]))
+    sigma = 0.5 / np.sqrt(2)
+    part = sigma * (1 * 0.5 - 2 * 2.0) + sigma
+    expected = layer(x) + part * np.array([[1.0, -1.0, 0.0]])
+    np.testing.assert_allclose(layer(x, noise), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +146,10 @@ def test_actions_that_are_not_discrete_are_refused(kind):
         q_network.q_network(make_spec(VECTOR, ACTIONS[kind]))
 
 
-def make_policy(epsilon=0.0, warmup=0):
+def make_policy(epsilon=0.0, warmup=0, temperature=None):
     network = q_network.q_network(SPEC)
-    return EpsilonGreedy(network, 2, Constant(epsilon), warmup)
+    temperature = temperature and Constant(temperature)
+    return EpsilonGreedy(network, 2, Constant(epsilon), warmup, temperature)
 
 
 def act(policy, step=0, explore=True, size=200):
@@ -98,6 +170,16 @@ def test_epsilon_is_the_share_of_random_actions():
     # A random action is the greedy one in a third of the cases.
     assert np.mean(found != greedy) == pytest.approx(0.2, abs=0.02)
     assert set(found) == {2, 3, 4}
+
+
+def test_a_temperature_draws_from_the_softmax_of_values():
+    policy = make_policy(temperature=0.5)
+    steps = nest.map(lambda x: tf.repeat(x[0], 20_000, 0), make_steps(VECTOR, 1, 1))
+    noise = nest.map(lambda x: x[0], policy.noise((1, 20_000), 3))
+    found = policy.act(steps, (), noise, tf.constant(0, tf.int64), True)[0].numpy()
+    q = policy.network(steps)[0].q[0]
+    counts = np.bincount(found - 2, minlength=3) / found.size
+    np.testing.assert_allclose(counts, tf.nn.softmax(q / 0.5), atol=0.02)
 
 
 def test_actions_of_the_warmup_are_random():

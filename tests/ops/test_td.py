@@ -13,19 +13,19 @@ def test_the_value_of_the_chosen_action_is_selected():
 
 
 def test_the_target_has_no_value_behind_a_terminal_state():
-    q = tf.constant([[1.0, np.nan], [2.0, 10.0]])
     reward, factor = tf.constant([5.0, 1.0]), tf.constant([0.0, 0.5])
-    found = td.target(reward, factor, q, tf.constant([1, 1]))
+    found = td.target(reward, factor, tf.constant([np.nan, 10.0]))
     np.testing.assert_array_equal(found, [5, 6])
+    found = td.target(reward, factor, tf.constant([[np.nan, 1.0], [10.0, 2.0]]))
+    np.testing.assert_array_equal(found, [[5, 5], [6, 2]])
 
 
 def test_no_gradient_flows_into_the_target():
-    q = tf.constant([[1.0, 2.0]])
+    value = tf.constant([2.0])
     with tf.GradientTape() as tape:
-        tape.watch(q)
-        one = tf.ones([1])
-        loss = tf.reduce_sum(td.target(one, one, q, tf.constant([1])))
-    assert tape.gradient(loss, q) is None
+        tape.watch(value)
+        loss = tf.reduce_sum(td.target(tf.ones([1]), tf.ones([1]), value))
+    assert tape.gradient(loss, value) is None
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,29 @@ def test_no_gradient_flows_into_the_target():
 def test_losses_are_weighted_means_over_the_mask(kind, expected):
     error = tf.constant([0.5, -2.0, np.nan])
     mask, weight = tf.constant([True, True, False]), tf.constant([1.0, 2.0, 1.0])
-    assert float(td.loss(error, mask, weight, kind)) == pytest.approx(expected)
+    losses = td.error_loss(error, kind)
+    assert float(td.loss(losses, mask, weight)) == pytest.approx(expected)
 
 
 def test_the_gradient_of_the_huber_loss_is_the_clipped_error():
     error = tf.constant([0.5, -2.0, 7.0, 0.0])
     with tf.GradientTape() as tape:
         tape.watch(error)
-        ones = tf.ones([4])
-        loss = 4 * td.loss(error, ones > 0, ones)
+        loss = tf.reduce_sum(td.error_loss(error))
     np.testing.assert_allclose(tape.gradient(loss, error), [0.5, -1, 1, 0])
+
+
+def test_a_soft_policy_gives_the_log_sum_of_values():
+    q = tf.constant([[1.0, 2.0, 9.0], [0.5, 0.5, -3.0]])
+    valid = tf.constant([[True, True, False], [True, True, True]])
+    values, chance = td.soft_returns(
+        q[..., tf.newaxis], tf.ones([2, 3, 1]), q, 0.3, valid
+    )
+    # sum_a pi (q - tau ln pi) = tau ln sum_a exp(q / tau)
+    expected = [0.3 * np.logaddexp(1 / 0.3, 2 / 0.3)]
+    expected += [0.3 * np.log(np.sum(np.exp(np.array(q[1]) / 0.3)))]
+    np.testing.assert_allclose(tf.reduce_sum(values * chance, -1), expected, rtol=1e-5)
+    np.testing.assert_allclose(tf.reduce_sum(chance, -1), 1, rtol=1e-5)
 
 
 @settings(max_examples=50, deadline=None)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.config import check, option
 from tfagents_batch.interfaces import Updated, UpdateSize
-from tfagents_batch.nn.policy import assign, new_version
+from tfagents_batch.nn.policies.weights import assign, new_version
 from tfagents_batch.ops import td
 from tfagents_batch.schedules import Ratio
 
@@ -63,7 +63,7 @@ class LinearQ(tf.Module):
             tf.cast(steps.observation[t], tf.float32) @ weights.value for t in (0, 1)
         )
         discount = trajectory.discount(0.9)[0]
-        goal = td.target(steps.reward[1], discount, then, tf.argmax(then, -1, tf.int32))
+        goal = td.target(steps.reward[1], discount, tf.reduce_max(then, -1))
         action = trajectory.action[0]
         error = tf.where(trajectory.mask[0], goal - td.chosen(now, action), 0.0)
         columns = tf.one_hot(action, now.shape[-1]) * error[:, tf.newaxis]

@@ -17,7 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import moments, networks, optimizer, summary, user
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
-from tfagents_batch.nn.policy import ActorCriticPolicy
+from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import (
     batches,
     forward,

@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import blocks, impala
+from tfagents_batch.nn.layers import blocks, impala
 
 ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
 CNN = Literal["auto", "nature", "impala", "small"]
@@ -40,10 +40,16 @@ def is_image(space: gymnasium.Space) -> bool:
     return len(space.shape) == 3 or (len(space.shape) == 2 and min(space.shape) >= 8)
 
 
+def is_grid(space: gymnasium.Space) -> bool:
+    """Return True for planes of flags, a bool Box of rank 3, as in MinAtar."""
+    return isinstance(space, gs.Box) and space.dtype == bool and len(space.shape) == 3
+
+
 class Encoder(keras.layers.Layer):
     """Layer that encodes a nested observation ``[N, ...]`` as features ``[N, F]``.
 
     Images (uint8, channels first or last) are scaled to [0, 1] and go through a CNN.
+    Planes of flags (bool of rank 3) go through it only if ``cnn`` is not "auto".
     Other integers are scaled to [0, 1] if their bounds are at most ``WIDEST`` apart.
     Discrete and MultiDiscrete become one-hot; everything else is flattened.
     The parts are concatenated.
@@ -118,7 +124,8 @@ class _Image(keras.layers.Layer):
         self.cnn.build((None, *self.pixels))
 
     def call(self, x):
-        x = tf.cast(x, self.compute_dtype) / 255
+        scale = 1 if x.dtype == tf.bool else 255
+        x = tf.cast(x, self.compute_dtype) / scale
         if self.channels_first:
             x = tf.transpose(x, [0, 2, 3, 1])
         return self.cnn(tf.reshape(x, [-1, *self.pixels]))
@@ -139,7 +146,7 @@ def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
 
 def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     space = leaf.space
-    if is_image(space):
+    if is_image(space) or (is_grid(space) and cnn != "auto"):
         return _Image(leaf.shape, cnn)
     if isinstance(space, gs.Discrete):
         return blocks.OneHot([space.n], [space.start], dtype="float32")

@@ -12,10 +12,10 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads, Network
-from tfagents_batch.nn import kernels
+from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn.deviation import Std, TrainedStd
 from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
+from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.towers import (
     POLICY_SCALE,
     Mean,
@@ -159,7 +159,10 @@ class ActorCritic(keras.Model):
         steps = dummy_steps(spec)
         self.unroll(steps, self.initial_state(steps.first.shape[1]))
         self.built = True
-        self.convolves = convolves(self, steps)
+        state = self.initial_state(steps.first.shape[1])
+        self.convolves = convolves(
+            self, lambda *inputs: self.unroll(*inputs)[0].value, steps, state
+        )
 
     def initial_state(self, batch: int) -> Nest:
         return self.body.initial_state(batch) if self._recurrent else ()
@@ -237,22 +240,17 @@ def added_loss(network: keras.Model) -> tf.Tensor:
 
 
 def convolves(
-    network: Network,
-    steps: TimeStep,
-    read: Callable[[Any], tf.Tensor] = lambda heads: heads.value,
+    network: keras.Model, function: Callable[..., tf.Tensor], *arguments: Nest
 ) -> bool:
     """Return True if evaluating a network runs a convolution.
 
     Args:
       network: the network.
-      steps: any steps ``[T, B]``.
-      read: reads a tensor that needs all layers from the heads.
+      function: returns a tensor that needs all its layers.
+      *arguments: of the function.
     """
-    state = network.initial_state(steps.first.shape[1])
-    function = tf.function(
-        lambda steps, state: read(network.unroll(steps, state)[0]), autograph=False
-    )
-    graph = function.get_concrete_function(steps, state).graph.as_graph_def()
+    function = tf.function(function, autograph=False)
+    graph = function.get_concrete_function(*arguments).graph.as_graph_def()
     network._clear_losses()  # they belong to that graph
     inside = [node for function in graph.library.function for node in function.node_def]
     return any("Conv" in node.op for node in [*graph.node, *inside])

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest
+from tfagents_batch import nest, seeds
 from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActionValueHeads
-from tfagents_batch.nn import blocks, kernels, networks
-from tfagents_batch.nn.encoder import CNN, Encoder
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.encoder import CNN, Encoder, feature_space
+from tfagents_batch.nn.layers import blocks, kernels
+from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
+from tfagents_batch.ops.value_distributions import Distribution, Mean
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+_MEAN = Mean()
+ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +38,9 @@ class Config:
     activation: str = option("relu", "Keras activation of the hidden layers")
     dueling: bool = option(
         False, "add a state value and advantages, each with its own hidden layers"
+    )
+    noisy: bool = option(
+        False, "noise in the weights of all layers but CNNs, instead of random actions"
     )
     initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     cnn: CNN = option(
@@ -55,89 +65,146 @@ class Config:
 
 
 class QBody(keras.Model):
-    """Map observations ``[N, ...]`` to ``{"q": [N, A]}``.
+    """Map observations ``[N, ...]`` to outputs of actions ``[N, A, n]``.
 
     Dueling networks (Wang et al. 2016, arXiv:1511.06581, eq. 9) add a state value and
-    advantages: Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .).
+    advantages: Q(s, a) = V(s) + A(s, a) - mean over valid actions of A(s, .).
+
+    If actions have features, these are an input, and each action has one pass through
+    the layers: Q(s, a) of any set of actions.
 
     Args:
       encoder: layer or model from observations to features ``[N, F]``.
       hidden: units of the hidden layers, of each stream if there are two.
-      size: A, number of actions.
-      config: activation, initializer and ``dueling``.
+      actions: A, number of actions.
+      outputs: n, outputs of an action.
+      config: activation, initializer, ``dueling`` and ``noisy``.
+      parametric: whether observations have ``ACTION_FEATURES`` ``[N, A, ...]``.
     """
 
-    def __init__(self, encoder, hidden: tuple[int, ...], size: int, config: Config):
+    def __init__(
+        self,
+        encoder,
+        hidden: tuple[int, ...],
+        actions: int,
+        outputs: int,
+        config: Config,
+        parametric: bool = False,
+    ):
         super().__init__(name="q_network", dtype="float32")
-        self.encoder = encoder
-        names = ("value", "advantage") if config.dueling else ("q",)
-        sizes = {"value": 1, "advantage": size, "q": size}
-        kind = config.initializer
-        self.streams = [
-            blocks.mlp(hidden, config.activation, kind, f"{name}_tower")
-            for name in names
-        ]
-        self.heads = [
-            blocks.Head(sizes[name], kernels.value(kind), name) for name in names
-        ]
+        self.encoder, self.actions, self.width = encoder, actions, outputs
+        self.parametric = parametric
+        each = 1 if parametric else actions
+        sizes = {"q": each * outputs}
+        if config.dueling:
+            sizes = {"value": outputs, "advantage": each * outputs}
+        self.streams = [_stream(hidden, n, config, name) for name, n in sizes.items()]
 
-    def call(self, observation):
-        features = self.encoder(observation)
-        pairs = zip(self.heads, self.streams, strict=True)
-        outputs = [head(stream(features)) for head, stream in pairs]
-        if len(outputs) == 1:
-            return {"q": outputs[0]}
-        value, advantage = outputs
-        return {"q": value + advantage - tf.reduce_mean(advantage, -1, keepdims=True)}
+    def call(self, observation, valid=None, noise=()):
+        if self.parametric:
+            observation, actions = split_action_features(observation)
+            features = self.encoder(observation)
+            rows = tf.repeat(features, self.actions, 0)
+            rows = tf.concat([rows, nest.fold(actions)], -1)
+        else:
+            features = rows = self.encoder(observation)
+        noise = noise or [()] * len(self.streams)
+        shape = [-1, self.actions, self.width]
+        last = tf.reshape(self.streams[-1](rows, self._per_action(noise[-1])), shape)
+        if len(self.streams) == 1:
+            return last
+        value = self.streams[0](features, noise[0])[:, tf.newaxis]
+        return value + last - _mean_over_actions(last, valid)
+
+    def noise(self, shape, key: tf.Tensor) -> Nest:
+        """Draw the noise of noisy layers, see ``QNetwork.noise``."""
+        if not self.streams[0].noisy:
+            return ()
+        keys = seeds.split(key, len(self.streams))
+        pairs = zip(self.streams, keys, strict=True)
+        return tuple(stream.noise(shape, key) for stream, key in pairs)
+
+    def _per_action(self, noise: Nest) -> Nest:
+        """Repeat noise of rows for all actions of a row; one row is for all."""
+        if not self.parametric:
+            return noise
+        return nest.map(
+            lambda x: x if x.shape[0] == 1 else tf.repeat(x, self.actions, 0), noise
+        )
 
 
 class QNetwork(keras.Model):
     """Values of discrete actions; see ``interfaces.Network``.
 
     Args:
-      body: model from observations ``[N, ...]``, without the action mask, to
-        ``{"q": [N, A]}``.
+      body: ``QBody``, or a user's model from observations ``[N, ...]``, without the
+        action mask, to ``{"q": [N, A n]}``.
       spec: spec of the environments.
+      distribution: what the n outputs of an action mean.
 
     Attributes:
       size: A, number of actions.
       convolves: True if a convolution is among its operations.
     """
 
-    def __init__(self, body: keras.Model, spec: EnvSpec):
+    def __init__(
+        self, body: keras.Model, spec: EnvSpec, distribution: Distribution = _MEAN
+    ):
         super().__init__(name="action_values", dtype="float32")
         self.body, self.size = body, number_of_actions(spec)
+        self.distribution = distribution
         # Weights exist before the first program is traced, and shapes are checked.
         steps = networks.dummy_steps(spec)
         self.unroll(steps, ())
         self.built = True
-        self.convolves = networks.convolves(self, steps, lambda heads: heads.q)
+        self.convolves = networks.convolves(
+            self, lambda steps: self.unroll(steps)[0].q, steps
+        )
 
     def initial_state(self, batch: int) -> Nest:
         """Return the state of a network without memory."""
         del batch
         return ()
 
-    def call(self, timestep: TimeStep, state: Nest = ()):
-        features, _ = networks.split_mask(timestep.observation)
-        return self._heads(self.body(features, training=False)), state
+    def noise(self, shape, key: tf.Tensor) -> Nest:
+        """Draw the noise of noisy layers; ``()`` if there are none.
+
+        Args:
+          shape: leading axes; ``[N]`` gives every row its own noise, ``[1]`` the same.
+          key: int32 ``[2]``.
+        """
+        return self.body.noise(shape, key) if isinstance(self.body, QBody) else ()
+
+    def call(self, timestep: TimeStep, state: Nest = (), noise: Nest = ()):
+        features, mask = networks.split_mask(timestep.observation)
+        return self._heads(features, mask, noise), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
-        """Return the values of steps ``[T, B, ...]``."""
-        features, _ = networks.split_mask(steps.observation)
-        outputs = nest.batch_apply(lambda x: self.body(x, training=False), features)
-        return self._heads(outputs), state
+        """Return the values of steps ``[T, B, ...]``, without noise."""
+        heads = nest.batch_apply(
+            lambda x: self._heads(*networks.split_mask(x)), steps.observation
+        )
+        return heads, state
 
     def extra_loss(self) -> tf.Tensor:
         """Return the losses that layers added in the newest call; see there."""
         return networks.added_loss(self)
 
-    def _heads(self, outputs: dict) -> ActionValueHeads:
-        return ActionValueHeads(tf.cast(outputs["q"], tf.float32))
+    def _heads(self, features: Nest, mask, noise: Nest = ()) -> ActionValueHeads:
+        if isinstance(self.body, QBody):
+            outputs = self.body(features, valid=mask, noise=noise, training=False)
+        else:
+            outputs = self.body(features, training=False)["q"]
+        shape = [-1, self.size, self.distribution.size]
+        outputs = tf.reshape(tf.cast(outputs, tf.float32), shape)
+        return ActionValueHeads(self.distribution.mean(outputs), outputs)
 
 
 def q_network(
-    spec: EnvSpec, config: Config = Config(), network: Any = None
+    spec: EnvSpec,
+    config: Config = Config(),
+    network: Any = None,
+    distribution: Distribution = _MEAN,
 ) -> QNetwork:
     """Return a network of action values.
 
@@ -146,24 +213,125 @@ def q_network(
       config: shape of the built-in network.
       network: a user's ``keras.Model`` or builder, as in ``user.actor_critic``: it maps
         observations to features ``[N, F]``, to which a head is added, or to
-        ``{"q": [N, A]}``. None uses the built-in network.
+        ``{"q": [N, A n]}``. None uses the built-in network. If actions have features,
+        its observations are without them, and it returns features; the hidden layers
+        of ``config`` follow.
+      distribution: what the n outputs of an action mean; 1 if it is the value.
 
     Raises:
       UserError: if the actions are not Discrete, or the network does not fit.
     """
-    size = number_of_actions(spec)
-    if network is not None:
-        model = user_model.create(network, spec)
-        used = ()
-        if not isinstance(user_model.outputs(model, spec, {"q": size}), dict):
-            model, used = QBody(model, (), size, config), ("dueling", "initializer")
-        user_model.warn_of_unused(config, model, used)
-        return QNetwork(model, spec)
-    encoder = Encoder(spec.observation_space, config.cnn)
+    actions, outputs = number_of_actions(spec), distribution.size
+    parametric = has_action_features(spec)
+    space = feature_space(spec.observation_space)
+    if parametric:
+        space = gs.Dict({k: v for k, v in space.items() if k != ACTION_FEATURES})
     hidden = config.hidden
-    if hidden is None:
-        hidden = () if encoder.is_single_image else networks.HIDDEN
-    return QNetwork(QBody(encoder, hidden, size, config), spec)
+    if network is not None:
+        inner = spec._replace(observation_space=space)
+        model = user_model.create(network, inner)
+        heads = {"q": actions * outputs}
+        if isinstance(user_model.outputs(model, inner, heads), dict):
+            if parametric:
+                raise UserError(
+                    f"model {model.name!r} returns a dict, but actions have features; "
+                    "expected features [N, F] of the other observations"
+                )
+            user_model.warn_of_unused(config, model, ())
+            return QNetwork(model, spec, distribution)
+        used = ("dueling", "initializer", "noisy")
+        used += ("hidden", "activation") if parametric else ()
+        user_model.warn_of_unused(config, model, used)
+        hidden = (hidden or networks.HIDDEN) if parametric else ()
+        encoder = model
+    else:
+        encoder = Encoder(space, config.cnn)
+        if hidden is None:
+            single = encoder.is_single_image and not parametric
+            hidden = () if single else networks.HIDDEN
+    body = QBody(encoder, hidden, actions, outputs, config, parametric)
+    return QNetwork(body, spec, distribution)
+
+
+def has_action_features(spec: EnvSpec) -> bool:
+    """Return whether observations have a row of features for each action.
+
+    Raises:
+      UserError: if the rows are not as many as the actions, or if there is nothing else
+        in the observation.
+    """
+    space = spec.observation_space
+    if not isinstance(space, gs.Dict) or ACTION_FEATURES not in space.spaces:
+        return False
+    rows, actions = space[ACTION_FEATURES], number_of_actions(spec)
+    if not isinstance(rows, gs.Box) or rows.shape[:1] != (actions,):
+        raise UserError(
+            f"observation {ACTION_FEATURES!r} is {rows}; expected a Box of shape "
+            f"({actions}, features): a row for each of the {actions} actions"
+        )
+    if len(feature_space(space).spaces) == 1:
+        raise UserError(
+            f"the observation has only {ACTION_FEATURES!r}; expected another key with "
+            "features of the state"
+        )
+    return True
+
+
+def split_action_features(observation: dict) -> tuple[dict, tf.Tensor]:
+    """Return an observation without the features of actions, and these ``[N, A, G]``.
+
+    Args:
+      observation: dict of ``[N, ...]``.
+    """
+    rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
+    rows = tf.cast(observation[ACTION_FEATURES], tf.float32)
+    return rest, tf.reshape(rows, [-1, rows.shape[1], math.prod(rows.shape[2:])])
+
+
+class _Stream(blocks.Stack):
+    """Hidden layers and a linear head, ``[N, F] -> [N, units]``; maybe all noisy."""
+
+    def __init__(self, layers: list, noisy: bool, **kwargs):
+        super().__init__(layers, **kwargs)
+        self.noisy = noisy
+
+    def call(self, x, noise=()):
+        if not noise:
+            return super().call(x)
+        for layer, each in zip(self.stack, noise, strict=True):
+            x = layer(x, each)
+        return x
+
+    def noise(self, shape, key: tf.Tensor) -> Nest:
+        keys = seeds.split(key, len(self.stack))
+        pairs = zip(self.stack, keys, strict=True)
+        return tuple(layer.noise(shape, key) for layer, key in pairs)
+
+
+def _stream(hidden: tuple[int, ...], units: int, config: Config, name: str) -> _Stream:
+    kind, activation = config.initializer, config.activation
+    if config.noisy:
+        layers = [
+            NoisyDense(int(size), activation, kernel_initializer=kernels.hidden(kind))
+            for size in hidden
+        ]
+        head = NoisyDense(units, kernel_initializer=kernels.value(kind), name=name)
+    else:
+        layers = blocks.mlp(hidden, activation, kind, name).stack
+        head = blocks.Head(units, kernels.value(kind), name)
+    return _Stream(
+        [*layers, head], config.noisy, name=f"{name}_stream", dtype="float32"
+    )
+
+
+def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    """Return the mean over valid actions, f32 ``[N, 1, n]`` of ``[N, A, n]``."""
+    if mask is None:
+        return tf.reduce_mean(advantage, 1, keepdims=True)
+    mask = mask | ~tf.reduce_any(mask, -1, keepdims=True)
+    share = tf.cast(mask, tf.float32)
+    share /= tf.reduce_sum(share, -1, keepdims=True)
+    return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
 
 
 def number_of_actions(spec: EnvSpec) -> int:

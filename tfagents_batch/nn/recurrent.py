@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.nn import kernels
+from tfagents_batch.nn.layers import kernels
 from tfagents_batch.ops import arrays, constants, gradients
 from tfagents_batch.types import Nest
 

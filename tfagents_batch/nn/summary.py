@@ -46,11 +46,12 @@ def update_histograms(
     return metrics | observations.metrics(raw, batch.steps.observation, mask)
 
 
-def weight_histograms(optimizer: Optimizer) -> Metrics:
+def weight_histograms(*optimizers: Optimizer) -> Metrics:
     """Return histograms of the weights and of their gradients."""
-    weights = [tf.convert_to_tensor(x.value) for x in optimizer.trained]
-    paths = [weight.path for weight in optimizer.trained]
-    gradients = optimizer.adam.mean_gradients()
+    trained = [x for each in optimizers for x in each.trained]
+    weights = [tf.convert_to_tensor(x.value) for x in trained]
+    paths = [weight.path for weight in trained]
+    gradients = [x for each in optimizers for x in each.adam.mean_gradients()]
     return {
         **histograms.by_group("weights", weights, paths),
         **histograms.by_group("grad", gradients, paths),

@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.nn import blocks, kernels, recurrent
+from tfagents_batch.nn import recurrent
+from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.types import Nest
 
 Mean = Literal["linear", "tanh"]

@@ -98,14 +98,12 @@ def repeat(
     return carry
 
 
-def when(
-    condition: tf.Tensor, function: Callable[[], tf.Tensor], otherwise: tf.Tensor
-) -> tf.Tensor:
+def when(condition: tf.Tensor, function: Callable[[], Nest], otherwise: Nest) -> Nest:
     """Return ``function()`` if the condition is true, else ``otherwise``.
 
     Args:
       condition: bool ``[]``.
-      function: may assign variables; returns a tensor like ``otherwise``.
+      function: may assign variables; returns a nest like ``otherwise``.
       otherwise: result if the condition is false; then nothing is assigned.
     """
     variables = active()
@@ -114,4 +112,4 @@ def when(
     before = variables.read()
     result = function()
     variables.write(nest.where(condition, variables.read(), before))
-    return tf.where(condition, result, otherwise)
+    return nest.where(condition, result, otherwise)

@@ -14,7 +14,10 @@ from tfagents_batch.ops import masked
 
 MOST = 2**14  # largest size of a histogram, in numbers
 # A weight belongs to the group whose words its path contains; other weights to none.
-GROUPS = {"policy": ("policy", "log_std", "raw_std"), "value": ("value",)}
+GROUPS = {
+    "policy": ("policy", "log_std", "raw_std", "actor/"),
+    "value": ("value", "critics/"),
+}
 
 
 def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

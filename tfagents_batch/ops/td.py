@@ -14,53 +14,99 @@ from tfagents_batch.ops import masked
 Loss = Literal["huber", "squared"]
 
 
-def chosen(q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-    """Return Q(s, a) of the given actions, f32 ``[N]``.
+def chosen(x: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    """Return what belongs to the given actions, f32 ``[N]`` or ``[N, n]``.
 
     Args:
-      q: f32 ``[N, A]``.
+      x: f32 ``[N, A]``, such as Q(s, .), or ``[N, A, n]``.
       action: int32 ``[N]``.
     """
     # A product with a one-hot vector: its gradient needs no scatter.
-    return tf.reduce_sum(q * tf.one_hot(action, q.shape[-1]), -1)
+    hot = tf.one_hot(action, x.shape[1])
+    return tf.reduce_sum(x * (hot if x.shape.rank == 2 else hot[..., tf.newaxis]), 1)
 
 
-def target(
-    reward: tf.Tensor, factor: tf.Tensor, q: tf.Tensor, action: tf.Tensor
-) -> tf.Tensor:
-    """Return y = R + factor Q'(s', a'), f32 ``[N]``.
+def target(reward: tf.Tensor, factor: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    """Return y = R + factor V(s'), with the shape of ``value``.
 
-    With a' = argmax Q'(s', .) it is the target of DQN (Mnih et al. 2015, algorithm 1);
-    with the argmax of the learned network, that of double DQN (van Hasselt et al. 2016,
-    arXiv:1509.06461, eq. 4).
+    Where the factor is 0, V does not count, whatever it is.
 
     Args:
       reward: f32 ``[N]``, discounted sum of the rewards up to s'.
       factor: f32 ``[N]``, product of the discounts; 0 if s' is terminal.
-      q: f32 ``[N, A]``, Q'(s', .) of the target network.
-      action: int32 ``[N]``, a'.
+      value: f32 ``[N]``, or ``[N, m]``: m returns from s' on.
     """
-    value = chosen(q, action)
+    while reward.shape.rank < value.shape.rank:
+        reward, factor = reward[..., tf.newaxis], factor[..., tf.newaxis]
     return tf.stop_gradient(reward + tf.math.multiply_no_nan(value, factor))
 
 
-def loss(
-    error: tf.Tensor, mask: tf.Tensor, weight: tf.Tensor, kind: Loss = "huber"
+def log_policy(
+    q: tf.Tensor, temperature: float, valid: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Return the weighted mean loss of errors, f32 ``[]``.
+    """Return ln pi(a | s) of the policy softmax(q / temperature), f32 ``[N, A]``.
 
     Args:
-      error: f32 ``[N]``, target - Q(s, a).
-      mask: bool ``[N]``, rows that count.
-      weight: f32 ``[N]``, importance weights.
+      q: f32 ``[N, A]``.
+      temperature: above 0.
+      valid: bool ``[N, A]``, valid actions; None if all are.
+    """
+    q = q / temperature
+    return tf.nn.log_softmax(q if valid is None else masked.logits(q, valid))
+
+
+def soft_returns(
+    returns: tf.Tensor,
+    probability: tf.Tensor,
+    q: tf.Tensor,
+    temperature: float,
+    valid: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the returns of a soft policy, with its entropy bonus.
+
+    Action a is taken with probability pi(a | s), and then -temperature ln pi(a | s) is
+    added to its return (Vieillard et al. 2020, arXiv:2007.14430, eq. 1). The mean is
+    sum_a pi(a | s) (q(s, a) - temperature ln pi(a | s)).
+
+    Args:
+      returns, probability: f32 ``[N, A, n]``, see ``value_distributions``.
+      q: f32 ``[N, A]``, their means.
+      temperature, valid: see ``log_policy``.
+
+    Returns:
+      Returns and probabilities, f32 ``[N, A n]`` each.
+    """
+    log = log_policy(q, temperature, valid)
+    policy = tf.exp(log)
+    bonus = tf.where(policy > 0, -temperature * log, 0.0)
+    size = returns.shape[1] * returns.shape[2]
+    return (
+        tf.reshape(returns + bonus[..., tf.newaxis], [-1, size]),
+        tf.reshape(probability * policy[..., tf.newaxis], [-1, size]),
+    )
+
+
+def error_loss(error: tf.Tensor, kind: Loss = "huber") -> tf.Tensor:
+    """Return the loss of each error, f32 of the same shape.
+
+    Args:
+      error: f32, target - Q(s, a).
       kind: "squared", error^2 / 2; or "huber", the same up to an error of 1 and linear
         beyond it, so that no gradient is larger than 1.
     """
-    error = masked.safe(error, mask)
+    if kind == "squared":
+        return 0.5 * tf.square(error)
     size = tf.abs(error)
-    if kind == "huber":
-        near = tf.minimum(size, 1.0)
-        each = near * (size - 0.5 * near)
-    else:
-        each = 0.5 * tf.square(error)
-    return masked.mean(each * tf.stop_gradient(weight), mask)
+    near = tf.minimum(size, 1.0)
+    return near * (size - 0.5 * near)
+
+
+def loss(losses: tf.Tensor, mask: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    """Return the weighted mean of the losses of rows, f32 ``[]``.
+
+    Args:
+      losses: f32 ``[N]``.
+      mask: bool ``[N]``, rows that count.
+      weight: f32 ``[N]``, importance weights.
+    """
+    return masked.mean(masked.safe(losses, mask) * tf.stop_gradient(weight), mask)

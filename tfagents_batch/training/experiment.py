@@ -43,6 +43,7 @@ class Experiment:
       eval_env: evaluation environment, as ``make_env`` takes it or an Env; needed if
         ``env`` is an instance.
       network: a user's model or builder, see ``nn.user``.
+      trains: False to play the agent only, which needs no source of experience.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -61,6 +62,7 @@ class Experiment:
         env: Callable | Sequence[Callable] | Env | None = None,
         eval_env: Any = None,
         network: Any = None,
+        trains: bool = True,
     ):
         config = config.check()
         self.config = without_variables(config)
@@ -91,7 +93,8 @@ class Experiment:
                 # A separate one, so that acting never reads what an update writes.
                 self._acting = self.algorithm.make_policy() if config.overlap else None
             _check_precision(self.algorithm, config.precision)
-            run.source.check_fits(self.env.spec, self.algorithm)
+            if trains:
+                run.source.check_fits(self.env.spec, self.algorithm)
             if self._acting is not None:
                 overlap.check_separate(self._acting, self.algorithm.policy)
             self.evaluator = self._make_evaluator(stack, config, eval_env)

@@ -136,6 +136,8 @@ def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:
 
 def _expected(heads: Mapping[str, int | None]) -> str:
     """Return what a model may return, as text."""
+    if not heads:
+        return "expected features [N, F]"
     shapes = (
         f"{name!r} [N]" if size is None else f"{name!r} [N, {size}]"
         for name, size in heads.items()

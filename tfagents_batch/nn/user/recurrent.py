@@ -58,7 +58,10 @@ class Recurrent(keras.Model):
         steps = trial_steps(spec)
         _check(self, steps)
         self.built = True
-        self.convolves = networks.convolves(self, steps)
+        state = self.initial_state(steps.first.shape[1])
+        self.convolves = networks.convolves(
+            self, lambda *inputs: self.unroll(*inputs)[0].value, steps, state
+        )
 
     def initial_state(self, batch: int) -> Nest:
         return self.model.initial_state(batch)

@@ -112,6 +112,15 @@ class TanhNormal:
         """Return actions strictly within the bounds, differentiable in mean and std."""
         return self._squash(self._base.sample(noise))
 
+    def sample_with_log_prob(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return actions and their log densities; both are differentiable.
+
+        ``log_prob`` of a sample has to invert tanh, which is inexact near the bounds.
+        """
+        x = self._base.sample(noise)
+        log_prob = self._base.log_prob(x) - self._sum(self._log_det(x))
+        return self._squash(x), log_prob
+
     def mode(self) -> tf.Tensor:
         """Return the squashed mean, f32 ``[..., *event]``.
 

@@ -66,9 +66,9 @@ class Replay(tf.Module):
         self.inner, self.config, self.batch_size = inner, config, batch_size
         self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), like)
-        if nest.flatten(like.state):
+        if "state" in like.behavior:
             raise UserError(
-                "the policy has a state; recurrent networks cannot be trained from a "
+                "the policy is recurrent; recurrent networks cannot be trained from a "
                 "replay; use a network without memory, or an on-policy algorithm"
             )
         steps, batch = like.steps.first.shape[0] - 1, like.steps.first.shape[1]

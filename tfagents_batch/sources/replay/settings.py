@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tfagents_batch import config, nest
+from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
@@ -75,7 +75,7 @@ class Config:
           UserError: for a recurrent policy, a capacity that is too small, or a replay
             that memory cannot hold.
         """
-        if nest.flatten(algorithm.policy.initial_state(1)):
+        if getattr(algorithm.policy, "recurrent", False):
             raise UserError(
                 "the network is recurrent, but recurrent networks cannot be trained "
                 "from a replay; use a network without memory, or algorithm=ppo"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from tfagents_batch.nn import kernels
+from tfagents_batch.nn.layers import kernels
 from tfagents_batch.ops import narrow
 
 

@@ -9,36 +9,54 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.policy import assign, new_version
+from tfagents_batch.nn.policies.weights import assign, new_version
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Nest, TimeStep
 
+_TINY = 1e-20  # keeps logarithms finite
+
 
 class Noise(NamedTuple):
-    """Uniform numbers: ``explore`` ``[...]`` and ``action`` ``[..., A]``."""
+    """Random numbers of an action.
+
+    Attributes:
+      explore: uniform, ``[...]``; a random action is taken below epsilon.
+      action: uniform, ``[..., A]``.
+      network: noise of the network.
+    """
 
     explore: tf.Tensor
     action: tf.Tensor
+    network: Nest
 
 
 class EpsilonGreedy(tf.Module):
     """Takes the action of the largest value, or a random one; an ``interfaces.Policy``.
 
     With probability epsilon, and always during the warm-up, every valid action is
-    equally likely.
+    equally likely. With a temperature, the other actions are drawn with the
+    probabilities softmax(Q / temperature).
 
     Args:
-      network: network of action values.
+      network: network of action values. If it is noisy, each row has its own noise.
       start: smallest action of the Discrete space.
       epsilon: schedule of the probability over environment steps.
       warmup: environment steps with random actions only.
+      temperature: schedule over environment steps; None for the largest value.
     """
 
-    def __init__(self, network: QNetwork, start: int, epsilon: Schedule, warmup: int):
+    def __init__(
+        self,
+        network: QNetwork,
+        start: int,
+        epsilon: Schedule,
+        warmup: int,
+        temperature: Schedule | None = None,
+    ):
         super().__init__()
-        self.network = network
+        self.network, self._temperature = network, temperature
         self._start, self._epsilon, self._warmup = int(start), epsilon, warmup
         self.version = new_version()
 
@@ -52,14 +70,19 @@ class EpsilonGreedy(tf.Module):
         return Noise(
             seeds.uniform([*shape], seeds.key(seed, "explore")),
             seeds.uniform([*shape, self.network.size], seeds.key(seed, "action")),
+            self.network.noise(shape, seeds.key(seed, "network")),
         )
 
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Select actions of the largest value among the valid ones, or random ones."""
         _, mask = networks.split_mask(timestep.observation)
-        heads, _ = self.network(timestep, ())
+        heads, _ = self.network(timestep, (), noise.network if explore else ())
         action = best(heads.q, mask)
         if explore:
+            if self._temperature is not None:
+                # Adding Gumbel noise to logits samples from their softmax.
+                gumbel = -tf.math.log(-tf.math.log(noise.action + _TINY) + _TINY)
+                action = best(heads.q / self._temperature(step) + gumbel, mask)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
         return action + self._start, {}, state

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from tfagents_batch.nn import kernels
+from tfagents_batch.nn.layers import kernels
 
 FILTERS = (16, 32, 32)
 FEATURES = 256

@@ -6,9 +6,10 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import Network, Policy
+from tfagents_batch.interfaces import Network
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.moments import ObservationNormalizer
+from tfagents_batch.nn.policies.weights import assign, new_version
 from tfagents_batch.ops import constants
 from tfagents_batch.types import Nest, TimeStep
 
@@ -75,16 +76,3 @@ class ActorCriticPolicy(tf.Module):
                 "statistics/observations", self.observations.named_variables()
             ),
         }
-
-
-def new_version() -> tf.Variable:
-    """Return the version of a policy that has seen no update."""
-    return tf.Variable(0, dtype=tf.int64, trainable=False)
-
-
-def assign(target: Policy, source: Policy) -> None:
-    """Copy every variable of a policy, and its version."""
-    mine, its = target.named_variables(), source.named_variables()
-    for name, variable in mine.items():
-        variable.assign(tf.convert_to_tensor(its[name]))
-    target.version.assign(source.version)

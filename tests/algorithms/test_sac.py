@@ -1,0 +1,156 @@
+"""SAC: targets, gradients, temperature and networks, for Box and Discrete actions."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tests.algorithms.cases import B, experience
+from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tfagents_batch import nest, seeds
+from tfagents_batch.algorithms import sac
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn.bounds import Bounds
+from tfagents_batch.ops.distributions.gaussian import TanhNormal
+from tfagents_batch.schedules import Constant
+
+STEP = tf.constant(5000, tf.int64)
+
+
+def make(action=ACTIONS["box"], network=None, observation=VECTOR, **settings):
+    keras.utils.set_random_seed(0)
+    return sac.SAC(sac.Config(**settings), make_spec(observation, action, B), network)
+
+
+def at(batch, row):
+    return nest.map(lambda x: x[row], batch.steps)
+
+
+@pytest.mark.parametrize("terminate", [False, True])
+def test_td_errors_for_discrete_actions_are_those_of_a_slow_loop(terminate):
+    agent = make(ACTIONS["discrete"], gamma=0.9, temperature=0.3)
+    batch = experience(agent, terminate=terminate)
+    q = agent.critics(at(batch, 0)).numpy()
+    then = np.min(agent.targets(at(batch, 1)).numpy(), 0)
+    logits = agent.network(at(batch, 1))[0]["logits"].numpy()
+    expected = []
+    for i, counts in enumerate(batch.mask.numpy()[0]):
+        log = logits[i] - np.log(np.sum(np.exp(logits[i])))
+        value = np.sum(np.exp(log) * (then[i] - 0.3 * log))
+        going = 0.0 if bool(batch.steps.terminated[1, i]) else 0.9
+        goal = float(batch.steps.reward[1, i]) + going * value
+        error = np.mean(np.abs(goal - q[:, i, int(batch.action[0, i])]))
+        expected.append(error if counts else 0.0)
+    found = agent.update(batch, 0, STEP).priority
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["box", "discrete"])
+def test_critics_differ_and_targets_begin_as_copies_and_follow(kind):
+    agent = make(ACTIONS[kind], target_tau=0.5)
+    one, two = agent.critics.towers.layers[0].kernel.numpy()
+    assert np.all(np.abs(one - two).max() > 0.01)
+    pairs = list(zip(agent.targets.variables, agent.critics.variables, strict=True))
+    before = [x.numpy() for x, _ in pairs]
+    for copy, (_, original) in zip(before, pairs, strict=True):
+        np.testing.assert_array_equal(copy, original)
+    agent.update(experience(agent), 0, STEP)
+    for old, (target, learned) in zip(before, pairs, strict=True):
+        np.testing.assert_allclose(target, (old + learned) / 2, atol=1e-6)
+
+
+def test_the_actor_gets_no_gradient_of_the_critics_and_they_none_of_its():
+    agent = make(temperature=0.2)
+    batch = experience(agent)
+    optimizers = agent._optimizers
+    for name, other in [("critics", "actor"), ("actor", "critics")]:
+        held = [x.numpy() for x in optimizers[other].trained]
+        if name == "critics":
+            agent._update_critics(_move(agent, batch), batch.weight, seeds.key(0, "x"))
+        else:
+            agent._update_actor(_move(agent, batch), seeds.key(0, "x"))
+        for before, now in zip(held, optimizers[other].trained, strict=True):
+            np.testing.assert_array_equal(now, before)
+
+
+def _move(agent, batch):
+    return sac.windows.transition(batch, 1, agent.config.gamma)
+
+
+@pytest.mark.parametrize("target, rises", [(5.0, True), (-50.0, False)])
+def test_the_temperature_rises_while_the_entropy_is_below_its_target(target, rises):
+    agent = make(target_entropy=target, learning_rate=Constant(0.01))
+    metrics = agent.update(experience(agent), 0, STEP).metrics
+    assert (float(metrics["policy/temperature"]) > 1) == rises
+
+
+def test_a_fixed_temperature_stays():
+    agent = make(temperature=0.2)
+    metrics = agent.update(experience(agent), 0, STEP).metrics
+    assert float(metrics["policy/temperature"]) == pytest.approx(0.2)
+    assert "loss/temperature" not in metrics
+
+
+def test_invalid_actions_have_no_influence_on_targets_and_are_never_drawn():
+    space = gs.Dict(state=VECTOR, action_mask=gs.Box(0, 1, (3,), np.int8))
+    agent = make(ACTIONS["discrete"], observation=space)
+    batch = experience(agent, observation=space)
+    mask = tf.constant([[1, 0, 1]] * batch.action.shape[1], tf.int8)
+    step = at(batch, 0)._replace(
+        observation={"state": batch.steps.observation["state"][0], "action_mask": mask}
+    )
+    noise = nest.map(lambda x: x[0], agent.policy.noise((1, mask.shape[0]), 1))
+    for now in (0, 5000):
+        when = tf.constant(now, tf.int64)
+        action = agent.policy.act(step, (), noise, when, True)[0]
+        assert set(action.numpy()) == {0, 2}
+    q, log = agent.policy.soft(step, lambda _: tf.constant([[[1.0, 1e9, 1.0]]]), None)
+    np.testing.assert_allclose(q, 1, rtol=1e-5)
+    assert np.all(np.abs(log) <= np.log(2) + 1e-5)
+
+
+def test_a_network_of_features_serves_actor_and_critics():
+    def build(observations, actions):
+        return keras.Sequential([keras.layers.Dense(7, "tanh")])
+
+    agent = make(network=build)
+    assert agent.update(experience(agent), 0, STEP).metrics["loss/critics"] > 0
+    assert agent.network.count_params() < 100
+    with pytest.raises(UserError, match=r"returns keys.*expected features \[N, F\]"):
+        make(network=lambda *_: _Named())
+
+
+class _Named(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, x):
+        return {"mean": self.dense(x)}
+
+
+@pytest.mark.parametrize(
+    "action, text",
+    [
+        (gs.Box(-np.inf, np.inf, (2,)), r"finite bounds.*RescaleAction"),
+        (gs.MultiBinary(3), r"needs a Box of floats"),
+    ],
+)
+def test_actions_that_do_not_fit_are_refused(action, text):
+    with pytest.raises(UserError, match=text):
+        make(action)
+
+
+def test_actions_are_scaled_to_their_bounds_and_back():
+    limits = Bounds(np.float32([-1, 10]), np.float32([3, 30]))
+    unit = tf.constant([[-1.0, 1.0], [0.5, 0.0]])
+    np.testing.assert_allclose(limits.action(unit), [[-1, 30], [2, 20]])
+    np.testing.assert_allclose(limits.unit(limits.action(unit)), unit, atol=1e-6)
+
+
+def test_the_log_density_of_a_sample_is_that_of_its_action():
+    mean, std = tf.constant([[0.3, -0.5]]), tf.constant([[0.5, 1.2]])
+    policy = TanhNormal(mean, std, -1.0, 1.0)
+    action, log_prob = policy.sample_with_log_prob(tf.constant([[0.7, -0.2]]))
+    np.testing.assert_allclose(log_prob, policy.log_prob(action), rtol=1e-4)

@@ -1,0 +1,119 @@
+"""TD3 and DDPG: targets, delays, noise."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms.cases import B, experience
+from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tfagents_batch import nest
+from tfagents_batch.algorithms import td3
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Constant
+
+STEP = tf.constant(5000, tf.int64)
+
+
+def make(kind=td3.Config, **settings):
+    keras.utils.set_random_seed(0)
+    return td3.TD3(kind(**settings), make_spec(VECTOR, ACTIONS["box"], B))
+
+
+def at(batch, row):
+    return nest.map(lambda x: x[row], batch.steps)
+
+
+@pytest.mark.parametrize("kind", [td3.Config, td3.DDPGConfig])
+@pytest.mark.parametrize("terminate", [False, True])
+def test_td_errors_are_those_of_a_slow_loop(kind, terminate):
+    agent = make(kind, gamma=0.9, target_noise=0.0)
+    for variable in agent._target_actor.trainable_variables:  # a target of its own
+        variable.assign(variable + 0.1)
+    batch = experience(agent, terminate=terminate)
+    action = np.clip(batch.action[0], -np.inf, np.inf)
+    q = agent.critics(at(batch, 0), action).numpy()
+    then = tf.tanh(agent._target_actor(at(batch, 1))[0]["action"])
+    then = np.min(agent._targets(at(batch, 1), then).numpy(), 0)
+    going = np.where(batch.steps.terminated[1], 0, 0.9)
+    error = np.mean(np.abs(batch.steps.reward[1] + going * then - q), 0)
+    expected = np.where(batch.mask[0], error, 0)
+    found = agent.update(batch, 0, STEP).priority
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_actor_and_targets_move_in_every_second_update_only():
+    agent = make(policy_delay=2)
+    batch = experience(agent)
+    held = [
+        *agent.network.variables,
+        *agent._targets.variables,
+        *agent._target_actor.variables,
+    ]
+    start = [x.numpy() for x in held]
+    agent.update(batch, 0, STEP)
+    for before, now in zip(start, held, strict=True):
+        np.testing.assert_array_equal(now, before)
+    agent.update(batch, 1, STEP)
+    assert all(
+        np.any(now.numpy() != before)
+        for before, now in zip(start, held, strict=True)
+        if "kernel" in now.name
+    )
+
+
+def test_noise_in_targets_is_clipped():
+    agents = [make(target_noise=x, target_clip=0.0) for x in (0.0, 1.0)]
+    batch = experience(agents[0])
+    one, two = (agent.update(batch, 0, STEP).priority for agent in agents)
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+    other = make(target_noise=1.0, target_clip=0.5).update(batch, 0, STEP).priority
+    assert np.any(np.abs(other - one) > 1e-4)
+
+
+def acted(policy, steps, count=1):
+    """Return the noise of actions in ``count`` steps after each other."""
+    state, found = policy.initial_state(steps.first.shape[0]), []
+    noise = policy.noise((count, steps.first.shape[0]), 1)
+    plain = policy.act(steps, state, None, STEP, False)[0]
+    for t in range(count):
+        now = nest.map(lambda x, t=t: x[t], noise)
+        action, _, state = policy.act(steps, state, now, STEP, True)
+        found.append(action - plain)
+        steps = steps._replace(first=tf.zeros_like(steps.first))
+    return np.array(found), np.array(noise.normal)
+
+
+def test_gaussian_noise_is_independent_and_ou_noise_follows_its_recursion():
+    batch = experience(make())
+    steps = at(batch, 0)
+    found, normal = acted(make(noise=Constant(0.01)).policy, steps, 3)
+    np.testing.assert_allclose(found, 0.01 * normal, atol=1e-6)
+    found, normal = acted(make(noise=Constant(0.01), exploration="ou").policy, steps, 3)
+    x = np.zeros_like(normal[0])
+    for t in range(3):
+        x = 0.85 * x + 0.01 * normal[t]
+        np.testing.assert_allclose(found[t], x, atol=1e-6)
+
+
+def test_ou_noise_starts_at_zero_in_every_episode():
+    policy = make(noise=Constant(0.01), exploration="ou").policy
+    steps = at(experience(make()), 0)
+    state = tf.ones([steps.first.shape[0], 2])
+    noise = nest.map(lambda x: 0 * x[0], policy.noise((1, steps.first.shape[0]), 1))
+    after = policy.act(steps, state, noise, STEP, True)[2]
+    np.testing.assert_allclose(after[:, 0], np.where(steps.first, 0, 0.85), rtol=1e-6)
+
+
+def test_actions_of_the_warmup_are_uniform():
+    policy = make(warmup_steps=100).policy
+    steps = nest.map(lambda x: tf.repeat(x[:1], 4000, 0), at(experience(make()), 0))
+    noise = nest.map(lambda x: x[0], policy.noise((1, 4000), 1))
+    action = policy.act(steps, (), noise, tf.constant(99, tf.int64), True)[0].numpy()
+    counts = np.histogram(action, 4, (-1, 1))[0] / action.size
+    np.testing.assert_allclose(counts, 0.25, atol=0.02)
+
+
+def test_a_scale_of_noise_below_zero_is_refused():
+    with pytest.raises(UserError, match=r"noise is -0.1; expected"):
+        td3.Config(noise=-0.1).check()

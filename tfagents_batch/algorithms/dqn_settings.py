@@ -1,0 +1,114 @@
+"""Settings of DQN."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from tfagents_batch import config
+from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.nn import networks, q_network
+from tfagents_batch.ops import td
+from tfagents_batch.ops.value_distributions import (
+    Categorical,
+    Distribution,
+    Mean,
+    Quantiles,
+)
+from tfagents_batch.schedules import Constant, Linear, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Munchausen:
+    """Settings of Munchausen targets."""
+
+    alpha: float = option(0.9, "weight of the log-policy in rewards", least=0, most=1)
+    temperature: float = option(
+        0.03, "temperature tau of the policy softmax(Q / tau)", above=0
+    )
+    clip: float = option(-1.0, "smallest log-policy term tau ln pi", most=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+    """Settings of DQN."""
+
+    learning_rate: Schedule = option(Constant(1e-4), "Adam's step size", least=0)
+    gradient_norm: float | None = option(
+        10.0, "largest global norm of the gradient; none disables clipping", above=0
+    )
+    batch_size: int = option(32, "transitions per update", least=1)
+    train_every: int = option(
+        4, "environment steps between trainings", least=1, most=1_000_000
+    )
+    target_every: int = option(
+        2500, "updates between moves of the target network", least=1
+    )
+    target_tau: float = option(
+        1.0, "share by which the target network moves; 1 copies", above=0, most=1
+    )
+    epsilon: Schedule = option(
+        Linear(1.0, 0.05, 100_000), "probability of a random action", least=0, most=1
+    )
+    temperature: Schedule | None = option(
+        None,
+        "temperature of softmax exploration; none: actions of the largest value",
+        above=0,
+    )
+    target: Literal["max", "double", "sarsa", "munchausen"] = option(
+        "max",
+        "value of a target's last state: its largest; that of the action that the "
+        "learned network selects (double DQN); that of the action taken (SARSA); or "
+        "that of a soft policy, with a bonus in rewards (Munchausen)",
+    )
+    munchausen: Munchausen = option(Munchausen(), "settings of Munchausen targets")
+    distribution: Literal["mean", "c51", "qr"] = option(
+        "mean", "what is learned of returns: mean, categories (C51) or quantiles (QR)"
+    )
+    atoms: int = option(51, "categories or quantiles of an action", least=2)
+    v_min: float = option(-10.0, "smallest return of C51")
+    v_max: float = option(10.0, "largest return of C51")
+    loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")
+    network: q_network.Config = option(q_network.Config(), "shape of the network")
+
+    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        "network.activation",
+        "network.dueling",
+        "distribution",
+        "v_min",
+        "v_max",
+    )
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = config.check(self)
+        if self.distribution == "c51" and not checked.v_min < checked.v_max:
+            raise UserError(
+                f"v_min is {checked.v_min} and v_max is {checked.v_max}, so no return "
+                "lies between them; set --algorithm.v_min to the smallest and "
+                "--algorithm.v_max to the largest discounted return of an episode"
+            )
+        return dataclasses.replace(
+            checked,
+            munchausen=config.check(checked.munchausen, "munchausen."),
+            network=checked.network.check("network."),
+        )
+
+    def update_size(self, collected: int) -> UpdateSize:
+        """Return the size of a batch, see ``interfaces.Algorithm``."""
+        del collected
+        return UpdateSize(self.batch_size, self.network.hidden or networks.HIDDEN)
+
+    def values(self) -> Distribution:
+        """Return what the network's outputs of an action mean."""
+        if self.distribution == "c51":
+            return Categorical(self.atoms, self.v_min, self.v_max)
+        return Quantiles(self.atoms) if self.distribution == "qr" else Mean(self.loss)

@@ -1,0 +1,254 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), for Box actions.
+
+For Discrete actions it is the variant of Christodoulou 2019 (arXiv:1910.07207), where
+expectations over actions are sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import keras
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import config, seeds
+from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch.config import option
+from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
+from tfagents_batch.nn import actor, critics, networks, summary
+from tfagents_batch.nn.bounds import bounds
+from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.policies.box import SquashedNormal
+from tfagents_batch.nn.policies.softmax import Softmax
+from tfagents_batch.nn.target_network import Follower
+from tfagents_batch.ops import masked, td, windows
+from tfagents_batch.types import EnvSpec, Trajectory
+
+_DISCRETE_SHARE = 0.98  # of the largest entropy, as in Christodoulou 2019
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+    """Settings of SAC."""
+
+    critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
+    temperature: float | None = option(
+        None, "temperature alpha of the entropy; none: learned", least=0
+    )
+    start_temperature: float = option(
+        1.0, "temperature at the start, if it is learned", above=0
+    )
+    target_entropy: float | None = option(
+        None,
+        "entropy that a learned temperature aims at, in nats, with actions scaled to "
+        "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
+    )
+    network: actor.Config = option(actor.Config(), "shape of the networks")
+
+    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = config.check(self)
+        return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def update_size(self, collected: int) -> UpdateSize:
+        """Return the size of a batch, see ``interfaces.Algorithm``."""
+        del collected
+        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
+
+
+class SAC(tf.Module):
+    """SAC with twin critics and a learned temperature; an ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the environments; their actions are a bounded Box, or Discrete.
+      network: the user's ``keras.Model`` or builder of features, see ``actor.torso``;
+        None uses the built-in networks.
+
+    Attributes:
+      policy: policy that learns.
+      network: its actor.
+      critics, targets: critics and their target networks.
+      batch_size, window, ratio: what it needs of its replay, see ``dqn.DQN``.
+
+    Raises:
+      UserError: for settings, actions or a network that cannot be used.
+    """
+
+    source = "replay"
+    several_seeds = False
+    alarms = ()
+
+    def __init__(self, config: Config, spec: EnvSpec, network=None):
+        super().__init__()
+        self.config = config = config.check()
+        self._spec, self._given = spec, network
+        self._discrete = isinstance(spec.action_space, gs.Discrete)
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        self.critics, self.targets = self._make_critics(), self._make_critics()
+        start = config.temperature or config.start_temperature
+        self._log_temperature = keras.Variable(math.log(start), dtype="float32")
+        self._optimizers = {
+            name: Optimizer(variables, config.gradient_norm, config.adam_epsilon)
+            for name, variables in {
+                "critics": self.critics.trainable_variables,
+                "actor": self.network.trainable_variables,
+                "temperature": [self._log_temperature],
+            }.items()
+        }
+        self._follower = Follower(
+            self.targets.variables,
+            self.critics.variables,
+            config.target_every,
+            config.target_tau,
+        )
+        self.batch_size, self.window = config.batch_size, config.n_step + 1
+        self.ratio = config.ratio
+
+    @property
+    def compilable(self) -> bool:
+        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
+        return not (self.network.convolves or self.critics.convolves)
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer steps, alone or as parts of the update."""
+        for each in self._optimizers.values():
+            each.compiled = on
+
+    def make_policy(self) -> SquashedNormal | Softmax:
+        """Return a policy with variables of its own, like the one that learns."""
+        config, spec, given = self.config, self._spec, self._given
+        if self._discrete:
+            space = spec.action_space
+            heads = {"logits": int(space.n)}
+            network = actor.Actor(spec, config.network, heads, given)
+            return Softmax(network, int(space.n), space.start, config.warmup_steps)
+        limits = bounds(spec)
+        heads = {"mean": limits.size, "log_std": limits.size}
+        network = actor.Actor(spec, config.network, heads, given)
+        return SquashedNormal(network, limits, config.warmup_steps)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        networks_by_name = {"critics": self.critics, "targets": self.targets}
+        return {
+            **self.policy.named_variables(),
+            **{
+                f"learner/{name}/{key}": variable
+                for name, each in networks_by_name.items()
+                for key, variable in networks.named_variables(each).items()
+            },
+            **{
+                f"learner/optimizer/{name}/{key}": variable
+                for name, each in self._optimizers.items()
+                for key, variable in each.named_variables().items()
+            },
+            "learner/log_temperature": self._log_temperature,
+            "learner/updates": self._follower.updates,
+        }
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on a batch of windows.
+
+        A truncated episode bootstraps from its last state, a terminated one does not.
+        """
+        config = self.config
+        rate = config.learning_rate(step)
+        for each in self._optimizers.values():
+            each.set_learning_rate(rate)
+        move = windows.transition(trajectory, config.n_step, config.gamma)
+        now, later = seeds.key(seed, "now"), seeds.key(seed, "later")
+        metrics, error = self._update_critics(move, trajectory.weight, later)
+        metrics |= self._update_actor(move, now)
+        self._follower.step()
+        metrics |= {
+            "policy/temperature": tf.exp(self._log_temperature.value),
+            "grad/learning_rate": tf.identity(rate),
+            "grad/updates": tf.ones([]),
+        }
+        return Updated(metrics, error)
+
+    def histograms(self) -> Metrics:
+        """Return histograms of the weights of critics and actor, and gradients."""
+        if not self.config.histograms:
+            return {}
+        trained = (self._optimizers[name] for name in ("actor", "critics"))
+        return summary.weight_histograms(*trained)
+
+    def _make_critics(self) -> Critics:
+        config, spec = self.config, self._spec
+        size = (0, self.policy.size) if self._discrete else (self.policy.bounds.size, 1)
+        return Critics(spec, config.network, config.critics, *size, self._given)
+
+    def _update_critics(
+        self, move: windows.Transition, weight: tf.Tensor, key: tf.Tensor
+    ) -> tuple[Metrics, tf.Tensor]:
+        """Step towards y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
+
+        Returns the metrics, and f32 ``[N]`` absolute errors.
+        """
+        config, counts = self.config, move.counts
+        q, log = self.policy.soft(move.last, self.targets, key)
+        value = q - tf.exp(self._log_temperature.value) * log
+        goal = masked.safe(td.target(move.reward, move.factor, value), counts)
+        return critics.step(
+            self._optimizers["critics"],
+            self.critics,
+            lambda: self.policy.values(self.critics, move.first, move.action),
+            goal,
+            counts,
+            weight,
+            config.histograms,
+        )
+
+    def _update_actor(self, move: windows.Transition, key: tf.Tensor) -> Metrics:
+        """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.
+
+        A learned temperature follows the gradient of ln alpha (entropy - target).
+        """
+        counts, optimizer = move.counts, self._optimizers["actor"]
+        temperature = tf.exp(self._log_temperature.value)
+        weights = [variable.value for variable in optimizer.trained]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            q, log = self.policy.soft(move.first, self.critics, key)
+            loss = masked.mean(temperature * log - q, counts)
+            loss += networks.added_loss(self.network)
+        found = optimizer.apply(tape.gradient(loss, weights))
+        metrics = {
+            "loss/actor": loss,
+            "policy/entropy": -masked.mean(log, counts),
+            "grad/actor_norm": found["grad/norm"],
+            "grad/actor_skipped": found["grad/skipped"],
+        }
+        if self.config.temperature is None:
+            goal = self._target_entropy(move)
+            excess = -masked.mean(log + goal, counts)
+            self._optimizers["temperature"].apply([excess])
+            metrics["loss/temperature"] = self._log_temperature.value * excess
+        return metrics
+
+    def _target_entropy(self, move: windows.Transition) -> tf.Tensor | float:
+        """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
+        if self.config.target_entropy is not None:
+            return self.config.target_entropy
+        if not self._discrete:
+            return -float(self.policy.bounds.size)
+        _, valid = networks.split_mask(move.first.observation)
+        if valid is None:
+            return _DISCRETE_SHARE * math.log(self.policy.size)
+        number = tf.reduce_sum(tf.cast(valid, tf.float32), -1)
+        number = tf.where(number > 0, number, float(self.policy.size))
+        return _DISCRETE_SHARE * tf.math.log(number)

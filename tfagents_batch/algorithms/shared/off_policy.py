@@ -1,0 +1,57 @@
+"""Settings that all algorithms with a replay have."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Constant, Ratio, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings that all algorithms with a replay have."""
+
+    gamma: float = option(0.99, "discount factor per step", least=0, most=1)
+    n_step: int = option(1, "rewards in a target, n", least=1, most=1000)
+    learning_rate: Schedule = option(Constant(3e-4), "Adam's step size", least=0)
+    adam_epsilon: float = option(1e-8, "Adam's epsilon", above=0)
+    gradient_norm: float | None = option(
+        None, "largest global norm of the gradient; none disables clipping", above=0
+    )
+    batch_size: int = option(256, "transitions per update", least=1)
+    train_every: int = option(
+        1, "environment steps between trainings", least=1, most=1_000_000
+    )
+    train_updates: int = option(1, "updates per training", least=1, most=1_000_000)
+    warmup_steps: int = option(
+        1000, "environment steps with random actions before training", least=0
+    )
+    target_every: int = option(
+        1, "updates between moves of the target networks", least=1
+    )
+    target_tau: float = option(
+        0.005, "share by which the target networks move; 1 copies", above=0, most=1
+    )
+    histograms: bool = option(
+        True, "log histograms of actions, values, TD errors, weights and gradients"
+    )
+
+    @property
+    def ratio(self) -> Ratio:
+        """Updates per environment step."""
+        return Ratio(self.train_updates, self.train_every, self.warmup_steps)
+
+    def check_steps(self, steps: int) -> None:
+        """Check that a run of this length learns anything.
+
+        Raises:
+          UserError: if it ends during the warm-up.
+        """
+        if self.warmup_steps >= steps:
+            raise UserError(
+                f"warmup_steps is {self.warmup_steps}, but the run has {steps} steps, "
+                "so nothing would be learned; lower --algorithm.warmup_steps or raise "
+                "--steps"
+            )

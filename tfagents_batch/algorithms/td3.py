@@ -1,0 +1,246 @@
+"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477), and DDPG.
+
+DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is the case of one critic, an actor that
+moves in every update, and targets without noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import config, seeds
+from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch.config import option
+from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
+from tfagents_batch.nn import actor, critics, networks, summary
+from tfagents_batch.nn.bounds import bounds
+from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.policies.box import Deterministic, Exploration
+from tfagents_batch.nn.target_network import Follower
+from tfagents_batch.ops import carried, masked, td, windows
+from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import EnvSpec, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+    """Settings of TD3; scales of noise are in units of half an action's range."""
+
+    learning_rate: Schedule = option(Constant(1e-3), "Adam's step size", least=0)
+    critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
+    policy_delay: int = option(
+        2, "updates of the critics between updates of the actor", least=1
+    )
+    noise: Schedule = option(
+        Constant(0.1), "scale of the noise that is added to actions", least=0
+    )
+    exploration: Exploration = option(
+        "gaussian", "noise: gaussian, or ou: Ornstein-Uhlenbeck, correlated in time"
+    )
+    target_noise: float = option(0.2, "scale of the noise in targets", least=0)
+    target_clip: float = option(0.5, "largest noise in targets", least=0)
+    network: actor.Config = option(actor.Config(), "shape of the networks")
+
+    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = config.check(self)
+        return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def update_size(self, collected: int) -> UpdateSize:
+        """Return the size of a batch, see ``interfaces.Algorithm``."""
+        del collected
+        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
+
+
+@dataclasses.dataclass(frozen=True)
+class DDPGConfig(Config):
+    """Settings of DDPG; scales of noise are in units of half an action's range."""
+
+    critics: int = option(1, "critics; the smallest value counts", least=1, most=10)
+    policy_delay: int = option(
+        1, "updates of the critics between updates of the actor", least=1
+    )
+    target_noise: float = option(0.0, "scale of the noise in targets", least=0)
+
+
+class TD3(tf.Module):
+    """TD3, or DDPG by its settings; satisfies ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the environments; their actions are a bounded Box.
+      network: the user's ``keras.Model`` or builder of features, see ``actor.torso``;
+        None uses the built-in networks.
+
+    Attributes:
+      policy: policy that learns.
+      network: its actor.
+      critics: critics.
+      batch_size, window, ratio: what it needs of its replay, see ``dqn.DQN``.
+
+    Raises:
+      UserError: for settings, actions or a network that cannot be used.
+    """
+
+    source = "replay"
+    several_seeds = False
+    alarms = ()
+
+    def __init__(self, config: Config, spec: EnvSpec, network=None):
+        super().__init__()
+        self.config = config = config.check()
+        self._spec, self._given = spec, network
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        self.critics, self._targets = self._make_critics(), self._make_critics()
+        self._target_actor = self.make_policy().network
+        self._optimizers = {
+            name: Optimizer(variables, config.gradient_norm, config.adam_epsilon)
+            for name, variables in {
+                "critics": self.critics.trainable_variables,
+                "actor": self.network.trainable_variables,
+            }.items()
+        }
+        self._follower = Follower(
+            [*self._targets.variables, *self._target_actor.variables],
+            [*self.critics.variables, *self.network.variables],
+            config.target_every * config.policy_delay,
+            config.target_tau,
+        )
+        self.batch_size, self.window = config.batch_size, config.n_step + 1
+        self.ratio = config.ratio
+
+    @property
+    def compilable(self) -> bool:
+        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
+        return not (self.network.convolves or self.critics.convolves)
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer steps, alone or as parts of the update."""
+        for each in self._optimizers.values():
+            each.compiled = on
+
+    def make_policy(self) -> Deterministic:
+        """Return a policy with variables of its own, like the one that learns."""
+        config, limits = self.config, bounds(self._spec)
+        network = actor.Actor(
+            self._spec, config.network, {"action": limits.size}, self._given
+        )
+        return Deterministic(
+            network, limits, config.warmup_steps, config.noise, config.exploration
+        )
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        held = {
+            "critics": self.critics,
+            "targets": self._targets,
+            "target_actor": self._target_actor,
+        }
+        return {
+            **self.policy.named_variables(),
+            **{
+                f"learner/{name}/{key}": variable
+                for name, each in held.items()
+                for key, variable in networks.named_variables(each).items()
+            },
+            **{
+                f"learner/optimizer/{name}/{key}": variable
+                for name, each in self._optimizers.items()
+                for key, variable in each.named_variables().items()
+            },
+            "learner/updates": self._follower.updates,
+        }
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on a batch of windows.
+
+        A truncated episode bootstraps from its last state, a terminated one does not.
+        """
+        config = self.config
+        rate = config.learning_rate(step)
+        for each in self._optimizers.values():
+            each.set_learning_rate(rate)
+        move = windows.transition(trajectory, config.n_step, config.gamma)
+        key = seeds.key(seed, "target")
+        metrics, error = self._update_critics(move, trajectory.weight, key)
+        moves = (self._follower.updates.value + 1) % config.policy_delay == 0
+        nothing = dict.fromkeys(_ACTOR, tf.zeros([]))
+        metrics |= carried.when(moves, lambda: self._update_actor(move), nothing)
+        self._follower.step()
+        metrics |= {
+            "policy/noise": self.policy.scale(step),
+            "grad/learning_rate": tf.identity(rate),
+            "grad/updates": tf.ones([]),
+        }
+        return Updated(metrics, error)
+
+    def histograms(self) -> Metrics:
+        """Return histograms of the weights of actor and critics, and gradients."""
+        on = self.config.histograms
+        return summary.weight_histograms(*self._optimizers.values()) if on else {}
+
+    def _make_critics(self) -> Critics:
+        config, size = self.config, self.policy.bounds.size
+        return Critics(
+            self._spec, config.network, config.critics, size, network=self._given
+        )
+
+    def _update_critics(
+        self, move: windows.Transition, weight: tf.Tensor, key: tf.Tensor
+    ) -> tuple[Metrics, tf.Tensor]:
+        """Step towards y = R + gamma^n min_k Q'_k(s', a'), a' = mu'(s') with noise.
+
+        Returns the metrics, and f32 ``[N]`` absolute errors.
+        """
+        config, counts = self.config, move.counts
+        action = self.policy.unit(move.last, self._target_actor)
+        if config.target_noise:
+            noise = config.target_noise * seeds.normal(action.shape, key)
+            noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
+            action = tf.clip_by_value(action + noise, -1.0, 1.0)
+        value = tf.reduce_min(self._targets(move.last, action), 0)
+        goal = masked.safe(td.target(move.reward, move.factor, value), counts)
+        taken = self.policy.bounds.unit(move.action)
+        return critics.step(
+            self._optimizers["critics"],
+            self.critics,
+            lambda: self.critics(move.first, taken),
+            goal,
+            counts,
+            weight,
+            config.histograms,
+        )
+
+    def _update_actor(self, move: windows.Transition) -> Metrics:
+        """Step along the gradient of -Q_1(s, mu(s))."""
+        optimizer = self._optimizers["actor"]
+        weights = [variable.value for variable in optimizer.trained]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            q = self.critics(move.first, self.policy.unit(move.first), first=1)
+            loss = -masked.mean(q[0], move.counts)
+            loss += networks.added_loss(self.network)
+        found = optimizer.apply(tape.gradient(loss, weights))
+        # The log has means over all updates, of which one in ``policy_delay`` is this.
+        share = float(self.config.policy_delay)
+        return {
+            "loss/actor": share * loss,
+            "grad/actor_norm": share * found["grad/norm"],
+            "grad/actor_skipped": share * found["grad/skipped"],
+        }
+
+
+_ACTOR = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")

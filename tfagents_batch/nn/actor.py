@@ -1,0 +1,140 @@
+"""Networks of actors: outputs of a policy by name, from observations of any kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.config import check, option, unknown
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.encoder import CNN, Encoder, feature_space
+from tfagents_batch.nn.layers import blocks, kernels
+from tfagents_batch.nn.user import model as user_model
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+HIDDEN = (256, 256)
+_SCALE = 0.01  # of the last kernel: actions begin near the middle of their bounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Shape of the networks of an actor and its critics."""
+
+    hidden: tuple[int, ...] | None = option(
+        None,
+        "units of the hidden layers of actor and critics; none: 256,256",
+        least=1,
+    )
+    activation: str = option("relu", "Keras activation of the hidden layers")
+    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
+    cnn: CNN = option(
+        "auto",
+        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
+    )
+
+    def check(self, path: str = "") -> Config:
+        """Return the config, each value converted to its declared type.
+
+        Args:
+          path: prefix of the names in errors.
+
+        Raises:
+          UserError: for a setting that is invalid; names it.
+        """
+        config = check(self, path)
+        if config.activation not in networks.ACTIVATIONS:
+            known = networks.ACTIVATIONS
+            raise UserError(unknown(f"{path}activation", config.activation, known))
+        return config
+
+
+class Actor(keras.Model):
+    """Map observations to the outputs of a policy; satisfies ``interfaces.Network``.
+
+    Args:
+      spec: spec of the environments.
+      config: shape of the network.
+      heads: number of outputs by name.
+      network: the user's network of features, see ``torso``.
+
+    Attributes:
+      convolves: True if a convolution is among its operations.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: Config,
+        heads: Mapping[str, int],
+        network: Any = None,
+    ):
+        super().__init__(name="actor", dtype="float32")
+        self.encoder, hidden = torso(spec, config, network)
+        kind, self.names = config.initializer, tuple(heads)
+        self.tower = blocks.mlp(hidden, config.activation, kind, "tower")
+        self.heads = [
+            blocks.Head(size, kernels.policy(kind, _SCALE), name)
+            for name, size in heads.items()
+        ]
+        steps = networks.dummy_steps(spec)
+        self.unroll(steps, ())
+        self.built = True
+        self.convolves = networks.convolves(
+            self,
+            lambda steps: tf.concat(nest.flatten(self.unroll(steps)[0]), -1),
+            steps,
+        )
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the state of a network without memory."""
+        del batch
+        return ()
+
+    def call(self, timestep: TimeStep, state: Nest = ()):
+        """Return the outputs, ``{name: f32 [N, size]}``, and the state."""
+        observation, _ = networks.split_mask(timestep.observation)
+        return self._outputs(observation), state
+
+    def unroll(self, steps: TimeStep, state: Nest = ()):
+        """Return the outputs of steps ``[T, B, ...]``."""
+        observation, _ = networks.split_mask(steps.observation)
+        return nest.batch_apply(self._outputs, observation), state
+
+    def _outputs(self, observation: Nest) -> dict[str, tf.Tensor]:
+        features = self.encoder(observation, training=False)
+        features = self.tower(tf.cast(features, tf.float32))
+        pairs = zip(self.names, self.heads, strict=True)
+        return {name: head(features) for name, head in pairs}
+
+
+def torso(
+    spec: EnvSpec, config: Config, network: Any, critic: bool = False
+) -> tuple[keras.layers.Layer, tuple[int, ...]]:
+    """Return the encoder of observations, and the hidden layers that follow it.
+
+    Args:
+      spec: spec of the environments.
+      config: shape of the networks.
+      network: a user's ``keras.Model`` or builder, as in ``user.actor_critic``: it maps
+        observations to features ``[N, F]``. Linear heads of the actor follow, and the
+        hidden layers of the critics, whose input are features and actions. None uses
+        the built-in encoder.
+      critic: whether it is the encoder of critics.
+
+    Raises:
+      UserError: if the user's network does not fit.
+    """
+    hidden = HIDDEN if config.hidden is None else config.hidden
+    if network is None:
+        return Encoder(feature_space(spec.observation_space), config.cnn), hidden
+    model = user_model.create(network, spec)
+    user_model.outputs(model, spec, {})
+    used = ("hidden", "activation", "initializer")
+    user_model.warn_of_unused(config, model, used)
+    return model, hidden if critic else ()

@@ -1,0 +1,59 @@
+"""Bounds of Box actions; networks see actions scaled to [-1, 1]."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.types import EnvSpec
+
+
+class Bounds(NamedTuple):
+    """Bounds of an action, f32 ``[*shape]`` each."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of entries of an action, A."""
+        return math.prod(self.low.shape)
+
+    def action(self, unit: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` of f32 ``[N, A]`` within [-1, 1]."""
+        half = self.high / 2 - self.low / 2
+        action = self.low + half * (tf.reshape(unit, [-1, *self.low.shape]) + 1)
+        return tf.clip_by_value(action, self.low, self.high)
+
+    def unit(self, action: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` scaled to [-1, 1], f32 ``[N, A]``."""
+        unit = (action - self.low) / (self.high / 2 - self.low / 2) - 1
+        return tf.reshape(unit, [-1, self.size])
+
+
+def bounds(spec: EnvSpec) -> Bounds:
+    """Return the bounds of the actions of environments.
+
+    Raises:
+      UserError: if actions are not a Box of floats with finite bounds.
+    """
+    space = spec.action_space
+    if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UserError(
+            f"the action space is {space}, but this algorithm needs a Box of floats; "
+            "use dqn for Discrete actions, or ppo for any"
+        )
+    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
+        low, high = np.float32(space.low), np.float32(space.high)
+    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+        raise UserError(
+            f"the action space is {space}, but this algorithm needs finite bounds with "
+            "low < high; wrap the environment in gymnasium.wrappers.RescaleAction or "
+            "declare bounds, or use ppo"
+        )
+    return Bounds(low, high)

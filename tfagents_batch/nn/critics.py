@@ -1,0 +1,113 @@
+"""Critics: one network or several of action values, computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.interfaces import Metrics
+from tfagents_batch.nn import networks
+from tfagents_batch.nn.actor import Config, torso
+from tfagents_batch.nn.layers.ensemble import EnsembleMLP
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.ops import histograms, masked, td
+from tfagents_batch.types import EnvSpec, TimeStep
+
+
+class Critics(keras.Model):
+    """K networks of action values: Q(s, a) of given actions, or of all actions.
+
+    They share the encoder of observations, which has weights for images and in a user's
+    network only; all other layers are their own.
+
+    Args:
+      spec: spec of the environments.
+      config: shape of the networks.
+      count: K.
+      inputs: A, entries of an action that is an input; 0 for Q of all actions.
+      outputs: number of actions if they are no input, else 1.
+      network: the user's network of features, see ``actor.torso``.
+
+    Attributes:
+      convolves: True if a convolution is among its operations.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: Config,
+        count: int,
+        inputs: int = 0,
+        outputs: int = 1,
+        network: Any = None,
+    ):
+        super().__init__(name="critics", dtype="float32")
+        self.encoder, hidden = torso(spec, config, network, critic=True)
+        kind = config.activation, config.initializer
+        self.towers = EnsembleMLP(count, hidden, outputs, *kind)
+        step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
+        action = tf.zeros([step.first.shape[0], inputs]) if inputs else None
+        self(step, action)
+        self.built = True
+        self.convolves = networks.convolves(self, lambda x: self(x, action), step)
+
+    def call(self, timestep: TimeStep, action=None, first: int | None = None):
+        """Return Q, f32 ``[K, N]`` or, of all actions, ``[K, N, A]``.
+
+        Args:
+          timestep: ``[N, ...]``.
+          action: f32 ``[N, A]``, scaled to [-1, 1]; None for Q of all actions.
+          first: number of networks; None for all.
+        """
+        observation, _ = networks.split_mask(timestep.observation)
+        features = tf.cast(self.encoder(observation, training=False), tf.float32)
+        if action is None:
+            return self.towers(features, first=first)
+        inputs = tf.concat([features, action], -1)
+        return self.towers(inputs, first=first)[..., 0]
+
+
+def step(
+    optimizer: Optimizer,
+    critics: Critics,
+    values: Callable[[], tf.Tensor],
+    goal: tf.Tensor,
+    counts: tf.Tensor,
+    weight: tf.Tensor,
+    keep_rows: bool,
+) -> tuple[Metrics, tf.Tensor]:
+    """Step along the gradient of the sum over critics of (y - Q_k)^2 / 2.
+
+    Args:
+      optimizer: of the critics.
+      critics: the critics.
+      values: returns Q of the actions taken, f32 ``[K, N]``.
+      goal: y, f32 ``[N]``, finite.
+      counts: bool ``[N]``, rows that count.
+      weight: f32 ``[N]``, importance weights.
+      keep_rows: whether metrics have the values and targets of all rows.
+
+    Returns:
+      Metrics, and the absolute error of each row, the mean over critics, f32 ``[N]``.
+    """
+    weights = [variable.value for variable in optimizer.trained]
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        q = values()
+        losses = tf.reduce_sum(td.error_loss(goal - q, "squared"), 0)
+        loss = td.loss(losses, counts, weight) + networks.added_loss(critics)
+    metrics = optimizer.apply(tape.gradient(loss, weights))
+    size = masked.safe(tf.reduce_mean(tf.abs(goal - q), 0), counts)
+    if keep_rows:
+        metrics["value/row_q"] = histograms.rows(q[0], counts)
+        metrics["value/row_target"] = histograms.rows(goal, counts)
+    return metrics | {
+        "loss/critics": loss,
+        "value/q": masked.mean(tf.reduce_mean(q, 0), counts),
+        "value/target": masked.mean(goal, counts),
+        "value/td_error": masked.mean(size, counts),
+    }, size

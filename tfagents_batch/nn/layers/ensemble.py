@@ -1,0 +1,91 @@
+"""Layers of several networks at once, each as one batched matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch.nn.layers import kernels
+
+
+class EnsembleDense(keras.layers.Layer):
+    """Dense layers of K networks, ``[N, F]`` or ``[K, N, F] -> [K, N, units]``.
+
+    Args:
+      count: K.
+      units: number of outputs.
+      activation: name of a Keras activation; None for none.
+      initializer: returns a kernel initializer; called for each network.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        units: int,
+        activation: str | None,
+        initializer: Callable[[], kernels.Initializer],
+        **kwargs,
+    ):
+        super().__init__(dtype="float32", **kwargs)
+        self.count, self.units, self._initializer = count, units, initializer
+        self.activation = keras.activations.get(activation)
+
+    def build(self, shape):
+        def draw(shape, dtype=None):
+            return tf.stack([self._initializer()(shape[1:], dtype) for _ in range(K)])
+
+        K = self.count
+        self.kernel = self.add_weight(
+            name="kernel", shape=(K, shape[-1], self.units), initializer=draw
+        )
+        self.bias = self.add_weight(
+            name="bias", shape=(K, 1, self.units), initializer="zeros"
+        )
+
+    def call(self, x, first: int | None = None):
+        kernel, bias = self.kernel[:first], self.bias[:first]
+        return self.activation(tf.matmul(x, kernel) + bias)
+
+    def compute_output_shape(self, shape):
+        return (self.count, *shape[-2:-1], self.units)
+
+
+class EnsembleMLP(keras.layers.Layer):
+    """K networks of hidden layers and a linear head, ``[N, F] -> [K, N, units]``.
+
+    Args:
+      count: K.
+      hidden: units of the hidden layers.
+      units: number of outputs.
+      activation: name of the hidden layers' Keras activation.
+      initializer: kind of kernel initializers.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        hidden: Sequence[int],
+        units: int,
+        activation: str,
+        initializer: kernels.Kind,
+        **kwargs,
+    ):
+        super().__init__(dtype="float32", **kwargs)
+        sizes = [(int(n), activation, kernels.hidden) for n in hidden]
+        self.layers = [
+            EnsembleDense(count, n, name, lambda kind=kind: kind(initializer))
+            for n, name, kind in [*sizes, (units, None, kernels.value)]
+        ]
+
+    def build(self, shape):
+        for layer in self.layers:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x, first: int | None = None):
+        """Return the outputs of the first ``first`` networks; None for all."""
+        for layer in self.layers:
+            x = layer(x, first=first)
+        return x

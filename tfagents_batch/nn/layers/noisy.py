@@ -1,0 +1,63 @@
+"""Noisy layers: exploration by noise in weights (Fortunato et al. 2018).
+
+arXiv:1706.10295. A noisy layer has the weights mu + sigma * noise. The noise of a
+weight is a product f(e_in) f(e_out) of two normal numbers with f(x) = sign(x)
+sqrt(abs(x)) (equations 10 and 11). So every row can have noise of its own: with inputs
+x, the noisy part is ((x * f(e_in)) sigma) * f(e_out).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import seeds
+
+_START = 0.5  # sigma_0 of the paper
+
+
+class Noise(NamedTuple):
+    """Noise of a layer: f32 ``[..., inputs]`` and ``[..., units]``."""
+
+    inputs: tf.Tensor
+    outputs: tf.Tensor
+
+
+class NoisyDense(keras.layers.Dense):
+    """A dense layer with noisy weights, ``[N, F] -> [N, units]``, in float32.
+
+    Without noise it is a dense layer with the weights mu.
+    """
+
+    def build(self, shape):
+        super().build(shape)
+        start = _START / math.sqrt(shape[-1])
+        constant = keras.initializers.Constant(start)
+        self.sigma = self.add_weight(
+            name="sigma", shape=self.kernel.shape, initializer=constant
+        )
+        self.bias_sigma = self.add_weight(
+            name="bias_sigma", shape=self.bias.shape, initializer=constant
+        )
+
+    def call(self, x, noise: Noise | None = None):
+        y = tf.matmul(x, self.kernel) + self.bias
+        if noise is not None:
+            noisy = tf.matmul(x * noise.inputs, self.sigma) + self.bias_sigma
+            y += noisy * noise.outputs
+        return self.activation(y)
+
+    def noise(self, shape, key: tf.Tensor) -> Noise:
+        """Draw noise.
+
+        Args:
+          shape: leading axes.
+          key: int32 ``[2]``.
+        """
+        inputs, units = self.kernel.shape
+        drawn = seeds.normal([*shape, inputs + units], key)
+        drawn = tf.sign(drawn) * tf.sqrt(tf.abs(drawn))
+        return Noise(drawn[..., :inputs], drawn[..., inputs:])

@@ -1,0 +1,68 @@
+"""Windows of steps as n-step transitions, for algorithms with a replay."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.ops import returns
+from tfagents_batch.types import Nest, TimeStep, Trajectory
+
+
+class Transition(NamedTuple):
+    """Transition over up to n steps: y = reward + factor V(last).
+
+    Attributes:
+      first: step at its beginning, ``[N, ...]``.
+      action: action taken there.
+      reward: f32 ``[N]``, discounted sum of the rewards.
+      factor: f32 ``[N]``, product of the discounts; 0 if ``last`` is terminal.
+      last: step at its end, the n-th or the last one of the episode.
+      number: int32 ``[N]``, number of steps.
+      counts: bool ``[N]``, false where a window begins with no transition.
+    """
+
+    first: TimeStep
+    action: Nest
+    reward: tf.Tensor
+    factor: tf.Tensor
+    last: TimeStep
+    number: tf.Tensor
+    counts: tf.Tensor
+
+
+def transition(
+    trajectory: Trajectory, n: int, gamma: float, bonus: tf.Tensor | None = None
+) -> Transition:
+    """Return the transitions that windows begin with.
+
+    Args:
+      trajectory: windows of n + 1 steps or more, ``[T, N, ...]``.
+      n: number of rewards.
+      gamma: discount factor.
+      bonus: f32 ``[n, N]``, added to the rewards.
+    """
+    steps = trajectory.steps._replace(info={})
+    mask, reward = trajectory.mask[:n], trajectory.reward[:n]
+    reward = reward if bonus is None else reward + bonus
+    discount = trajectory.discount(gamma)[:n]
+    reward, factor, number = returns.n_step_sum(reward, discount, mask)
+    first, last = nest.map(lambda x: x[0], steps), row(steps, number, n)
+    action = nest.map(lambda x: x[0], trajectory.action)
+    return Transition(first, action, reward, factor, last, number, mask[0])
+
+
+def row(nested: Nest, number: tf.Tensor, most: int) -> Nest:
+    """Return row ``number[i]`` of each window.
+
+    Args:
+      nested: nest of ``[T, N, ...]``.
+      number: int32 ``[N]``, from 0 to ``most``; rows of 0 are of no use if it is 1.
+      most: the largest number.
+    """
+    if most == 1:  # by far the most common: no gather
+        return nest.map(lambda x: x[1], nested)
+    batch = number.shape[0]
+    return nest.gather(nest.fold(nested), number * batch + tf.range(batch))
