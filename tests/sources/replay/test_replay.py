@@ -300,7 +300,10 @@ def build(case=CASES["plain"], like=lambda x: x, **options):
         ({"capacity": 5}, "capacity is 5; expected at least 10"),
         ({"stack": 7, "capacity": 99}, "observations have shape"),
         ({"prioritized": True}, "its length is not set"),
-        ({"like": lambda x: x._replace(state=x.action)}, "recurrent networks"),
+        (
+            {"like": lambda x: x._replace(behavior={"state": x.action})},
+            "recurrent networks",
+        ),
         ({"case": CASES["wide"], "capacity": 10**12}, "smaller capacity, uint8"),
     ],
 )

@@ -58,9 +58,17 @@ def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
         np.testing.assert_array_equal(found.action, noise)
 
 
-def test_an_actor_with_a_state_is_refused():
+class Recurrent(Counter):
+    """Records its state, as a recurrent policy does."""
+
+    def act(self, timestep, state, noise, step, explore):
+        action, behavior, after = super().act(timestep, state, noise, step, explore)
+        return action, behavior | {"state": state}, after
+
+
+def test_a_recurrent_actor_is_refused():
     with ProcessEnv([CountingEnv], num_workers=0) as env:
-        source = Rollout(env, Counter(), 2, seed=0)
+        source = Rollout(env, Recurrent(), 2, seed=0)
         with pytest.raises(UserError, match="recurrent networks"):
             replays.Replay(
                 source,
