@@ -85,10 +85,11 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(target, ris
     assert (float(metrics["policy/temperature"]) > 1) == rises
 
 
-def test_a_fixed_temperature_stays():
-    agent = make(temperature=0.2)
+@pytest.mark.parametrize("temperature", [0.0, 0.2])
+def test_a_fixed_temperature_stays(temperature):
+    agent = make(temperature=temperature)
     metrics = agent.update(experience(agent), 0, STEP).metrics
-    assert float(metrics["policy/temperature"]) == pytest.approx(0.2)
+    assert float(metrics["policy/temperature"]) == pytest.approx(temperature)
     assert "loss/temperature" not in metrics
 
 

@@ -4,8 +4,7 @@ Targets: double (van Hasselt et al. 2016), SARSA (Rummery and Niranjan 1994) or
 Munchausen (Vieillard et al. 2020), of n rewards (Sutton and Barto 2018, section 7.1).
 Distributions of returns: C51 (Bellemare et al. 2017) and QR-DQN (Dabney et al. 2018).
 Networks: dueling (Wang et al. 2016), noisy (Fortunato et al. 2018), and of features of
-actions. With a prioritized replay, importance weights (Schaul et al. 2016). Rainbow
-(Hessel et al. 2018) is a preset.
+actions. With a prioritized replay, importance weights (Schaul et al. 2016).
 """
 
 from __future__ import annotations

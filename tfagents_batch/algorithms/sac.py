@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import config, seeds
+from tfagents_batch import config, nest, seeds
 from tfagents_batch.algorithms.shared.off_policy import Settings
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
@@ -98,8 +98,9 @@ class SAC(tf.Module):
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self.targets = self._make_critics(), self._make_critics()
-        start = config.temperature or config.start_temperature
-        self._log_temperature = keras.Variable(math.log(start), dtype="float32")
+        self._log_temperature = keras.Variable(
+            math.log(config.start_temperature), dtype="float32"
+        )
         self._optimizers = {
             name: Optimizer(variables, config.gradient_norm, config.adam_epsilon)
             for name, variables in {
@@ -142,19 +143,12 @@ class SAC(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        networks_by_name = {"critics": self.critics, "targets": self.targets}
-        return {
-            **self.policy.named_variables(),
-            **{
-                f"learner/{name}/{key}": variable
-                for name, each in networks_by_name.items()
-                for key, variable in networks.named_variables(each).items()
-            },
-            **{
-                f"learner/optimizer/{name}/{key}": variable
-                for name, each in self._optimizers.items()
-                for key, variable in each.named_variables().items()
-            },
+        found = self.policy.named_variables()
+        for name, each in {"critics": self.critics, "targets": self.targets}.items():
+            found |= nest.prefixed(f"learner/{name}", networks.named_variables(each))
+        for name, each in self._optimizers.items():
+            found |= nest.prefixed(f"learner/optimizer/{name}", each.named_variables())
+        return found | {
             "learner/log_temperature": self._log_temperature,
             "learner/updates": self._follower.updates,
         }
@@ -174,7 +168,7 @@ class SAC(tf.Module):
         metrics |= self._update_actor(move, now)
         self._follower.step()
         metrics |= {
-            "policy/temperature": tf.exp(self._log_temperature.value),
+            "policy/temperature": self._temperature(),
             "grad/learning_rate": tf.identity(rate),
             "grad/updates": tf.ones([]),
         }
@@ -201,7 +195,7 @@ class SAC(tf.Module):
         """
         config, counts = self.config, move.counts
         q, log = self.policy.soft(move.last, self.targets, key)
-        value = q - tf.exp(self._log_temperature.value) * log
+        value = q - self._temperature() * log
         goal = masked.safe(td.target(move.reward, move.factor, value), counts)
         return critics.step(
             self._optimizers["critics"],
@@ -219,7 +213,7 @@ class SAC(tf.Module):
         A learned temperature follows the gradient of ln alpha (entropy - target).
         """
         counts, optimizer = move.counts, self._optimizers["actor"]
-        temperature = tf.exp(self._log_temperature.value)
+        temperature = self._temperature()
         weights = [variable.value for variable in optimizer.trained]
         with tf.GradientTape() as tape:
             tape.watch(weights)
@@ -239,6 +233,12 @@ class SAC(tf.Module):
             self._optimizers["temperature"].apply([excess])
             metrics["loss/temperature"] = self._log_temperature.value * excess
         return metrics
+
+    def _temperature(self) -> tf.Tensor:
+        """Return alpha, f32 ``[]``: the setting, or what was learned."""
+        if self.config.temperature is not None:
+            return tf.constant(self.config.temperature, tf.float32)
+        return tf.exp(self._log_temperature.value)
 
     def _target_entropy(self, move: windows.Transition) -> tf.Tensor | float:
         """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""

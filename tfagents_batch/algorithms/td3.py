@@ -12,7 +12,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from tfagents_batch import config, seeds
+from tfagents_batch import config, nest, seeds
 from tfagents_batch.algorithms.shared.off_policy import Settings
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
@@ -149,20 +149,12 @@ class TD3(tf.Module):
             "targets": self._targets,
             "target_actor": self._target_actor,
         }
-        return {
-            **self.policy.named_variables(),
-            **{
-                f"learner/{name}/{key}": variable
-                for name, each in held.items()
-                for key, variable in networks.named_variables(each).items()
-            },
-            **{
-                f"learner/optimizer/{name}/{key}": variable
-                for name, each in self._optimizers.items()
-                for key, variable in each.named_variables().items()
-            },
-            "learner/updates": self._follower.updates,
-        }
+        found = self.policy.named_variables()
+        for name, each in held.items():
+            found |= nest.prefixed(f"learner/{name}", networks.named_variables(each))
+        for name, each in self._optimizers.items():
+            found |= nest.prefixed(f"learner/optimizer/{name}", each.named_variables())
+        return found | {"learner/updates": self._follower.updates}
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

@@ -34,7 +34,7 @@ class Noise(NamedTuple):
 
 
 class _BoxPolicy(tf.Module):
-    """What the policies share, see ``interfaces.Policy``.
+    """Base of the policies of this module; see ``interfaces.Policy``.
 
     Args:
       network: actor.
