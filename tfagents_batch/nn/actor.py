@@ -10,8 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.config import check, option, unknown
-from tfagents_batch.errors import UserError
+from tfagents_batch.config import option
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import CNN, Encoder, feature_space
 from tfagents_batch.nn.layers import blocks, kernels
@@ -47,11 +46,7 @@ class Config:
         Raises:
           UserError: for a setting that is invalid; names it.
         """
-        config = check(self, path)
-        if config.activation not in networks.ACTIVATIONS:
-            known = networks.ACTIVATIONS
-            raise UserError(unknown(f"{path}activation", config.activation, known))
-        return config
+        return networks.checked(self, path)
 
 
 class Actor(keras.Model):

@@ -93,11 +93,7 @@ class Config:
         Raises:
           UserError: names the setting.
         """
-        config = check(self, path)
-        if config.activation not in ACTIVATIONS:
-            raise UserError(
-                unknown(f"{path}activation", config.activation, ACTIVATIONS)
-            )
+        config = checked(self, path)
         if config.min_std >= config.init_std:
             raise UserError(
                 f"{path}min_std is {config.min_std}; expected less than "
@@ -119,6 +115,22 @@ class Config:
                 f"core's number of units to {path}hidden"
             )
         return config
+
+
+def checked(config: Any, path: str) -> Any:
+    """Return a network's config with its values converted to their declared types.
+
+    Args:
+      config: config with an ``activation``.
+      path: prefix of the setting's name in errors.
+
+    Raises:
+      UserError: for a setting that is invalid; names it.
+    """
+    config = check(config, path)
+    if config.activation not in ACTIVATIONS:
+        raise UserError(unknown(f"{path}activation", config.activation, ACTIVATIONS))
+    return config
 
 
 class ActorCritic(keras.Model):

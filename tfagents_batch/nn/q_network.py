@@ -11,7 +11,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.config import check, option, unknown
+from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
@@ -57,11 +57,7 @@ class Config:
         Raises:
           UserError: for a setting that is invalid; names it.
         """
-        config = check(self, path)
-        if config.activation not in networks.ACTIVATIONS:
-            known = networks.ACTIVATIONS
-            raise UserError(unknown(f"{path}activation", config.activation, known))
-        return config
+        return networks.checked(self, path)
 
 
 class QBody(keras.Model):
