@@ -4,26 +4,31 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import inspect
 import io
+import json
 import operator
+import os
 import pathlib
 import re
 import shlex
+import subprocess
 
 import pytest
 
 import tfagents_batch as tfb
+from benchmarks.measure import process
+from tests.support import peer_arguments
+from tests.support.peer_arguments import ALGORITHMS
 from tfagents_batch import api, config
-from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs import wrappers
-from tfagents_batch.sources import on_policy
 from tfagents_batch.training import experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/migrating/*.md")}
-BATCH_PPO = "batch-ppo"
-COMMAND_LINES = (BATCH_PPO, "stable-baselines3")  # projects with a command line
+BATCH_PPO, SB3 = "batch-ppo", "stable-baselines3"
+COMMAND_LINES = (BATCH_PPO, SB3)  # projects with a command line
 SCRIPT = re.compile(r"`python -m (tfagents_batch\.scripts\.\w+) ?([^`]*)`")
 COMMANDS = {(page, *each) for page in PAGES for each in SCRIPT.findall(PAGES[page])}
 # Replacements that shorten the training on the pages.
@@ -34,7 +39,9 @@ SMALL = {
         '"episodes": 30': '"episodes": 2',
         "episodes=20": "episodes=2",
     },
-    "stable-baselines3": {
+    SB3: {
+        "steps=20_000": "steps=130, eval_every=0, num_workers=0, compile='off', "
+        "settings={'warmup_steps': 100}",
         "steps=100_000": "steps=500, eval_every=0, num_workers=1, compile='off'",
         "steps=1_000_000": "steps=50, eval_every=0, num_workers=0, compile='off'",
         '"length": 2048': '"length": 64',
@@ -46,7 +53,13 @@ SMALL = {
         "range(100)": "range(2)",
     },
 }
-VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm"}  # not settings
+# Quoted words that are not settings.
+VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm", "ou"}
+THEIRS = json.loads(peer_arguments.FILE.read_text())  # arguments of Stable-Baselines3
+# Other parts of Stable-Baselines3 in the tables of its arguments.
+OTHERS = re.compile(r"n_envs|make_vec_env|ent_coef=.*|(Vec\w+|\w+Noise)(\(.*\))?")
+# Arguments whose defaults the page says in other words.
+DEPENDS = {"learn(tb_log_name)", 'policy_kwargs["net_arch"]'}
 
 
 def section(page, title):
@@ -84,10 +97,44 @@ def named_settings(cell):
     return [each for each in names if each not in VALUES]
 
 
-def known_settings():
-    own = settings(ppo.Config(), "algorithm.")
-    source = settings(on_policy.Config(), "rollout.")
-    return {*settings(experiment.Config()), *own, *source}
+def known_settings(algorithm):
+    run = experiment.Config(algorithm=algorithm.lower())
+    own = settings(run.settings, "algorithm.")
+    source = settings(run.source, f"{run.source_name}.")
+    return {*settings(run), *own, *source}
+
+
+def parts(page):
+    """Yield each part of the settings: its algorithms, and the rows of its table.
+
+    The algorithms are those in the title of the part; all of them if it names none.
+    Pages that have no parts are about PPO.
+    """
+    whole, *others = re.split("^### ", section(page, "Settings"), flags=re.MULTILINE)
+    yield ("PPO",), table(whole)[1:]
+    for part in others:
+        title = part.splitlines()[0]
+        yield re.findall("|".join(ALGORITHMS), title) or ALGORITHMS, table(part)[1:]
+
+
+def rows_of(page, algorithm):
+    """Yield the rows of an algorithm, with its own defaults."""
+    for algorithms, rows in parts(page):
+        if algorithm in algorithms:
+            for row in rows:
+                yield [of_algorithm(cell, algorithm) for cell in row]
+
+
+def of_algorithm(cell, algorithm):
+    """Return what a cell such as "DQN 4; others 1" says about an algorithm."""
+    names = "|".join(ALGORITHMS)
+    found = re.findall(rf"((?:(?:{names}),? )+|others )([^;]*)(?:; |$)", cell)
+    if not found or "".join(x + y for x, y in found) != cell.replace("; ", ""):
+        return cell
+    for whose, value in found:
+        if algorithm in re.split(",? ", whose) or whose == "others ":
+            return value
+    raise ValueError(f"{cell!r} does not name {algorithm}")
 
 
 def help_of(module):
@@ -134,30 +181,41 @@ def test_flags_of_the_page_exist(page):
         assert re.search(rf"{flag}\b", text), flag
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_settings_of_the_page_exist(page):
-    known = known_settings()
-    rows = table(section(page, "Settings"))[1:]
-    named = {each for row in rows for each in named_settings(row[2])}
+EACH = [(page, "PPO") for page in PAGES] + [(SB3, each) for each in ALGORITHMS[1:]]
+
+
+@pytest.mark.parametrize(("page", "algorithm"), EACH)
+def test_settings_of_the_page_exist(page, algorithm):
+    known = known_settings(algorithm)
+    cells = [row[2] for row in rows_of(page, algorithm)]
+    named = {each for cell in cells for each in named_settings(cell)}
     assert len(named) > 20
     assert named <= known, named - known
+    arguments = {x for each in cells for x in re.findall(r"`(\w+)=`", each)}
+    assert arguments <= {*inspect.signature(tfb.train).parameters}
 
 
-@pytest.mark.parametrize("page", ["stable-baselines3", "tf-agents"])
-def test_our_defaults_on_the_page_are_correct(page):
+@pytest.mark.parametrize(("page", "algorithm"), [x for x in EACH if x[0] != BATCH_PPO])
+def test_our_defaults_on_the_page_are_correct(page, algorithm):
     depends = "algorithm.network.hidden"  # its default depends on the observations
-    ours, seen = config.to_dict(experiment.Config()), set()
-    for *_, cell, defaults in table(section(page, "Settings"))[1:]:
+    ours = config.to_dict(experiment.Config(algorithm=algorithm.lower()))
+    seen = set()
+    for *_, cell, defaults in rows_of(page, algorithm):
         names = named_settings(cell)
-        texts = defaults.split(", ") if len(names) > 1 else [defaults] * len(names)
-        for name, text in zip(names, texts, strict=True):
+        for name, text in zip(names, split(defaults, len(names)), strict=True):
             if name != depends:
                 path = name.replace("algorithm.", "settings.").split(".")
-                path = ["source" if each == "rollout" else each for each in path]
+                sources = ("rollout", "replay")
+                path = ["source" if each in sources else each for each in path]
                 own = functools.reduce(operator.getitem, path, ours)
                 assert own in (text, plain(text)), name
                 seen.add(name)
     assert len(seen) > 15
+
+
+def split(defaults, count):
+    """Return the texts of ``count`` defaults."""
+    return defaults.split(", ") if count > 1 else [defaults] * count
 
 
 def plain(text):
@@ -165,19 +223,53 @@ def plain(text):
     words = {"none": None, "yes": True, "no": False}
     if text in words:
         return words[text]
-    return float(text) if text[0].isdigit() else text
+    number = text.replace(",", "")
+    return float(number) if re.fullmatch(r"-?[\d.]+(e-?\d+)?", number) else text
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_page_has_every_argument_of_stable_baselines3(algorithm):
+    theirs, seen = THEIRS[algorithm], set()
+    for cell, defaults, *_ in rows_of(SB3, algorithm):
+        names = [each for each in quoted(cell) if each in theirs]
+        for name, text in zip(names, split(defaults, len(names)), strict=True):
+            if name not in DEPENDS:
+                assert plain(text) == plain(theirs[name]), name
+        assert not seen & {*names}
+        seen |= {*names}
+    assert {*theirs} <= seen, {*theirs} - seen
+
+
+def test_the_page_has_no_other_arguments_of_stable_baselines3():
+    known = {name for arguments in THEIRS.values() for name in arguments}
+    for algorithm in ALGORITHMS:
+        for cell, *_ in rows_of(SB3, algorithm):
+            for name in quoted(cell):
+                assert name in known or OTHERS.fullmatch(name), name
+
+
+def test_the_arguments_are_those_of_stable_baselines3():
+    chosen = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
+    peers = process.python_of("peers", chosen)
+    found = subprocess.run(
+        [peers, peer_arguments.__file__, "--print"], capture_output=True, text=True
+    )
+    if found.returncode:
+        pytest.skip(f"{peers} has no Stable-Baselines3: {found.stderr[-200:]}")
+    assert json.loads(found.stdout) == THEIRS
 
 
 @pytest.mark.parametrize(
     ("page", "title"),
     [
         (BATCH_PPO, "Summaries"),
-        ("stable-baselines3", "Metrics"),
+        (SB3, "Metrics"),
         ("tf-agents", "Metrics"),
     ],
 )
 def test_metrics_on_the_page_exist(page, title):
-    known = (ROOT / "docs/watching.md").read_text()
+    pages = [ROOT / "docs/watching.md", *ROOT.glob("docs/algorithms/*.md")]
+    known = "".join(each.read_text() for each in pages)
     rows = table(section(page, title))[1:]
     named = {each for _, ours in rows for each in quoted(ours) if "/" in each}
     assert len(named) > 10
