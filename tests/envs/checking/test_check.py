@@ -368,6 +368,18 @@ class Masked(CountingEnv):
         return super().step(action)
 
 
+class Trapped(Masked):
+    """Environment whose mask allows no second number after two of three steps."""
+
+    def _observation(self):
+        mask = super()._observation()["action_mask"]
+        mask[3:] *= self._step < 2
+        return {"action_mask": mask}
+
+    def step(self, action):
+        return CountingEnv.step(self, action)
+
+
 def fault(*args, **options):
     return functools.partial(FaultEnv, *args, **options)
 
@@ -411,6 +423,7 @@ MISTAKES = [
     (NoSpace, "unsupported of action_space", ""),
     (functools.partial(CountingEnv, 10**9), "never ends of step()", "TimeLimit(env,"),
     (Masked, "", ""),
+    (Trapped, "no action of observation['action_mask']", "return terminated=True"),
     (lambda: None, "type of constructor", ""),
     (lambda: 3, "type of constructor", ""),
     (lambda: gymnasium.vector.SyncVectorEnv([CountingEnv]), "type of constructor", ""),

@@ -130,6 +130,25 @@ def test_declared_info_is_copied_and_missing_info_is_nan():
     assert arrays.info["n"][0] == 0
 
 
+def test_a_state_that_allows_no_action_is_a_failure_unless_it_is_terminal():
+    class Masked(CountingEnv):
+        def __init__(self, length):
+            super().__init__(length)
+            mask = gs.MultiBinary(2)
+            self.observation_space = gs.Dict({"action_mask": mask})
+
+        def _observation(self):
+            return {"action_mask": np.array([0, self._step < 2], np.int8)}
+
+    batch, arrays = make([Masked(2), Masked(3)])
+    assert batch.reset(seed=1) == batch.step() == []
+    (failure,) = batch.step()
+    assert (failure.env, failure.step, failure.phase) == (1, 1, "step")
+    assert "observation['action_mask'] allows no action" in failure.text
+    assert arrays.terminated.tolist() == [True, False]
+    assert arrays.truncated.tolist() == [False, True]
+
+
 @pytest.mark.parametrize("value", [np.zeros(2), "text", 2.5, [1]])
 def test_info_that_the_column_cannot_hold_is_a_failure(value):
     class Informed(CountingEnv):

@@ -161,7 +161,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     )
     if actions is None:
         return [], replay
-    returned = Returned(observations, report)
+    returned = Returned(observations, actions, report)
     calls: list[Call] = []
     lengths, rewards, num_steps, exceptions = [], [], 0, 0
     for call in replay(env, seeded=seeded, patience=MAX_EXCEPTIONS):

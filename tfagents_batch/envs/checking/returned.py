@@ -15,7 +15,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 from tfagents_batch.envs.checking.play import parts, snapshot
-from tfagents_batch.envs.shared import observation_rules, validation
+from tfagents_batch.envs.shared import action_masks, observation_rules, validation
 
 NUM_STORED = 16  # observations that are checked again later
 
@@ -25,11 +25,18 @@ class Returned:
 
     Args:
       space: the observation space; None leaves observations unchecked.
+      actions: the action space.
       report: report that defects are added to.
     """
 
-    def __init__(self, space: gymnasium.Space | None, report: Report):
+    def __init__(
+        self,
+        space: gymnasium.Space | None,
+        actions: gymnasium.Space,
+        report: Report,
+    ):
         self._space = space
+        self._masks = action_masks.rule(space, actions)
         self._report = report
         self._stored: collections.deque = collections.deque(maxlen=NUM_STORED)
 
@@ -52,7 +59,7 @@ class Returned:
                 self._report.check(place, validation.flag, name, read[name])
         number = self._reward(read["reward"], place)
         self._report.check(place, validation.info, read["info"])
-        self._observe(read["observation"], place)
+        self._observe(read["observation"], place, read.get("terminated", False))
         return number
 
     def find_changes(self, place: Place) -> None:
@@ -74,11 +81,19 @@ class Returned:
                     place,
                 )
 
-    def _observe(self, observation: Any, place: Place) -> None:
+    def _observe(
+        self, observation: Any, place: Place, terminated: bool = False
+    ) -> None:
         if self._space is not None:
-            for defect in observation_rules.observation_defects(
-                self._space, observation, observation_rules.leaf_defects
-            ):
+            defects = list(
+                observation_rules.observation_defects(
+                    self._space, observation, observation_rules.leaf_defects
+                )
+            )
+            if self._masks is not None and not defects and not terminated:
+                mask = observation[action_masks.KEY]
+                defects = [action_masks.defect()] if self._masks.broken(mask) else []
+            for defect in defects:
                 self._report.add_defect(defect, place)
         self._stored.append((place, observation, snapshot(observation)))
 

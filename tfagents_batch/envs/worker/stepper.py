@@ -16,6 +16,7 @@ import numpy as np
 from tfagents_batch import spaces
 from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import (
+    action_masks,
     actions,
     failures,
     layout,
@@ -145,6 +146,9 @@ class Stepper:
         space = envs[0].observation_space
         self._observations = observations.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
+        self._mask_rule = action_masks.rule(space, envs[0].action_space)
+        if self._mask_rule is not None:
+            self._masks = arrays.observation[action_masks.leaf(space)]
         # Single items are cheaper to access through memoryviews.
         columns = arrays.reward, arrays.terminated, arrays.truncated
         self._step_columns = [memoryview(column) for column in columns]
@@ -359,6 +363,13 @@ class Stepper:
             phase=self._phase,
         )
 
+    def _fail_late(self, row: int, error: Defect) -> Failure:
+        """Fail a row whose reset or step was complete."""
+        started = bool(self._arrays.first[row])
+        self._phase = "reset" if started else "step"
+        self._lengths[row] -= not started  # number of this step itself
+        return self._fail(row, error)
+
     def _not_finite_reward(self, row: int, reward: float) -> float:
         """Handle a reward that float32 cannot represent."""
         if self._finite_check == RAISE:
@@ -369,13 +380,19 @@ class Stepper:
         return 0.0
 
     def _finish(self, found: list[Failure]) -> list[Failure]:
-        """Check all rows for NaN at once, which is cheaper than row by row."""
+        """Check all rows for NaN and masks at once, which is cheaper than singly."""
         bad = self._observations.not_finite() if self._finite else {}
         if bad:
             failed = {failure.env - self._first_row for failure in found}
             for row, name in bad.items():
                 if row not in failed:
                     found += self._not_finite(row, name)
+        if self._mask_rule is not None:
+            broken = self._mask_rule.broken(self._masks)
+            arrays = self._arrays
+            failed_before = arrays.first & arrays.truncated
+            for row in np.flatnonzero(broken & ~arrays.terminated & ~failed_before):
+                found.append(self._fail_late(int(row), action_masks.defect()))
         for row in self._cut:
             self._mark_failed(row)
             self._over[row] = True
@@ -389,12 +406,9 @@ class Stepper:
     def _not_finite(self, row: int, name: str) -> list[Failure]:
         """Handle a non-finite observation as ``finite_check`` demands."""
         if self._finite_check == RAISE:
-            started = bool(self._arrays.first[row])
-            self._phase = "reset" if started else "step"
-            self._lengths[row] -= not started  # number of this step itself
             where = self._observations.where_not_finite(row)
             error = Defect(f"{name} has NaN or infinite values{where}")
-            return [self._fail(row, error)]
+            return [self._fail_late(row, error)]
         self._note_not_finite(row, name)
         first = bool(self._arrays.first[row])
         for stored, array in self._last:
