@@ -10,6 +10,7 @@ from tfagents_batch.configs import (
     batch_ppo,
     box2d,
     classic_control,
+    continuous,
     dqn,
     mujoco,
     tensorflow,
@@ -23,6 +24,7 @@ PRESETS = {
     **tensorflow.PRESETS,
     **batch_ppo.PRESETS,
     **dqn.PRESETS,
+    **continuous.PRESETS,
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import REGISTRY, ppo
 from tfagents_batch.config import replace
 from tfagents_batch.training.run_flags import Config, with_options
 
@@ -42,3 +42,34 @@ def tuned(
 def like(other: Preset, **changes: Any) -> Preset:
     """Return a preset that differs from another one in fields of its Config."""
     return lambda: with_options(other(), changes)
+
+
+def off_policy(
+    algorithm: str,
+    env: str,
+    steps: int,
+    num_envs: int,
+    replay: dict[str, Any],
+    run: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Preset:
+    """Return a preset of an algorithm with a replay.
+
+    Args:
+      algorithm: name of the algorithm.
+      env: environment.
+      steps: training steps.
+      num_envs: number of environments.
+      replay: settings of the replay.
+      run: other options, see ``run_flags.with_options``.
+      **settings: settings of the algorithm that differ from the defaults.
+    """
+    _, defaults = REGISTRY[algorithm]
+
+    def preset() -> Config:
+        changed = replace(defaults(), settings)
+        config = Config(algorithm=algorithm, settings=changed, env=env)
+        options = {"steps": steps, "num_envs": num_envs, "replay": replay}
+        return with_options(config, options | (run or {}))
+
+    return preset

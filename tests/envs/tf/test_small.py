@@ -30,6 +30,42 @@ def test_a_ball_is_caught_by_a_paddle_below_it():
     assert all(np.all(step.reward == 0) for step in steps[:-1])
 
 
+def flappy(actions):
+    """Play ``actions(y, gap)``; return the TimeSteps, of one row."""
+    env = tfb.make_env("tf/Flappy-v0", num_envs=1)
+    step = tf.function(env.step, jit_compile=True)
+    state, first = env.init(3)
+    steps = [first]
+    while not steps[-1].last[0] and len(steps) < 500:
+        inner = tf.nest.map_structure(lambda x: x[0].numpy(), state.inner)
+        ahead = min(
+            (x, gap) for x, gap in zip(inner.x, inner.gap, strict=True) if x > 3
+        )
+        state, now = step(state, tf.constant([actions(inner.y, ahead[1])]))
+        steps.append(now)
+    return steps
+
+
+def test_a_bird_that_stays_above_the_edge_of_the_gap_passes_every_pipe():
+    steps = flappy(lambda y, gap: int(y > gap + 18))
+    assert len(steps) == 500
+    rewards = np.array([float(step.reward[0]) for step in steps])
+    assert set(rewards) == {0.0, 1.0}
+    assert set(np.diff(np.flatnonzero(rewards))) == {23}
+    # The newest frame comes last, and pipes move to the left.
+    before, after = (steps[i].observation[0].numpy() for i in (40, 41))
+    np.testing.assert_array_equal(after[..., :3], before[..., 1:])
+    pipes = [frame == 128 for frame in (before[..., -1], after[..., -1])]
+    np.testing.assert_array_equal(pipes[1][60:, 25:-2], pipes[0][60:, 27:])
+
+
+@pytest.mark.parametrize(("action", "latest"), [(0, 25), (1, 60)])
+def test_a_bird_that_only_falls_or_flaps_crashes(action, latest):
+    steps = flappy(lambda y, gap: action)
+    assert len(steps) < latest and bool(steps[-1].terminated[0])
+    assert [float(step.reward[0]) for step in steps[-2:]] == [0, -1]
+
+
 MAZE = ("S #", " XG", "   ")
 
 

@@ -12,6 +12,7 @@ from tfagents_batch.envs.tf.bandit import Bandit
 from tfagents_batch.envs.tf.cartpole import CartPole
 from tfagents_batch.envs.tf.catch import Catch
 from tfagents_batch.envs.tf.environment import TensorEnv
+from tfagents_batch.envs.tf.flappy import Flappy
 from tfagents_batch.envs.tf.gridworld import GridWorld
 from tfagents_batch.envs.tf.minatar import (
     asterix,
@@ -45,6 +46,7 @@ ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
     "MountainCar-v0": MountainCar,
     "MountainCarContinuous-v0": MountainCarContinuous,
     "Catch-v0": Catch,
+    "Flappy-v0": Flappy,
     "GridWorld-v0": GridWorld,
     "Bandit-v0": Bandit,
     "TMaze-v0": TMaze,
