@@ -112,7 +112,7 @@ def test_importance_weights_scale_the_loss():
 
 @pytest.mark.parametrize("kind", sorted({*ACTIONS} - {"discrete"}))
 def test_actions_that_are_not_discrete_are_refused(kind):
-    with pytest.raises(UserError, match=r"need Discrete actions.*such as ppo"):
+    with pytest.raises(UserError, match=r"need Discrete actions.*or ppo"):
         make(ACTIONS[kind])
 
 

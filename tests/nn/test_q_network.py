@@ -142,7 +142,7 @@ def test_a_model_that_does_not_fit_is_refused_by_name(model, text):
 
 @pytest.mark.parametrize("kind", ["box", "multi_discrete"])
 def test_actions_that_are_not_discrete_are_refused(kind):
-    with pytest.raises(UserError, match=r"need Discrete actions.*such as ppo"):
+    with pytest.raises(UserError, match=r"need Discrete actions.*or ppo"):
         q_network.q_network(make_spec(VECTOR, ACTIONS[kind]))
 
 

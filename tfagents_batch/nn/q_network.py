@@ -340,6 +340,6 @@ def number_of_actions(spec: EnvSpec) -> int:
     if not isinstance(space, gs.Discrete):
         raise UserError(
             f"the action space is {space}, but values of single actions need Discrete "
-            "actions; use an algorithm for such actions, such as ppo"
+            "actions; use sac or td3 for a Box, or ppo for any actions"
         )
     return int(space.n)
