@@ -129,27 +129,22 @@ def _training_peers() -> dict[str, Contender]:
     )
 
 
-def _dqn() -> dict[str, Contender]:
-    """Return the contenders that train DQN, ours and the peers'."""
-    found = {}
+def _off_policy(algorithm: str) -> dict[str, Contender]:
+    """Return the contenders that train with a replay, ours and the peers'."""
+    found, name = {}, algorithm.upper()
     for end, mode in _MODES:
-        found[f"dqn_ours{end}"] = Contender(
-            OURS, "DQN", f"compile={mode}", "dqn_ours", {"compile": mode}
+        found[f"{algorithm}_ours{end}"] = Contender(
+            OURS, name, f"compile={mode}", "off_policy_ours", {"compile": mode}
         )
-    for end, setting, threads in (("", "", None), ("_one", f", {ONE}", 1)):
-        options = {"in_graph": True, "threads": threads}
-        found[f"dqn_ours_tf{end}"] = Contender(
-            OURS, "DQN", f"environment in TensorFlow{setting}", "dqn_ours", options
-        )
-    for library, module in ((SB3, "dqn_sb3"), (SBX, "dqn_sbx")):
+    for library, short in ((SB3, "sb3"), (SBX, "sbx")):
         for middle, kind, several in (
             ("", "1 environment", False),
             ("_several", "several environments", True),
         ):
             for end, setting, threads in _THREADS:
                 options = {"several": several, "threads": threads}
-                found[module + middle + end] = Contender(
-                    library, kind, setting, module, options, "peers"
+                found[f"{algorithm}_{short}{middle}{end}"] = Contender(
+                    library, kind, setting, f"off_policy_{short}", options, "peers"
                 )
     return found
 
@@ -176,7 +171,16 @@ CONTENDERS = {
     **_stepping(),
     **_ours(),
     **_training_peers(),
-    **_dqn(),
+    **_off_policy("dqn"),
+    "dqn_ours_tf": Contender(
+        OURS,
+        "DQN",
+        "environment in TensorFlow",
+        "off_policy_ours",
+        {"in_graph": True},
+    ),
+    **_off_policy("sac"),
+    **_off_policy("td3"),
     "learn_ours": Contender(OURS, "preset", module="learn_ours"),
     "learn_sb3": Contender(
         SB3, "preset of rl-baselines3-zoo", module="learn_sb3", interpreter="peers"
@@ -184,6 +188,6 @@ CONTENDERS = {
 }
 
 
-def settings(module: str) -> tuple[str, ...]:
-    """Return the names of the contenders that run a module."""
-    return tuple(name for name, x in CONTENDERS.items() if x.module == module)
+def settings(prefix: str) -> tuple[str, ...]:
+    """Return the names of the contenders that begin with ``prefix``."""
+    return tuple(name for name in CONTENDERS if name.startswith(prefix))

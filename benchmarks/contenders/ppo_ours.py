@@ -97,7 +97,7 @@ class Train:
         try:
             self.same = work.same(
                 constructor,
-                parameters(experiment.algorithm),
+                parameters(experiment.algorithm.network),
                 work.gradient_steps(work.batch),
                 min(work.minibatch_size, work.batch),
             )
@@ -140,9 +140,9 @@ class Train:
             )
 
 
-def parameters(algorithm: Any) -> int:
-    """Return the number of trainable numbers of an algorithm's network."""
-    weights = algorithm.network.trainable_variables
+def parameters(*networks: Any) -> int:
+    """Return the number of trainable numbers of networks."""
+    weights = (weight for each in networks for weight in each.trainable_variables)
     return sum(int(weight.numpy().size) for weight in weights)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from benchmarks.inside import session
 from benchmarks.inside.baselines import Model
@@ -15,10 +18,13 @@ class Learning:
 
     Args:
       work: what to train on.
-      model: the constructed DQN; its environments report returns as SB3's monitors do.
-      parameters: function that counts the trainable numbers of the network.
-      gradient_steps: function that reads the optimizer's number of steps so far.
-      target_calls: calls of the environments between copies to the target network.
+      model: the constructed algorithm; its environments report returns as SB3's
+        monitors do.
+      parameters: number of trainable numbers, as in ``OffPolicy.same``.
+      updates: function that reads the number of steps of each optimizer so far, by the
+        names in ``OffPolicy.same``.
+      target_calls: calls of the environments between copies to the target network;
+        None if target networks move with every step of the actor.
       own: properties that may differ between contenders.
       versions: versions of the contender's own packages.
     """
@@ -29,9 +35,9 @@ class Learning:
         self,
         work: OffPolicy,
         model: Any,
-        parameters: Callable[[], int],
-        gradient_steps: Callable[[], int],
-        target_calls: int,
+        parameters: int,
+        updates: Callable[[], Mapping[str, int]],
+        target_calls: int | None,
         own: Mapping[str, Any],
         versions: Mapping[str, str],
     ):
@@ -45,25 +51,38 @@ class Learning:
             **own,
         }
         self._work, self._model = work, model
-        self._parameters, self._gradient_steps = parameters, gradient_steps
+        self._parameters, self._count = parameters, updates
         self._target_calls = target_calls
-        self._steps = self._updates = 0  # of the blocks after the first one
+        # Of the blocks after the first one.
+        self._steps, self._updates = 0, collections.Counter[str]()
         self._samples = 0.0
         self._run = Model(model)
-        # Its own schedule would begin anew in every block.
-        model.exploration_schedule = lambda _: work.exploration(model.num_timesteps)
+        if work.algorithm == "dqn":
+            # Its own schedule would begin anew in every block.
+            model.exploration_schedule = lambda _: work.exploration(model.num_timesteps)
 
     @property
     def same(self) -> dict[str, Any]:
         assert self._steps, "nothing was measured yet"
-        target_steps = self._target_calls * self._model.n_envs
+        model, updates = self._model, self._updates
+        if self._target_calls is None:
+            target_every = updates["values"] / updates["actor"]
+        else:
+            target_steps = self._target_calls * model.n_envs
+            target_every = target_steps * updates["values"] / self._steps
         return self._work.same(
             self._work.environment(),
-            self._parameters(),
-            self._updates,
+            self._parameters,
+            updates,
             self._steps,
-            int(self._samples) if self._samples % 1 == 0 else self._samples,
-            target_steps * self._updates // self._steps,
+            self._samples,
+            target_every,
+            {
+                "learning_rate": model.learning_rate,
+                "gamma": model.gamma,
+                "target_tau": model.tau,
+                "target_entropy": getattr(model, "target_entropy", None),
+            },
         )
 
     @property
@@ -81,10 +100,10 @@ class Learning:
         self._run.close()
 
     def _block(self) -> int:
-        updates = self._gradient_steps()
+        self._updates.subtract(self._count())
         steps = self._run.learn(self._work.block)
+        self._updates.update(self._count())
         self._steps += steps
-        self._updates += self._gradient_steps() - updates
         return steps
 
     def _first(self) -> int:
@@ -103,29 +122,45 @@ class Learning:
             steps = self._run.learn(self._work.first_block)
         finally:
             buffer.sample = sample
-        self._samples = rows / self._gradient_steps()
+        self._samples = rows / self._count()["values"]
         return steps
 
 
-def hyperparameters(work: OffPolicy, num_envs: int) -> dict[str, Any]:
-    """Return the arguments of DQN that SB3 and SBX share, without the network's.
+def hyperparameters(work: OffPolicy, envs: Any) -> dict[str, Any]:
+    """Return the arguments that the algorithms of SB3 and SBX share.
 
     Args:
       work: what to train on.
-      num_envs: number of the contender's environments.
+      envs: the contender's environments.
     """
-    calls = work.calls(num_envs)
-    start, end, _ = work.epsilon
-    return {
+    calls = work.calls(envs.num_envs)
+    found = {
         "learning_rate": work.learning_rate,
         "buffer_size": work.capacity,
         "learning_starts": work.warmup_steps,
         "batch_size": work.batch_size,
         "gamma": work.gamma,
+        "tau": work.target_tau,
         "train_freq": calls.train_freq,
         "gradient_steps": calls.gradient_steps,
-        "target_update_interval": calls.target_steps,
-        "exploration_initial_eps": start,
-        "exploration_final_eps": end,
         "seed": work.seed,
     }
+    if work.algorithm == "dqn":
+        start, end, _ = work.epsilon
+        return found | {
+            "target_update_interval": work.target_steps(envs.num_envs),
+            "exploration_initial_eps": start,
+            "exploration_final_eps": end,
+        }
+    if work.algorithm == "sac":
+        return found | {"target_entropy": work.target_entropy}
+    return found | {
+        "policy_delay": work.policy_delay,
+        "action_noise": _noise(work.noise, envs.action_space.shape),
+    }
+
+
+def _noise(scale: float, shape: tuple[int, ...]) -> Any:
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    return NormalActionNoise(np.zeros(shape), np.full(shape, scale))

@@ -135,8 +135,12 @@ _PONG = Training(
     compare_returns=False,  # each environment plays only about one episode
 )
 
-_DQN_MODES = ("dqn_ours_update", "dqn_ours_off")
-_DQN_PEERS = (*settings("dqn_sb3"), *settings("dqn_sbx"))
+
+def _off_policy_rivals(algorithm: str) -> tuple[str, ...]:
+    """Return our other compile modes, and the settings of both peers."""
+    prefixes = ("ours_update", "ours_off", "sb3", "sbx")
+    return tuple(name for x in prefixes for name in settings(f"{algorithm}_{x}"))
+
 
 # In all of them epsilon has reached its end when the measurement begins, because peers
 # do not compute the network for a random action.
@@ -154,7 +158,7 @@ DQN = {
             epsilon=(1.0, 0.05, 4000),
         ),
         "dqn_ours",
-        (*_DQN_MODES, *_DQN_PEERS),
+        _off_policy_rivals("dqn"),
         {SB3: 8},
     ),
     # rl-baselines3-zoo's settings.
@@ -177,7 +181,7 @@ DQN = {
             hidden=(256, 256),
         ),
         "dqn_ours",
-        (*_DQN_MODES, *_DQN_PEERS),
+        _off_policy_rivals("dqn"),
         {SB3: 3},
     ),
     # Young and Tian 2019, with Adam.
@@ -200,9 +204,41 @@ DQN = {
             env_kwargs={"game": "MinAtar/Breakout-v1"},
         ),
         "dqn_ours_tf",
-        ("dqn_ours_tf_one", *_DQN_PEERS),
+        (*settings("dqn_sb3"), *settings("dqn_sbx")),
         {SB3: 5, SBX: 5},
     ),
+}
+
+# Stable-Baselines3's defaults. In a run on HalfCheetah, each of eight environments has
+# one episode.
+ACTOR_CRITIC = {
+    f"{algorithm}-{env.partition('-')[0].lower()}": Row(
+        f"{algorithm.upper()}, {env}, an update a step",
+        OffPolicy(
+            env,
+            num_envs=8,
+            batch_size=256,
+            train_every=1,
+            train_updates=1,
+            steps=steps,
+            algorithm=algorithm,
+            block=200,
+            learning_rate=learning_rate,
+            target_tau=0.005,
+            policy_delay=delay,
+            target_entropy=entropy if algorithm == "sac" else None,
+            gradient_norm=None,
+            hidden=(256, 256),
+        ),
+        f"{algorithm}_ours",
+        _off_policy_rivals(algorithm),
+        {SB3: 2, SBX: 1.2},
+    )
+    for algorithm, learning_rate, delay in (("sac", 3e-4, 1), ("td3", 1e-3, 2))
+    for env, steps, entropy in (
+        ("Pendulum-v1", 4500, -1.0),
+        ("HalfCheetah-v5", 8500, -6.0),
+    )
 }
 
 TRAINING = {
@@ -270,6 +306,7 @@ TRAINING = {
         {SB3: 1.5},
     ),
     **DQN,
+    **ACTOR_CRITIC,
 }
 
 # Numbers of the goals page, and their rows.
@@ -284,6 +321,7 @@ ALIASES = {
     "PF-8": ("cartpole-32", "halfcheetah-8"),
     "PF-9": ("ppo-pong", "ppo-pong-bfloat16"),
     "PF-12": ("dqn-cartpole", "dqn-cartpole-zoo"),
+    "PF-13": tuple(ACTOR_CRITIC),
     "PF-14": ("dqn-breakout-minatar",),
 }
 

@@ -1,4 +1,4 @@
-"""Work of training with DQN, the same for every contender.
+"""Work of training with a replay, the same for every contender.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import fractions
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -22,36 +22,42 @@ class Calls(NamedTuple):
     Attributes:
       train_freq: calls between trainings.
       gradient_steps: updates of a training.
-      target_steps: environment steps between copies to the target network.
     """
 
     train_freq: int
     gradient_steps: int
-    target_steps: int
 
 
 @dataclasses.dataclass(frozen=True)
 class OffPolicy:
-    """DQN with a uniform replay, Adam, Huber's loss and global-norm clipping.
+    """DQN, SAC or TD3 with a uniform replay and Adam.
+
+    DQN has Huber's loss. SAC learns its temperature. SAC and TD3 have two critics.
 
     A block of work is ``block`` environment steps with their updates. The first block
     also has the warm-up, so that learning has started when the measurement begins.
 
     Attributes:
       env: Gymnasium id, or ``module:function``.
+      algorithm: "dqn", "sac" or "td3".
       num_envs: B. Peers may also run with one environment, whichever is faster.
       batch_size: transitions per update.
       train_every, train_updates: q and p; p updates for every q environment steps.
       steps: environment steps of a whole run, with the first block.
       rollout_steps: our steps of every environment between two trainings.
       block: environment steps of a block.
-      learning_rate: constant learning rate of Adam.
-      epsilon: probability of a random action: start, end, and steps of the ramp.
-      target_every: updates between copies to the target network.
+      learning_rate: constant learning rate of Adam, in all its uses.
+      epsilon: DQN's probability of a random action: start, end, and steps of the ramp.
+      target_every: DQN's updates between copies to the target network.
+      target_tau: share by which target networks move; 1 copies.
+      policy_delay: updates for one step of the actor and the target networks.
+      noise: scale of TD3's noise in actions, in units of half their range.
+      target_entropy: entropy that SAC's temperature aims at.
       warmup_steps: environment steps with random actions, before the first update.
       capacity: transitions of the replay.
-      hidden: units of the hidden layers of "mlp".
-      network: "mlp", or "small_cnn": 16 filters of 3 x 3 pixels, and 128 units.
+      gradient_norm: largest global norm of gradients; None does not clip them.
+      hidden: units of the hidden ReLU layers of "mlp".
+      network: "mlp", or DQN's "small_cnn": 16 filters of 3 x 3 pixels, and 128 units.
       env_kwargs: arguments of every environment.
       num_workers: number of processes; contenders that cannot choose report their own.
       seed: seed of the run.
@@ -67,15 +73,20 @@ class OffPolicy:
     train_every: int
     train_updates: int
     steps: int
+    algorithm: str = "dqn"
     rollout_steps: int = 1
     block: int = 4000
     learning_rate: float = 1e-4
     gamma: float = 0.99
     epsilon: tuple[float, float, int] = (1.0, 0.05, 5000)
     target_every: int = 2500
+    target_tau: float = 1.0
+    policy_delay: int = 1
+    noise: float = 0.1
+    target_entropy: float | None = None
     warmup_steps: int = 100
     capacity: int = 1_000_000
-    gradient_norm: float = 10.0
+    gradient_norm: float | None = 10.0
     adam_epsilon: float = 1e-8
     hidden: tuple[int, ...] = (64, 64)
     network: str = "mlp"
@@ -131,18 +142,29 @@ class OffPolicy:
         """
         every, updates = self.train_every, self.train_updates
         between = max(every, num_envs)
-        target, rest = divmod(self.target_every * every, updates)
-        if (
-            rest
-            or between % every
-            or any(x % num_envs for x in (between, target))
-            or self.block % between
-        ):
+        if between % every or between % num_envs or self.block % between:
             raise ValueError(
                 f"{num_envs} environments cannot train {updates} times in {every} "
-                f"steps, with {target} steps between targets and blocks of {self.block}"
+                f"steps, in blocks of {self.block}"
             )
-        return Calls(between // num_envs, updates * between // every, target)
+        return Calls(between // num_envs, updates * between // every)
+
+    def target_steps(self, num_envs: int) -> int:
+        """Return DQN's environment steps between copies to the target network.
+
+        Args:
+          num_envs: number of the contender's environments.
+
+        Raises:
+          ValueError: if no whole number of their calls has as many updates.
+        """
+        steps, rest = divmod(self.target_every * self.train_every, self.train_updates)
+        if rest or steps % num_envs:
+            raise ValueError(
+                f"{num_envs} environments cannot make {self.target_every} updates "
+                "between copies to the target network"
+            )
+        return steps
 
     def constructor(self) -> Callable[[], gymnasium.Env]:
         """Return a function that creates one environment."""
@@ -160,32 +182,42 @@ class OffPolicy:
         self,
         environment: dict[str, Any],
         parameters: int,
-        updates: int,
+        updates: Mapping[str, int | fractions.Fraction],
         env_steps: int,
         samples: int,
         target_every: int,
+        hyperparameters: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return what must be equal for every contender.
 
         Args:
           environment: description of the environments in use.
-          parameters: number of trainable numbers, counted in the network in use.
-          updates, env_steps: updates of measured blocks, and their transitions. A
-            contender whose transitions are no multiple of ``train_every`` must check
-            its counts against ``updates_due`` itself.
+          parameters: number of trainable numbers, counted in the networks in use;
+            without target networks and the temperature.
+          updates, env_steps: updates of measured blocks, and their transitions. Updates
+            are those of the "values", and of "actor" and "temperature" if there are
+            any. A contender whose transitions are no multiple of ``train_every`` must
+            check its counts against ``updates_due`` itself.
           samples: number of transitions of an update.
-          target_every: updates between copies to the target network.
+          target_every: updates between moves of the target networks.
+          hyperparameters: learning_rate, gamma, target_tau and target_entropy in use.
         """
-        ratio = fractions.Fraction(updates, env_steps)
+        loss = "huber" if self.algorithm == "dqn" else "squared"
+        norm = self.gradient_norm
+        clipping = f"clipped to a norm of {norm:g}" if norm else "not clipped"
         return {
             "environment": environment,
-            "updates_per_env_step": str(ratio),
+            "updates_per_env_step": {
+                name: str(fractions.Fraction(count, env_steps))
+                for name, count in updates.items()
+            },
             "samples_an_update": samples,
             "parameters": parameters,
             "updates_between_targets": target_every,
-            "loss": f"huber, gradients clipped to a norm of {self.gradient_norm:g}",
+            **hyperparameters,
+            "loss": f"{loss}, gradients {clipping}",
             "replay": f"{self.capacity} transitions, uniform",
             "precision": "float32",
             "counted": "transitions collected; restart rows are not",
-            "versions": versions("gymnasium", "numpy"),
+            "versions": versions("gymnasium", "numpy", "mujoco"),
         }

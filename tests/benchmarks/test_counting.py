@@ -1,15 +1,11 @@
 """Every contender counts the actual steps of its environments."""
 
-import os
-import subprocess
-
 import pytest
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import process, rows
+from tests.support import peers
 
-PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
-PEERS = process.python_of("peers", PYTHONS)
 STEPPING = rows.contenders(rows.ENVIRONMENTS)
 LENGTH, ENVS, BLOCK, BLOCKS = 3, 4, 10, 2
 
@@ -17,14 +13,6 @@ LENGTH, ENVS, BLOCK, BLOCKS = 3, 4, 10, 2
 def marked(name):
     marks = [pytest.mark.xla] if name == "native" else []
     return pytest.param(name, marks=marks)
-
-
-def require(name):
-    if CONTENDERS[name].interpreter == "ours":
-        return
-    code = "import stable_baselines3"
-    if subprocess.run([PEERS, "-c", code], capture_output=True, timeout=120).returncode:
-        pytest.skip(f"{PEERS} has no Stable-Baselines3 (benchmarks.make_environments)")
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in STEPPING])
@@ -40,8 +28,9 @@ def test_the_counted_steps_are_those_of_the_environments(name, tmp_path, request
         "block": BLOCK,
         "blocks": BLOCKS,
     }
-    require(name)
-    result = process.run_contender(name, work, 200, PYTHONS)
+    if CONTENDERS[name].interpreter == "peers":
+        peers.require()
+    result = process.run_contender(name, work, 200, peers.PYTHONS)
     assert not isinstance(result, process.Failure), str(result)
     count = result["count"]
     assert sum(count.values()) == tally.stat().st_size

@@ -5,8 +5,6 @@ tested.
 """
 
 import dataclasses
-import os
-import subprocess
 import time
 
 import pytest
@@ -20,12 +18,10 @@ from benchmarks.inside.scaled import measure as scale
 from benchmarks.inside.watch import Watch
 from benchmarks.measure import process
 from benchmarks.work.thresholds import PEER, Learning
+from tests.support import peers
 from tests.support.linear import Config as Settings
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.training.run_flags import Config
-
-PYTHONS = {"peers": os.environ.get("TFAGENTS_BATCH_PEER_PYTHON", "")}
-PEERS = process.python_of("peers", PYTHONS)
 
 
 @pytest.fixture
@@ -68,10 +64,8 @@ def test_our_learner_trains_evaluates_and_ends(preset):
 
 
 def test_the_peers_learner_trains_evaluates_and_ends():
-    code = "import stable_baselines3"
-    if subprocess.run([PEERS, "-c", code], capture_output=True).returncode:
-        pytest.skip(f"{PEERS} has no Stable-Baselines3")
-    found = process.run(PEER, dataclasses.asdict(learning()), 250, PEERS)
+    peers.require()
+    found = process.run(PEER, dataclasses.asdict(learning()), 250, peers.PEERS)
     assert not isinstance(found, process.Failure), str(found)
     check(found)
 

@@ -1,4 +1,4 @@
-"""DQN's contenders: ours, and the parts of the peers' that need no peer."""
+"""Contenders that train with a replay: ours and the peers', and parts of the peers'."""
 
 import dataclasses
 import sys
@@ -7,11 +7,12 @@ import types
 import pytest
 
 from benchmarks import throughput
-from benchmarks.contenders import dqn_ours as ours
+from benchmarks.contenders import off_policy_ours as ours
 from benchmarks.inside import off_policy, session
-from benchmarks.measure import rows
+from benchmarks.measure import process, rows
 from benchmarks.work import minatar
 from benchmarks.work.off_policy import OffPolicy
+from tests.support import peers
 from tfagents_batch.envs.tf import names
 from tfagents_batch.schedules import Linear, Ratio
 
@@ -26,17 +27,34 @@ TINY = OffPolicy(
     warmup_steps=18,
     target_every=10,
     capacity=200,
-    hidden=(4, 5),
+    hidden=(5, 5),
     num_workers=0,
     seconds=0.0,
     blocks=3,
 )
-ROWS = pytest.mark.parametrize("row", rows.DQN.values(), ids=[*rows.DQN])
+PENDULUM = dataclasses.replace(
+    TINY,
+    env="Pendulum-v1",
+    env_kwargs={"max_episode_steps": 10},
+    target_tau=0.1,
+    gradient_norm=None,
+)
+WORKS = {
+    "dqn": TINY,
+    "sac": dataclasses.replace(PENDULUM, algorithm="sac", target_entropy=-1.0),
+    "td3": dataclasses.replace(PENDULUM, algorithm="td3", policy_delay=2),
+}
+ALL = {**rows.DQN, **rows.ACTOR_CRITIC}
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return session.run(lambda: None, ours.Train, TINY)
+def each(works):
+    return pytest.mark.parametrize("row", works.values(), ids=[*works])
+
+
+@pytest.fixture(scope="module", params=WORKS)
+def trained(request):
+    found = session.run(lambda: None, ours.Train, WORKS[request.param])
+    return found | {"algorithm": request.param}
 
 
 def test_our_contender_reports_its_transitions_and_returns(trained):
@@ -47,17 +65,41 @@ def test_our_contender_reports_its_transitions_and_returns(trained):
     assert trained["value"] == pytest.approx(
         count["steady"] / trained["phases"]["steady"]
     )
-    assert 1 <= trained["returns"] <= 500
+    low, high = (1, 500) if trained["algorithm"] == "dqn" else (-163, 0)
+    assert low <= trained["returns"] <= high
+
+
+def mlp(inputs, outputs):
+    return (inputs * 5 + 5) + (5 * 5 + 5) + (5 * outputs + outputs)
 
 
 def test_our_contender_reports_its_work(trained):
-    same = trained["same"]
+    same, critics = trained["same"], 2 * mlp(3 + 1, 1)
+    parameters, updates, target_every, entropy = {
+        "dqn": (mlp(4, 2), {}, 10, None),
+        "sac": (mlp(3, 2) + critics, {"actor": "1/4", "temperature": "1/4"}, 1, -1.0),
+        "td3": (mlp(3, 1) + critics, {"actor": "1/8"}, 2, None),
+    }[trained["algorithm"]]
     assert same["environment"]["wrappers"] == ["TimeLimit", "OrderEnforcing"]
-    assert same["parameters"] == (4 * 4 + 4) + (4 * 5 + 5) + (5 * 2 + 2)
-    assert same["updates_per_env_step"] == "1/4"
+    assert same["parameters"] == parameters
+    assert same["updates_per_env_step"] == {"values": "1/4", **updates}
     assert same["samples_an_update"] == 8
-    assert same["updates_between_targets"] == 10
+    assert same["updates_between_targets"] == target_every
+    assert (same["learning_rate"], same["gamma"]) == (TINY.learning_rate, TINY.gamma)
+    assert same["target_entropy"] == entropy
     assert trained["own"]["env_steps_between_trainings"] == 2
+
+
+@pytest.mark.parametrize("library", ["sb3", "sbx"])
+def test_peers_do_the_work_of_our_contender(trained, library):
+    peers.require({"sb3": "stable_baselines3"}.get(library, library))
+    algorithm = trained["algorithm"]
+    work = dataclasses.asdict(WORKS[algorithm])
+    for name in (f"{algorithm}_{library}", f"{algorithm}_{library}_several"):
+        found = process.run_contender(name, work, 200, peers.PYTHONS)
+        assert not isinstance(found, process.Failure), str(found)
+        assert found["same"] == trained["same"]
+        assert not found.get("differs")
 
 
 def test_our_contender_refuses_a_wrong_number_of_updates():
@@ -68,8 +110,9 @@ def test_our_contender_refuses_a_wrong_number_of_updates():
         contender._check(0, 18, 9, {})  # the warm-up has none
         with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
             contender._check(18, 38, 8, good)
-        with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
-            contender._check(18, 34, 8, {**good, "grad/skipped": 0.5})
+        for name in ("grad/skipped", "grad/actor_skipped"):
+            with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
+                contender._check(18, 34, 8, {**good, name: 0.5})
     finally:
         contender.close()
 
@@ -100,7 +143,7 @@ def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
     assert theirs.spec.max_episode_steps == own.max_episode_steps
 
 
-@ROWS
+@each(ALL)
 @pytest.mark.parametrize("several", [False, True])
 def test_peers_make_the_updates_of_the_work_with_any_number_of_environments(
     row, several
@@ -111,18 +154,21 @@ def test_peers_make_the_updates_of_the_work_with_any_number_of_environments(
     steps = calls.train_freq * num_envs
     assert calls.gradient_steps * work.train_every == steps * work.train_updates
     assert work.block % steps == 0  # every block has the same updates
-    assert calls.target_steps * work.train_updates == (
-        work.target_every * work.train_every
-    )
-    assert calls.target_steps % num_envs == 0
+    assert work.block // steps * calls.gradient_steps % work.policy_delay == 0
+    if work.algorithm == "dqn":
+        target = work.target_steps(num_envs)
+        assert target * work.train_updates == work.target_every * work.train_every
+        assert target % num_envs == 0
 
 
 def test_an_inexact_number_of_updates_is_refused():
     with pytest.raises(ValueError, match="3 environments cannot train 1 times in 4"):
         TINY.calls(3)
+    with pytest.raises(ValueError, match="3 environments cannot make 10 updates"):
+        TINY.target_steps(3)
 
 
-@ROWS
+@each(rows.DQN)
 def test_epsilon_has_its_last_value_when_the_measurement_begins(row):
     work = row.work
     assert work.exploration(work.first_block) == work.epsilon[1]
@@ -152,6 +198,8 @@ class Model:
     """Peer without learning: it samples once for the updates of a training."""
 
     n_envs = 2
+    learning_rate, gamma, tau = 1e-4, 0.99, 1.0
+    exploration_schedule = staticmethod(lambda progress: None)
 
     def __init__(self, calls):
         self.num_timesteps = self.updates = 0
@@ -180,39 +228,87 @@ class Model:
         self.ep_info_buffer.append({"r": self.num_timesteps})
 
 
-def test_peers_count_their_work_in_the_measured_blocks(monkeypatch):
-    fake = types.ModuleType("stable_baselines3.common.logger")
-    fake.Logger = lambda *_: None
-    for name in ("stable_baselines3", "stable_baselines3.common"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
-    model = Model(TINY.calls(2))
+def fake(monkeypatch, module, name, value):
+    """Replace a name of a module in ``stable_baselines3.common``."""
+    for part in ("", ".common", f".common.{module}"):
+        found = types.ModuleType(f"stable_baselines3{part}")
+        monkeypatch.setitem(sys.modules, found.__name__, found)
+    setattr(found, name, value)
+
+
+@pytest.mark.parametrize(
+    "algorithm, target_calls, target_every", [("dqn", 20, 10), ("td3", None, 2)]
+)
+def test_peers_count_their_work_in_the_measured_blocks(
+    monkeypatch, algorithm, target_calls, target_every
+):
+    fake(monkeypatch, "logger", "Logger", lambda *_: None)
+    work = WORKS[algorithm]
+    model = Model(work.calls(2))
+
+    def updates():
+        found = {"values": model.updates, "actor": model.updates // 2}
+        return found if algorithm == "td3" else {"values": model.updates}
+
     learning = off_policy.Learning(
-        TINY, model, lambda: 57, lambda: model.updates, 20, {"threads": 1}, {}
+        work, model, 57, updates, target_calls, {"threads": 1}, {}
     )
-    found = session.run(lambda: None, lambda work: learning, TINY)
+    found = session.run(lambda: None, lambda work: learning, work)
     assert found["count"] == {"compile": 0, "warm_up": 52, "steady": 96}
     same = found["same"]
-    assert same["updates_per_env_step"] == "1/4"
-    assert (same["samples_an_update"], same["updates_between_targets"]) == (8, 10)
+    actor = {"actor": "1/8"} if algorithm == "td3" else {}
+    assert same["updates_per_env_step"] == {"values": "1/4", **actor}
+    assert same["samples_an_update"] == 8
+    assert same["updates_between_targets"] == target_every
     assert same["parameters"] == 57
-    assert model.epsilon == [TINY.exploration(4 * i) for i in range(1, 38)]
+    if algorithm == "dqn":
+        assert model.epsilon == [TINY.exploration(4 * i) for i in range(1, 38)]
     assert found["own"]["env_steps_between_trainings"] == 4
 
 
-def test_peers_get_the_hyperparameters_of_the_work():
-    given = off_policy.hyperparameters(rows.DQN["dqn-cartpole"].work, 1)
+@pytest.mark.parametrize(
+    "name, own",
+    [
+        (
+            "dqn-cartpole",
+            {
+                "learning_rate": 1e-4,
+                "batch_size": 32,
+                "tau": 1.0,
+                "train_freq": 4,
+                "target_update_interval": 10_000,
+                "exploration_initial_eps": 1.0,
+                "exploration_final_eps": 0.05,
+            },
+        ),
+        ("sac-halfcheetah", {"learning_rate": 3e-4, "target_entropy": -6.0}),
+        (
+            "td3-halfcheetah",
+            {
+                "learning_rate": 1e-3,
+                "policy_delay": 2,
+                "action_noise": ([0.0] * 6, [0.1] * 6),
+            },
+        ),
+    ],
+)
+def test_peers_get_the_hyperparameters_of_the_work(monkeypatch, name, own):
+    fake(
+        *(monkeypatch, "noise", "NormalActionNoise"),
+        lambda mean, std: (mean.tolist(), std.tolist()),
+    )
+    envs = types.SimpleNamespace(
+        num_envs=1, action_space=types.SimpleNamespace(shape=(6,))
+    )
     # Stable-Baselines3's defaults.
-    assert given == {
-        "learning_rate": 1e-4,
+    shared = {
         "buffer_size": 1_000_000,
         "learning_starts": 100,
-        "batch_size": 32,
+        "batch_size": 256,
         "gamma": 0.99,
-        "train_freq": 4,
+        "tau": 0.005,
+        "train_freq": 1,
         "gradient_steps": 1,
-        "target_update_interval": 10_000,
-        "exploration_initial_eps": 1.0,
-        "exploration_final_eps": 0.05,
         "seed": 1,
     }
+    assert off_policy.hyperparameters(ALL[name].work, envs) == {**shared, **own}

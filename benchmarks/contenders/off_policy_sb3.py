@@ -1,4 +1,4 @@
-"""Stable-Baselines3's DQN."""
+"""Stable-Baselines3's DQN, SAC and TD3."""
 
 from __future__ import annotations
 
@@ -30,24 +30,41 @@ def start(
     count = work.num_envs if several else 1
     envs = vectorised.make(work.constructor(), count, "dummy", monitor=True)
     policy = _network(work) | {"optimizer_kwargs": {"eps": work.adam_epsilon}}
-    model = stable_baselines3.DQN(
-        "MlpPolicy",
-        envs,
-        max_grad_norm=work.gradient_norm,
-        policy_kwargs=policy,
-        device="cpu",
-        **off_policy.hyperparameters(work, count),
-    )
-    network, optimizer = model.policy.q_net, model.policy.optimizer
+    settings = off_policy.hyperparameters(work, envs)
+    if work.algorithm == "dqn":
+        settings["max_grad_norm"] = work.gradient_norm
+    algorithm = getattr(stable_baselines3, work.algorithm.upper())
+    model = algorithm("MlpPolicy", envs, policy_kwargs=policy, device="cpu", **settings)
+    target_calls = None
+    if work.algorithm == "dqn":
+        optimizers = {"values": model.policy.optimizer}
+        target_calls = max(model.target_update_interval // count, 1)
+    else:
+        networks = {"values": model.critic, "actor": model.actor}
+        optimizers = {name: each.optimizer for name, each in networks.items()}
+    parameters = sum(_parameters(each) for each in optimizers.values())
+    if work.algorithm == "sac":
+        optimizers["temperature"] = model.ent_coef_optimizer
     return off_policy.Learning(
         work,
         model,
-        lambda: sum(weight.numel() for weight in network.parameters()),
-        lambda: int(next(iter(optimizer.state.values()), {"step": 0})["step"]),
-        max(model.target_update_interval // count, 1),
+        parameters,
+        lambda: {name: _steps(each) for name, each in optimizers.items()},
+        target_calls,
         {"threads": threads},
         versions("stable-baselines3", "torch", "minatar"),
     )
+
+
+def _parameters(optimizer: Any) -> int:
+    """Return the number of numbers that an optimizer trains."""
+    groups = optimizer.param_groups
+    return sum(weight.numel() for group in groups for weight in group["params"])
+
+
+def _steps(optimizer: Any) -> int:
+    """Return the number of steps that an optimizer has made."""
+    return int(next(iter(optimizer.state.values()), {"step": 0})["step"])
 
 
 def _network(work: OffPolicy) -> dict[str, Any]:

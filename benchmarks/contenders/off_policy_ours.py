@@ -1,7 +1,8 @@
-"""Our DQN as ``tfagents_batch`` trains it: rounds of collecting and updating."""
+"""Our DQN, SAC and TD3 as ``tfagents_batch`` trains them: in rounds."""
 
 from __future__ import annotations
 
+import fractions
 from typing import Any
 
 from benchmarks.contenders.ppo_ours import Trained, parameters
@@ -20,7 +21,6 @@ class Train:
       work: what to train on.
       compile: what XLA compiles, as in ``--compile``.
       in_graph: use the environment of the same name that is written in TensorFlow.
-      threads: TensorFlow's threads, as in ``--threads``; None leaves them to us.
 
     Raises:
       RuntimeError: from ``measure``, if the number of updates differs from that of the
@@ -29,28 +29,15 @@ class Train:
 
     unit = "env steps"
 
-    def __init__(
-        self,
-        work: OffPolicy,
-        compile: str = "auto",
-        in_graph: bool = False,
-        threads: int | None = None,
-    ):
+    def __init__(self, work: OffPolicy, compile: str = "auto", in_graph: bool = False):
         from tfagents_batch.training.experiment import Experiment
 
         self._work = work
-        config = _config(work, compile, in_graph, threads)
+        config = _config(work, compile, in_graph)
         experiment = Experiment(config)
         try:
             found = _described(config) if in_graph else work.environment()
-            self.same = work.same(
-                found,
-                parameters(experiment.algorithm),
-                work.train_updates,
-                work.train_every,
-                experiment.algorithm.batch_size,
-                config.settings.target_every,
-            )
+            self.same = _same(work, found, experiment.algorithm)
             experiment.start(0)
         except BaseException:
             experiment.close()
@@ -89,7 +76,7 @@ class Train:
     ) -> None:
         updates = round(float(metrics.get("grad/updates", 0.0)) * rounds)
         right = self._work.updates_due(before, after)
-        skipped = metrics.get("grad/skipped", 0.0)
+        skipped = sum(metrics.get(f"grad/{x}skipped", 0.0) for x in ("", "actor_"))
         if updates != right or skipped:
             raise RuntimeError(
                 f"{updates} updates, a fraction {skipped} of them skipped, for steps "
@@ -97,53 +84,89 @@ class Train:
             )
 
 
-def _config(
-    work: OffPolicy,
-    compile: str = "auto",
-    in_graph: bool = False,
-    threads: int | None = None,
-) -> Any:
-    from tfagents_batch.algorithms import dqn
-    from tfagents_batch.nn import q_network
-    from tfagents_batch.schedules import Constant, Linear
+def _same(
+    work: OffPolicy, environment: dict[str, Any], algorithm: Any
+) -> dict[str, Any]:
+    settings = algorithm.config
+    delay = getattr(settings, "policy_delay", 1)
+    updates, networks = {"values": settings.train_updates}, [algorithm.network]
+    if work.algorithm != "dqn":
+        updates["actor"] = fractions.Fraction(settings.train_updates, delay)
+        networks.append(algorithm.critics)
+    if work.algorithm == "sac" and settings.temperature is None:
+        updates["temperature"] = settings.train_updates
+    return work.same(
+        environment,
+        parameters(*networks),
+        updates,
+        settings.train_every,
+        algorithm.batch_size,
+        settings.target_every * delay,
+        {
+            "learning_rate": settings.learning_rate.value,
+            "gamma": settings.gamma,
+            "target_tau": settings.target_tau,
+            "target_entropy": getattr(settings, "target_entropy", None),
+        },
+    )
+
+
+def _config(work: OffPolicy, compile: str = "auto", in_graph: bool = False) -> Any:
     from tfagents_batch.sources import off_policy
     from tfagents_batch.training.run_flags import Config
 
-    network = {
-        "mlp": q_network.Config(hidden=work.hidden),
-        "small_cnn": q_network.Config(cnn="small"),
-    }[work.network]
-    settings = dqn.Config(
-        gamma=work.gamma,
-        learning_rate=Constant(work.learning_rate),
-        adam_epsilon=work.adam_epsilon,
-        batch_size=work.batch_size,
-        train_every=work.train_every,
-        train_updates=work.train_updates,
-        warmup_steps=work.warmup_steps,
-        epsilon=Linear(*work.epsilon),
-        target_every=work.target_every,
-        loss="huber",
-        gradient_norm=work.gradient_norm,
-        network=network,
-    )
     env, kwargs, workers = work.env, work.env_kwargs, work.num_workers
     if in_graph:  # a function of ``work.env`` has the name of the game as an argument
         env, kwargs, workers = f"tf/{kwargs.get('game', env)}", {}, None
     return Config(
-        algorithm="dqn",
+        algorithm=work.algorithm,
         env=env,
         env_kwargs=kwargs,
         steps=work.steps,
         seed=work.seed,
         num_envs=work.num_envs,
         num_workers=workers,
-        threads=threads,
         source=off_policy.Config(capacity=work.capacity, steps=work.rollout_steps),
         eval_every=0,
         compile=compile,
         compile_cache=False,  # every warm-up includes the compilation
-        settings=settings,
+        settings=_settings(work),
+    )
+
+
+def _settings(work: OffPolicy) -> Any:
+    from tfagents_batch.algorithms import dqn, sac, td3
+    from tfagents_batch.nn import actor, q_network
+    from tfagents_batch.schedules import Constant, Linear
+
+    shared = {
+        "gamma": work.gamma,
+        "learning_rate": Constant(work.learning_rate),
+        "adam_epsilon": work.adam_epsilon,
+        "batch_size": work.batch_size,
+        "train_every": work.train_every,
+        "train_updates": work.train_updates,
+        "warmup_steps": work.warmup_steps,
+        "target_tau": work.target_tau,
+        "gradient_norm": work.gradient_norm,
+    }
+    if work.algorithm == "dqn":
+        network = {
+            "mlp": q_network.Config(hidden=work.hidden),
+            "small_cnn": q_network.Config(cnn="small"),
+        }[work.network]
+        return dqn.Config(
+            **shared,
+            epsilon=Linear(*work.epsilon),
+            target_every=work.target_every,
+            loss="huber",
+            network=network,
+        )
+    shared["network"] = actor.Config(hidden=work.hidden)
+    if work.algorithm == "sac":
+        return sac.Config(**shared, target_entropy=work.target_entropy)
+    return td3.Config(
+        **shared, policy_delay=work.policy_delay, noise=Constant(work.noise)
     )
 
 

@@ -1,4 +1,4 @@
-"""SBX's DQN: Stable-Baselines3's loop around updates in JAX."""
+"""SBX's DQN, SAC and TD3: Stable-Baselines3's loop around updates in JAX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load():
 def start(
     work: OffPolicy, threads: int = 1, several: bool = False
 ) -> off_policy.Learning:
-    """Return a session; arguments as in ``dqn_sb3.start``."""
+    """Return a session; arguments as in ``off_policy_sb3.start``."""
     import jax
     import sbx
 
@@ -27,20 +27,30 @@ def start(
         "optimizer_class": _optimizer(work.gradient_norm),
         "optimizer_kwargs": {"eps": work.adam_epsilon},
     }
-    model = sbx.DQN(
+    td3 = work.algorithm == "td3"
+    algorithm = _td3(work) if td3 else getattr(sbx, work.algorithm.upper())
+    model = algorithm(
         kind,
         envs,
         policy_kwargs=policy,
         device="cpu",
-        **off_policy.hyperparameters(work, count),
+        **off_policy.hyperparameters(work, envs),
     )
-    state = model.policy
+    states = {"values": (model.policy, "qf_state")}
+    target_calls = None
+    if work.algorithm == "dqn":
+        target_calls = model.target_update_interval  # it has divided them by ``count``
+    else:
+        states["actor"] = (model.policy, "actor_state")
+    trained = [getattr(*each).params for each in states.values()]
+    if work.algorithm == "sac":
+        states["temperature"] = (model, "ent_coef_state")
     return off_policy.Learning(
         work,
         model,
-        lambda: sum(x.size for x in jax.tree.leaves(state.qf_state.params)),
-        lambda: int(state.qf_state.step),
-        model.target_update_interval,  # it has divided them by the environments
+        sum(x.size for x in jax.tree.leaves(trained)),
+        lambda: {name: int(getattr(*each).step) for name, each in states.items()},
+        target_calls,
         {"threads": threads},
         versions(
             *("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch"),
@@ -49,9 +59,50 @@ def start(
     )
 
 
-def _optimizer(norm: float) -> Any:
-    """Return a constructor of Adam with clipping, which SBX's DQN leaves out."""
+def _td3(work: OffPolicy) -> type:
+    """Return SBX's TD3 with the work of the paper and of the other contenders.
+
+    In SBX, target networks move in every update, and the actor follows the smaller of
+    both critics. Here they move with the actor, and it follows the first critic.
+    """
+    import jax
+    import sbx
+    from sbx.common.policies import VectorCritic
+
+    first = VectorCritic(net_arch=work.hidden, n_critics=1)
+
+    class TD3(sbx.TD3):
+        @staticmethod
+        def soft_update(tau, qf_state, actor_state):
+            return jax.lax.cond(
+                qf_state.step % work.policy_delay == 0,
+                sbx.TD3.soft_update,
+                lambda _, *states: states,
+                tau,
+                qf_state,
+                actor_state,
+            )
+
+        @staticmethod
+        def update_actor(actor_state, qf_state, observations, key):
+            one = qf_state.replace(
+                apply_fn=first.apply,
+                params=jax.tree.map(lambda x: x[:1], qf_state.params),
+            )
+            actor_state, _, *rest = sbx.TD3.update_actor(
+                actor_state, one, observations, key
+            )
+            return actor_state, qf_state, *rest
+
+    return TD3
+
+
+def _optimizer(norm: float | None) -> Any:
+    """Return a constructor of Adam with clipping, which SBX leaves out."""
     import optax
+
+    if norm is None:
+        return optax.adam
 
     def make(learning_rate, eps):
         clip = optax.clip_by_global_norm(norm)
