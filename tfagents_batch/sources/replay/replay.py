@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics
+from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
 from tfagents_batch.sources.replay import priorities as prioritized
@@ -291,7 +292,7 @@ class Replay(tf.Module):
         env, row, valid, weight = draw(seed, step)
         sizes, stacks = self._sizes(), self._stacks()
         age = (self._head.read_value() - row) % sizes.rows * sizes.batch
-        self._age.assign(_mean(age, valid))
+        self._age.assign(masked.mean(tf.cast(age, tf.float32), valid))
         before = sizes.stack - 1
         rows = before + sizes.window
         steps = self._steps.read(sizes.index(env, row - before), rows).steps
@@ -395,12 +396,6 @@ def outline(source: Any) -> Trajectory:
 def _rows(like: Nest) -> Nest:
     """Return the specs of one row of ``[T, B, ...]`` specs."""
     return nest.map(lambda x: tf.TensorSpec(x.shape[2:], x.dtype), like)
-
-
-def _mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the mean of the valid numbers, f32 ``[]``; 0 if there are none."""
-    x, valid = tf.cast(x, tf.float32), tf.cast(valid, tf.float32)
-    return tf.math.divide_no_nan(tf.reduce_sum(x * valid), tf.reduce_sum(valid))
 
 
 def _variable(value: tf.Tensor) -> tf.Variable:
