@@ -34,14 +34,14 @@ class EnsembleDense(keras.layers.Layer):
 
     def build(self, shape):
         def draw(shape, dtype=None):
-            return tf.stack([self._initializer()(shape[1:], dtype) for _ in range(K)])
+            count, *each = shape
+            return tf.stack([self._initializer()(each, dtype) for _ in range(count)])
 
-        K = self.count
         self.kernel = self.add_weight(
-            name="kernel", shape=(K, shape[-1], self.units), initializer=draw
+            name="kernel", shape=(self.count, shape[-1], self.units), initializer=draw
         )
         self.bias = self.add_weight(
-            name="bias", shape=(K, 1, self.units), initializer="zeros"
+            name="bias", shape=(self.count, 1, self.units), initializer="zeros"
         )
 
     def call(self, x, first: int | None = None):
