@@ -134,7 +134,7 @@ class _Named(keras.Model):
 @pytest.mark.parametrize(
     "action, text",
     [
-        (gs.Box(-np.inf, np.inf, (2,)), r"finite bounds.*RescaleAction"),
+        (gs.Box(-np.inf, np.inf, (2,)), r"finite bounds.*TransformAction"),
         (gs.MultiBinary(3), r"needs a Box of floats"),
     ],
 )

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
 
@@ -48,12 +49,4 @@ def bounds(spec: EnvSpec) -> Bounds:
             f"the action space is {space}, but this algorithm needs a Box of floats; "
             "use dqn for Discrete actions, or ppo for any"
         )
-    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
-        low, high = np.float32(space.low), np.float32(space.high)
-    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
-        raise UserError(
-            f"the action space is {space}, but this algorithm needs finite bounds with "
-            "low < high; wrap the environment in gymnasium.wrappers.RescaleAction or "
-            "declare bounds, or use ppo"
-        )
-    return Bounds(low, high)
+    return Bounds(*families.finite_bounds(space))

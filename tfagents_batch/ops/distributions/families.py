@@ -138,6 +138,23 @@ def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
     )
 
 
+def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of actions that are squashed into them, f32 ``[*shape]`` each.
+
+    Raises:
+      UserError: if they are not finite, or not low < high.
+    """
+    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
+        low, high = np.float32(space.low), np.float32(space.high)
+    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+        raise UserError(
+            f"the action space {space} cannot be squashed: that needs finite bounds "
+            "with low < high; declare them in the environment or by "
+            "gymnasium.wrappers.TransformAction, or use ppo without squash"
+        )
+    return low, high
+
+
 def _categorical(name, size, shape, build) -> Family:
     noise = gumbel_noise, (size,)
     return Family(name, size, shape, tf.int32, build, *noise, takes_mask=True)
@@ -146,14 +163,7 @@ def _categorical(name, size, shape, build) -> Family:
 def _box(space, shape, squash) -> Family:
     distribution = DiagNormal
     if squash:
-        with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
-            low, high = np.float32(space.low), np.float32(space.high)
-        if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
-            raise UserError(
-                f"action space {space} cannot be squashed; TanhNormal needs finite "
-                "bounds with low < high: rescale it, or use an algorithm or setting "
-                "that does not squash"
-            )
+        low, high = finite_bounds(space)
         distribution = partial(TanhNormal, low=low, high=high)
 
     def build(outputs, std):
