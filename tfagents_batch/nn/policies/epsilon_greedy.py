@@ -12,10 +12,9 @@ from tfagents_batch.nn import networks
 from tfagents_batch.nn.policies.weights import assign, new_version
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
+from tfagents_batch.ops.distributions.categorical import gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Nest, TimeStep
-
-_TINY = 1e-20  # keeps logarithms finite
 
 
 class Noise(NamedTuple):
@@ -23,7 +22,7 @@ class Noise(NamedTuple):
 
     Attributes:
       explore: uniform, ``[...]``; a random action is taken below epsilon.
-      action: uniform, ``[..., A]``.
+      action: Gumbel, ``[..., A]``; the place of its largest number is a random action.
       network: noise of the network.
     """
 
@@ -69,7 +68,7 @@ class EpsilonGreedy(tf.Module):
         """Draw the random numbers of a rollout."""
         return Noise(
             seeds.uniform([*shape], seeds.key(seed, "explore")),
-            seeds.uniform([*shape, self.network.size], seeds.key(seed, "action")),
+            gumbel_noise([*shape, self.network.size], seed),
             self.network.noise(shape, seeds.key(seed, "network")),
         )
 
@@ -81,8 +80,8 @@ class EpsilonGreedy(tf.Module):
         if explore:
             if self._temperature is not None:
                 # Adding Gumbel noise to logits samples from their softmax.
-                gumbel = -tf.math.log(-tf.math.log(noise.action + _TINY) + _TINY)
-                action = best(heads.q / self._temperature(step) + gumbel, mask)
+                logits = heads.q / self._temperature(step)
+                action = best(logits + noise.action, mask)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
         return action + self._start, {}, state
