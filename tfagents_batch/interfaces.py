@@ -25,6 +25,8 @@ from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
 Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
+# Suffixes of a sum and a count; the log has sum / count, without a suffix.
+SUM, COUNT = "/sum", "/count"
 
 
 @runtime_checkable
@@ -244,8 +246,10 @@ class Updated(NamedTuple):
     """Result of one update.
 
     Attributes:
-      metrics: ``{name: scalar}``, or f32 ``[n]`` for a histogram. ``grad/updates`` is
-        the number of optimizer steps.
+      metrics: ``{name: scalar}``, or f32 ``[n]`` for a histogram. The log has the mean
+        over updates. A metric of only some updates is a pair of scalars instead, its
+        ``name/sum`` and ``name/count``. ``grad/updates`` is the number of optimizer
+        steps.
       priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
         replay; otherwise ``()``.
     """

@@ -12,7 +12,9 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
 from tfagents_batch.errors import UserError
+from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Constant
+from tfagents_batch.training.record import Interval
 
 STEP = tf.constant(5000, tf.int64)
 
@@ -62,6 +64,21 @@ def test_actor_and_targets_move_in_every_second_update_only():
         for before, now in zip(start, held, strict=True)
         if "kernel" in now.name
     )
+
+
+@pytest.mark.parametrize("updates", [1, 2, 3])
+def test_metrics_of_the_actor_are_means_over_its_own_updates(updates):
+    agent = make(policy_delay=2, learning_rate=Constant(0.0))  # so losses are equal
+    batch, interval = experience(agent), Interval()
+    for seed in range(updates):
+        interval.add(agent.update(batch, seed, STEP).metrics)
+    unit = tf.tanh(agent.network(at(batch, 0))[0]["action"])
+    loss = -masked.mean(agent.critics(at(batch, 0), unit)[0], batch.mask[0])
+    found = interval.summary()
+    if updates == 1:  # the actor did not move yet
+        assert not {"loss/actor", "grad/actor_norm", "grad/actor_skipped"} & set(found)
+    else:
+        assert found["loss/actor"] == pytest.approx(float(loss), rel=1e-5)
 
 
 def test_noise_in_targets_is_clipped():

@@ -162,8 +162,8 @@ def test_merged_metrics_of_collects_equal_those_of_all_their_episodes(length, co
     np.testing.assert_array_equal(newest, returns[::-1][: metrics.NEWEST])
     assert np.isnan(merged["episode/returns"][len(returns) :]).all()
     scores = 0.5 * returns
-    assert merged["episode/score/count"] == len(scores)
-    assert merged["episode/score/sum"] == pytest.approx(scores.sum(), abs=1e-4)
+    assert merged["episode/score_mean/count"] == len(scores)
+    assert merged["episode/score_mean/sum"] == pytest.approx(scores.sum(), abs=1e-4)
     masked = [1 - x.mask.numpy().mean() for x in trajectories]
     assert merged["env/masked"] == pytest.approx(np.mean(masked), abs=1e-6)
     assert merged["env/share"] == 1.5

@@ -58,19 +58,19 @@ def test_sums_and_counts_are_over_ended_episodes_with_a_value():
     steps = TimeStep(zeros, zeros, *flags, info)
     found = metrics.episode_info_metrics(Trajectory(steps, zeros[1:], {}), ["score"])
     assert {name: float(x) for name, x in found.items()} == {
-        "episode/score/sum": 6.0,
-        "episode/score/count": 2.0,
+        "episode/score_mean/sum": 6.0,
+        "episode/score_mean/count": 2.0,
     }
 
 
 def test_means_are_over_the_episodes_of_an_interval_not_over_iterations():
     interval = Interval()
     for total, count in [(1.0, 1), (0.0, 3), (0.0, 0)]:
-        name = "episode/score/"
+        name = "episode/score_mean/"
         interval.add({f"{name}sum": total, f"{name}count": count, "loss/total": 1.0})
     assert interval.summary() == {"loss/total": 1.0, "episode/score_mean": 0.25}
     without_values = Interval()
-    without_values.add({"episode/score/sum": 0.0, "episode/score/count": 0.0})
+    without_values.add({"episode/score_mean/sum": 0.0, "episode/score_mean/count": 0.0})
     assert without_values.summary() == {}
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfagents_batch import config, nest, seeds
 from tfagents_batch.algorithms.shared.off_policy import Settings
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
+from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated, UpdateSize
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
@@ -170,7 +170,9 @@ class TD3(tf.Module):
         metrics, error = self._update_critics(move, trajectory.weight, key)
         moves = (self._follower.updates.value + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(_ACTOR, tf.zeros([]))
-        metrics |= carried.when(moves, lambda: self._update_actor(move), nothing)
+        found = carried.when(moves, lambda: self._update_actor(move), nothing)
+        for name, x in found.items():  # of only some updates
+            metrics |= {name + SUM: x, name + COUNT: tf.cast(moves, tf.float32)}
         self._follower.step()
         metrics |= {
             "policy/noise": self.policy.scale(step),
@@ -226,12 +228,10 @@ class TD3(tf.Module):
             loss = -masked.mean(q[0], move.counts)
             loss += networks.added_loss(self.network)
         found = optimizer.apply(tape.gradient(loss, weights))
-        # The log has means over all updates, of which one in ``policy_delay`` is this.
-        share = float(self.config.policy_delay)
         return {
-            "loss/actor": share * loss,
-            "grad/actor_norm": share * found["grad/norm"],
-            "grad/actor_skipped": share * found["grad/skipped"],
+            "loss/actor": loss,
+            "grad/actor_norm": found["grad/norm"],
+            "grad/actor_skipped": found["grad/skipped"],
         }
 
 

@@ -11,14 +11,13 @@ import tensorflow as tf
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Env, Metrics
+from tfagents_batch.interfaces import COUNT, SUM, Env, Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.types import Collected, Trajectory
 
 NEWEST = 128  # at most this many episodes of a trajectory are reported one by one
 # Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
-SUM, COUNT = "/sum", "/count"  # suffixes of ``episode_info_metrics``
 _SUMS = (SUM, COUNT, "_sum")  # suffixes of metrics that are added up
 
 
@@ -84,7 +83,7 @@ def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics
       info: f32 columns of ``TimeStep.info``, NaN where an info has no value.
 
     Returns:
-      ``episode/<name>/sum`` over the episodes with a value, and their ``../count``.
+      ``episode/<name>_mean/sum`` over the episodes with a value, and their ``/count``.
     """
     steps = trajectory.steps
     ended = (steps.last & steps.valid)[1:]
@@ -92,8 +91,9 @@ def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics
     for name in info:
         x = tf.cast(steps.info[name][1:], tf.float32)
         present = ended & tf.math.is_finite(x)
-        found[f"episode/{name}{SUM}"] = masked.sum(x, present)
-        found[f"episode/{name}{COUNT}"] = tf.reduce_sum(tf.cast(present, tf.float32))
+        mean = f"episode/{name}_mean"
+        found[mean + SUM] = masked.sum(x, present)
+        found[mean + COUNT] = tf.reduce_sum(tf.cast(present, tf.float32))
     return found
 
 

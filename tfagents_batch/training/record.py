@@ -12,8 +12,9 @@ import numpy as np
 
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
+from tfagents_batch.interfaces import COUNT, SUM
 from tfagents_batch.schedules import Every
-from tfagents_batch.sources.metrics import COUNT, EACH, SUM
+from tfagents_batch.sources.metrics import EACH
 
 if TYPE_CHECKING:
     from tfagents_batch.training.evaluate import Evaluation
@@ -62,11 +63,11 @@ class Interval:
                 summary[f"{name}_max"] = max(parts[2])
             if episodes:  # there is an episode that is not NaN
                 summary[f"{name}_median"] = float(np.median(episodes))
-        for name in [name for name in values if name.endswith(COUNT)]:
-            info = name.removesuffix(COUNT)
-            total, present = sum(values.pop(info + SUM, ())), sum(values.pop(name))
+        for counted in [name for name in values if name.endswith(COUNT)]:
+            name = counted.removesuffix(COUNT)
+            total, present = sum(values.pop(name + SUM)), sum(values.pop(counted))
             if present:
-                summary[f"{info}_mean"] = total / present
+                summary[name] = total / present
         for name, x in values.items():
             weights = self._rounds[name]
             total = sum(a * b for a, b in zip(x, weights, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.interfaces import Algorithm, Metrics, Source, Updated
+from tfagents_batch.interfaces import COUNT, SUM, Algorithm, Metrics, Source, Updated
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources import metrics
@@ -142,10 +142,10 @@ def _add_updates(sums: Metrics, new: Metrics, count: int | tf.Tensor) -> Metrics
 
 
 def _means(sums: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
-    """Return means over updates; of their number over rounds."""
+    """Return means over updates, the mean of their number over rounds, and sums."""
 
     def mean(name, x):
-        if x.shape.rank:
+        if x.shape.rank or name.endswith((SUM, COUNT)):
             return x
         number = rounds if name == _UPDATES else count
         return tf.math.divide_no_nan(x, tf.cast(number, x.dtype))
