@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import config, nest, seeds
-from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch import nest, seeds
+from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import Metrics, Updated, UpdateSize
+from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
@@ -35,7 +34,6 @@ _DISCRETE_SHARE = 0.98  # of the largest entropy, as in Christodoulou 2019
 class Config(Settings):
     """Settings of SAC."""
 
-    critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
     temperature: float | None = option(
         None, "temperature alpha of the entropy; none: learned", least=0
     )
@@ -47,24 +45,6 @@ class Config(Settings):
         "entropy that a learned temperature aims at, in nats, with actions scaled to "
         "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
     )
-    network: actor.Config = option(actor.Config(), "shape of the networks")
-
-    # Settings that change the meaning of saved weights, see ``training.warm_start``.
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
-
-    def check(self) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
-        checked = config.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
-
-    def update_size(self, collected: int) -> UpdateSize:
-        """Return the size of a batch, see ``interfaces.Algorithm``."""
-        del collected
-        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
 
 
 class SAC(tf.Module):

@@ -7,15 +7,14 @@ moves in every update, and targets without noise.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import keras
 import tensorflow as tf
 
-from tfagents_batch import config, nest, seeds
-from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch import nest, seeds
+from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated, UpdateSize
+from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
@@ -32,7 +31,6 @@ class Config(Settings):
     """Settings of TD3; scales of noise are in units of half an action's range."""
 
     learning_rate: Schedule = option(Constant(1e-3), "Adam's step size", least=0)
-    critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
     policy_delay: int = option(
         2, "updates of the critics between updates of the actor", least=1
     )
@@ -44,24 +42,6 @@ class Config(Settings):
     )
     target_noise: float = option(0.2, "scale of the noise in targets", least=0)
     target_clip: float = option(0.5, "largest noise in targets", least=0)
-    network: actor.Config = option(actor.Config(), "shape of the networks")
-
-    # Settings that change the meaning of saved weights, see ``training.warm_start``.
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
-
-    def check(self) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
-        checked = config.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
-
-    def update_size(self, collected: int) -> UpdateSize:
-        """Return the size of a batch, see ``interfaces.Algorithm``."""
-        del collected
-        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
 
 
 @dataclasses.dataclass(frozen=True)
