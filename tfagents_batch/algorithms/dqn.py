@@ -15,9 +15,8 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.interfaces import Limit, Metrics, Updated
-from tfagents_batch.nn import networks, optimizer, q_network, summary
+from tfagents_batch.nn import networks, q_network, summary
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
-from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.ops import histograms, masked, td, windows
 from tfagents_batch.types import EnvSpec, Trajectory
 
@@ -56,15 +55,8 @@ class DQN(tf.Module):
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = self._make_network()
-        self.optimizer = optimizer.Optimizer(
-            self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
-        )
-        self._follower = Follower(
-            self.target.variables,
-            self.network.variables,
-            config.target_every,
-            config.target_tau,
-        )
+        self.optimizer = config.optimizer(self.network.trainable_variables)
+        self._follower = config.follower(self.target.variables, self.network.variables)
         self.batch_size = config.batch_size
         self.window = config.n_step + 1 + (config.target == "sarsa")
         self.ratio = config.ratio

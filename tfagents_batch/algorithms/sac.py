@@ -20,10 +20,8 @@ from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
-from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
-from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.types import EnvSpec, Trajectory
 
@@ -82,19 +80,11 @@ class SAC(tf.Module):
             math.log(config.start_temperature), dtype="float32"
         )
         self._optimizers = {
-            name: Optimizer(variables, config.gradient_norm, config.adam_epsilon)
-            for name, variables in {
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-                "temperature": [self._log_temperature],
-            }.items()
+            "critics": config.optimizer(self.critics.trainable_variables),
+            "actor": config.optimizer(self.network.trainable_variables),
+            "temperature": config.optimizer([self._log_temperature]),
         }
-        self._follower = Follower(
-            self.targets.variables,
-            self.critics.variables,
-            config.target_every,
-            config.target_tau,
-        )
+        self._follower = config.follower(self.targets.variables, self.critics.variables)
         self.batch_size, self.window = config.batch_size, config.n_step + 1
         self.ratio = config.ratio
 

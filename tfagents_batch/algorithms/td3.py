@@ -18,9 +18,7 @@ from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
-from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.box import Deterministic, Exploration
-from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.ops import carried, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
@@ -87,17 +85,13 @@ class TD3(tf.Module):
         self.critics, self._targets = self._make_critics(), self._make_critics()
         self._target_actor = self.make_policy().network
         self._optimizers = {
-            name: Optimizer(variables, config.gradient_norm, config.adam_epsilon)
-            for name, variables in {
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-            }.items()
+            "critics": config.optimizer(self.critics.trainable_variables),
+            "actor": config.optimizer(self.network.trainable_variables),
         }
-        self._follower = Follower(
+        self._follower = config.follower(
             [*self._targets.variables, *self._target_actor.variables],
             [*self.critics.variables, *self.network.variables],
-            config.target_every * config.policy_delay,
-            config.target_tau,
+            delay=config.policy_delay,
         )
         self.batch_size, self.window = config.batch_size, config.n_step + 1
         self.ratio = config.ratio

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+
+import keras
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.schedules import Constant, Ratio, Schedule
 
 
@@ -42,6 +47,19 @@ class Settings:
     def ratio(self) -> Ratio:
         """Updates per environment step."""
         return Ratio(self.train_updates, self.train_every, self.warmup_steps)
+
+    def optimizer(self, weights: Sequence[keras.Variable]) -> Optimizer:
+        """Return an optimizer of some weights."""
+        return Optimizer(weights, self.gradient_norm, self.adam_epsilon)
+
+    def follower(
+        self,
+        target: Sequence[keras.Variable],
+        learned: Sequence[keras.Variable],
+        delay: int = 1,
+    ) -> Follower:
+        """Return what moves target networks; ``delay`` multiplies ``target_every``."""
+        return Follower(target, learned, self.target_every * delay, self.target_tau)
 
     def check_steps(self, steps: int) -> None:
         """Check that a run of this length learns anything.
