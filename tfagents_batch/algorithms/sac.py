@@ -182,21 +182,16 @@ class SAC(tf.Module):
 
         A learned temperature follows the gradient of ln alpha (entropy - target).
         """
-        counts, optimizer = move.counts, self._optimizers["actor"]
-        temperature = self._temperature()
-        weights = [variable.value for variable in optimizer.trained]
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
+        counts, temperature = move.counts, self._temperature()
+
+        def losses():
             q, log = self.policy.soft(move.first, self.critics, key)
-            loss = masked.mean(temperature * log - q, counts)
-            loss += networks.added_loss(self.network)
-        found = optimizer.apply(tape.gradient(loss, weights))
-        metrics = {
-            "loss/actor": loss,
-            "policy/entropy": -masked.mean(log, counts),
-            "grad/actor_norm": found["grad/norm"],
-            "grad/actor_skipped": found["grad/skipped"],
-        }
+            return temperature * log - q, log
+
+        metrics, log = actor.step(
+            self._optimizers["actor"], self.network, losses, counts
+        )
+        metrics["policy/entropy"] = -masked.mean(log, counts)
         if self.config.temperature is None:
             goal = self._target_entropy(move)
             excess = -masked.mean(log + goal, counts)

@@ -143,7 +143,7 @@ class TD3(tf.Module):
         key = seeds.key(seed, "target")
         metrics, error = self._update_critics(move, trajectory.weight, key)
         moves = (self._follower.updates.value + 1) % config.policy_delay == 0
-        nothing = dict.fromkeys(_ACTOR, tf.zeros([]))
+        nothing = dict.fromkeys(actor.METRICS, tf.zeros([]))
         found = carried.when(moves, lambda: self._update_actor(move), nothing)
         for name, x in found.items():  # of only some updates
             metrics |= {name + SUM: x, name + COUNT: tf.cast(moves, tf.float32)}
@@ -194,19 +194,10 @@ class TD3(tf.Module):
 
     def _update_actor(self, move: windows.Transition) -> Metrics:
         """Step along the gradient of -Q_1(s, mu(s))."""
+
+        def losses():
+            action = self.policy.unit(move.first)
+            return -self.critics(move.first, action, first=1)[0], ()
+
         optimizer = self._optimizers["actor"]
-        weights = [variable.value for variable in optimizer.trained]
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            q = self.critics(move.first, self.policy.unit(move.first), first=1)
-            loss = -masked.mean(q[0], move.counts)
-            loss += networks.added_loss(self.network)
-        found = optimizer.apply(tape.gradient(loss, weights))
-        return {
-            "loss/actor": loss,
-            "grad/actor_norm": found["grad/norm"],
-            "grad/actor_skipped": found["grad/skipped"],
-        }
-
-
-_ACTOR = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
+        return actor.step(optimizer, self.network, losses, move.counts)[0]
