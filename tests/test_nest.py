@@ -92,3 +92,9 @@ def test_specs_describe_the_values_of_a_space():
     assert nest.specs(gs.Discrete(2), [None, 3]) == tf.TensorSpec(
         [None, 3], tf.int32, "value"
     )
+
+
+def test_prefixes_of_dicts_inside_follow_each_other():
+    named = {"kernel": 1, "adam": {"m": 2, "v": {"0": 3}}}
+    expected = {"net/kernel": 1, "net/adam/m": 2, "net/adam/v/0": 3}
+    assert nest.prefixed("net", named) == expected

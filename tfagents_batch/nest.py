@@ -66,5 +66,12 @@ def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
 
 
 def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
-    """Return named tensors or variables with ``prefix/`` before each name."""
-    return {f"{prefix}/{name}": x for name, x in named.items()}
+    """Return named tensors or variables with ``prefix/`` before each name.
+
+    The names of a dict inside get its own name as a further prefix.
+    """
+    found = {}
+    for name, x in named.items():
+        path = f"{prefix}/{name}"
+        found |= prefixed(path, x) if isinstance(x, dict) else {path: x}
+    return found

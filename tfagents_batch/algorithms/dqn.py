@@ -84,12 +84,12 @@ class DQN(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        return {
-            **self.policy.named_variables(),
-            **nest.prefixed("learner/target", networks.named_variables(self.target)),
-            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
-            "learner/updates": self._follower.updates,
+        learner = {
+            "target": networks.named_variables(self.target),
+            "optimizer": self.optimizer.named_variables(),
+            "updates": self._follower.updates,
         }
+        return self.policy.named_variables() | nest.prefixed("learner", learner)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

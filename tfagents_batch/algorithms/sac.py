@@ -113,15 +113,14 @@ class SAC(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        found = self.policy.named_variables()
-        for name, each in {"critics": self.critics, "targets": self.targets}.items():
-            found |= nest.prefixed(f"learner/{name}", networks.named_variables(each))
-        for name, each in self._optimizers.items():
-            found |= nest.prefixed(f"learner/optimizer/{name}", each.named_variables())
-        return found | {
-            "learner/log_temperature": self._log_temperature,
-            "learner/updates": self._follower.updates,
+        learner = {
+            "critics": networks.named_variables(self.critics),
+            "targets": networks.named_variables(self.targets),
+            "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
+            "log_temperature": self._log_temperature,
+            "updates": self._follower.updates,
         }
+        return self.policy.named_variables() | nest.prefixed("learner", learner)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

@@ -118,17 +118,14 @@ class TD3(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        held = {
-            "critics": self.critics,
-            "targets": self._targets,
-            "target_actor": self._target_actor,
+        learner = {
+            "critics": networks.named_variables(self.critics),
+            "targets": networks.named_variables(self._targets),
+            "target_actor": networks.named_variables(self._target_actor),
+            "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
+            "updates": self._follower.updates,
         }
-        found = self.policy.named_variables()
-        for name, each in held.items():
-            found |= nest.prefixed(f"learner/{name}", networks.named_variables(each))
-        for name, each in self._optimizers.items():
-            found |= nest.prefixed(f"learner/optimizer/{name}", each.named_variables())
-        return found | {"learner/updates": self._follower.updates}
+        return self.policy.named_variables() | nest.prefixed("learner", learner)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
