@@ -76,11 +76,13 @@ class Train:
     ) -> None:
         updates = round(float(metrics.get("grad/updates", 0.0)) * rounds)
         right = self._work.updates_due(before, after)
-        skipped = sum(metrics.get(f"grad/{x}skipped", 0.0) for x in ("", "actor_"))
+        # Shares of updates, or of TD3's actor a sum.
+        names = [x for x in metrics if x.endswith(("skipped", "skipped/sum"))]
+        skipped = float(sum(metrics[name] for name in names))
         if updates != right or skipped:
             raise RuntimeError(
-                f"{updates} updates, a fraction {skipped} of them skipped, for steps "
-                f"{before} to {after}; expected {right}"
+                f"{updates} updates, {skipped:g} skipped, for steps {before} to "
+                f"{after}; expected {right}, none skipped"
             )
 
 
