@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 import tfagents_batch as tfb
 from tests.support.fault_env import FaultEnv, fault_envs
+from tests.support.masked_env import MaskedEnv
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import interfaces
 from tfagents_batch.envs.contract import rollout
@@ -319,6 +320,14 @@ def test_non_finite_numbers_are_errors_of_their_row(make, wrong, text):
     error = error_of_step(env, 2, text, [1, 2])
     assert (error.env, error.step, error.episode) == (1, 1, 0)
     assert (error.seed, error.action, error.phase) == (env_seed(3, 1), "2", "step")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mask_that_allows_no_action_is_an_error_of_its_row(make, mode):
+    makers = [lambda n=n: MaskedEnv(n) for n in (2, 3)]
+    env = make(SyncVectorEnv(makers, autoreset_mode=AutoresetMode(mode)))
+    error = error_of_step(env, 2, r"observation\['action_mask'\] allows no action")
+    assert (error.env, error.step, error.phase) == (1, 1, "step")
 
 
 def test_the_finite_check_of_a_vector_environment_can_be_turned_off(make):

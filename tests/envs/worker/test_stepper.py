@@ -5,6 +5,7 @@ import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
+from tests.support.masked_env import MaskedEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.envs.testing import CountingEnv
@@ -131,16 +132,7 @@ def test_declared_info_is_copied_and_missing_info_is_nan():
 
 
 def test_a_state_that_allows_no_action_is_a_failure_unless_it_is_terminal():
-    class Masked(CountingEnv):
-        def __init__(self, length):
-            super().__init__(length)
-            mask = gs.MultiBinary(2)
-            self.observation_space = gs.Dict({"action_mask": mask})
-
-        def _observation(self):
-            return {"action_mask": np.array([0, self._step < 2], np.int8)}
-
-    batch, arrays = make([Masked(2), Masked(3)])
+    batch, arrays = make([MaskedEnv(2), MaskedEnv(3)])
     assert batch.reset(seed=1) == batch.step() == []
     (failure,) = batch.step()
     assert (failure.env, failure.step, failure.phase) == (1, 1, "step")

@@ -45,11 +45,11 @@ def leaf(observation: gymnasium.Space) -> int:
     return [each.path for each in spaces.leaves(observation)].index((KEY,))
 
 
-def defect() -> Defect:
-    """Return the defect of a mask that allows no action."""
+def defect(row: int | None = None) -> Defect:
+    """Return the defect of a mask that allows no action, in a row of a batch."""
     name = f"observation[{KEY!r}]"
     text = (
         f"{name} allows no action; expected at least one in every state that is not "
         "terminal: allow an action without effect, or return terminated=True"
     )
-    return Defect(text, "no action", name)
+    return Defect(text, "no action", name, row)

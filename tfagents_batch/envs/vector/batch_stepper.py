@@ -16,6 +16,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import (
+    action_masks,
     actions,
     failures,
     layout,
@@ -90,6 +91,10 @@ class BatchStepper:
         self._observations = ObservationReader(
             batch.observation_space, arrays.observation
         )
+        space = batch.observation_space
+        self._mask_rule = action_masks.rule(space, batch.action_space)
+        if self._mask_rule is not None:
+            self._masks = arrays.observation[action_masks.leaf(space)]
         self._columns = {
             name: column
             for name, column in arrays.info.items()
@@ -136,6 +141,7 @@ class BatchStepper:
         space = self._batch.observation_space
         self._observations.read(flatten(space, observation))
         self._refuse_not_finite()
+        self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
@@ -147,6 +153,7 @@ class BatchStepper:
         if len(stepped.rows):
             self._observations.read(stepped.rows_observation, stepped.rows)
         self._refuse_not_finite()
+        self._refuse_masks(stepped.terminated & ~self._over)
         arrays = self._arrays
         arrays.reward[:] = stepped.reward
         arrays.terminated[:] = stepped.terminated
@@ -196,6 +203,12 @@ class BatchStepper:
         if found:
             row = min(found)
             raise Defect(f"{found[row]} has NaN or infinite values", row=row)
+
+    def _refuse_masks(self, terminated: np.ndarray) -> None:
+        if self._mask_rule is not None:
+            broken = self._mask_rule.broken(self._masks) & ~terminated
+            if broken.any():
+                raise action_masks.defect(int(np.argmax(broken)))
 
     def _count_out_of_bounds(self) -> None:
         """Count observations outside their bounds, at some steps only."""
