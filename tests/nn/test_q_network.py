@@ -93,6 +93,17 @@ def test_noise_is_of_each_row_or_the_same_for_all_and_changes_no_mean():
     assert np.any(np.abs(same[0] - network(steps)[0].q[0]) > 1e-3)
 
 
+def test_noisy_layers_compute_in_float32_whatever_the_precision():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        network = q_network.q_network(SPEC, q_network.Config(noisy=True, dueling=True))
+    finally:
+        keras.config.set_dtype_policy(before)
+    stacks = [stream.stack for stream in network.body.streams]
+    assert {layer.compute_dtype for stack in stacks for layer in stack} == {"float32"}
+
+
 def test_a_noisy_layer_has_independent_noise_of_inputs_and_outputs():
     layer = noisy.NoisyDense(3)
     layer.build((None, 2))
@@ -219,3 +230,11 @@ def test_the_target_moves_after_every_n_updates_by_tau(every, tau, expected):
         follower.step()
         found.append(float(target.value))
     assert found == expected
+
+
+def test_integers_of_a_target_are_copied():
+    target, learned = (keras.Variable(0, dtype="int64") for _ in range(2))
+    follower = Follower([target], [learned], every=1, tau=0.5)
+    learned.assign(5)  # such as the count of keras.layers.Normalization
+    follower.step()
+    assert int(target.value) == 5

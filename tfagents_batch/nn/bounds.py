@@ -47,6 +47,6 @@ def bounds(spec: EnvSpec) -> Bounds:
     if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
         raise UserError(
             f"the action space is {space}, but this algorithm needs a Box of floats; "
-            "use dqn for Discrete actions, or ppo for any"
+            "sac and dqn take Discrete actions, and ppo takes any"
         )
     return Bounds(*families.finite_bounds(space))

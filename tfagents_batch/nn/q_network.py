@@ -40,7 +40,7 @@ class Config:
         False, "add a state value and advantages, each with its own hidden layers"
     )
     noisy: bool = option(
-        False, "noise in the weights of all layers but CNNs, instead of random actions"
+        False, "noise in the weights of all layers but CNNs; then set epsilon to 0"
     )
     initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     cnn: CNN = option(

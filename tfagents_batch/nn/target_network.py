@@ -15,6 +15,8 @@ class Follower(tf.Module):
     it copies them (Mnih et al. 2015); with every 1 and a small tau the target is a
     moving mean (Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1).
 
+    Integers, which a user's layers may have, are always copied.
+
     Args:
       target, learned: weights in the same order; the target starts as a copy.
       every: number of updates.
@@ -42,7 +44,7 @@ class Follower(tf.Module):
         moves = count % self._every == 0
         for mine, its in self._pairs():
             new = its.value
-            if self._tau < 1:
+            if self._tau < 1 and new.dtype.is_floating:
                 new = mine.value + self._tau * (new - mine.value)
-            # A select instead of a branch: weights are small, branches are slow.
+            # A select instead of a branch, because branches are slow.
             mine.assign(tf.where(moves, new, mine.value))

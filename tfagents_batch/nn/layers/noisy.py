@@ -32,6 +32,9 @@ class NoisyDense(keras.layers.Dense):
     Without noise it is a dense layer with the weights mu.
     """
 
+    def __init__(self, units: int, activation=None, **kwargs):
+        super().__init__(units, activation, dtype="float32", **kwargs)
+
     def build(self, shape):
         super().build(shape)
         start = _START / math.sqrt(shape[-1])
