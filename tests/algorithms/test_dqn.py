@@ -31,7 +31,12 @@ def values(network, observation):
     return network.body(observation, training=False)[..., 0].numpy()
 
 
-@pytest.mark.parametrize("target", ["max", "double", "sarsa"])
+def log_policy(q, temperature=0.03):
+    scaled = (q - np.max(q)) / temperature
+    return scaled - np.log(np.sum(np.exp(scaled)))
+
+
+@pytest.mark.parametrize("target", ["max", "double", "sarsa", "munchausen"])
 @pytest.mark.parametrize("terminate", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
 def test_td_errors_are_those_of_a_slow_loop(target, terminate, n):
@@ -47,13 +52,20 @@ def test_td_errors_are_those_of_a_slow_loop(target, terminate, n):
         total, factor, t = 0.0, 1.0, 0
         while t < n and mask[t, i]:
             total += factor * float(steps.reward[t + 1, i])
+            if target == "munchausen":
+                log = 0.03 * log_policy(slow[t][i])[int(batch.action[t, i])]
+                total += factor * 0.9 * max(log, -1.0)
             factor *= 0.0 if bool(steps.terminated[t + 1, i]) else 0.9
             t += 1
         chooser = learned if target == "double" else slow
         best = int(np.argmax(chooser[t][i]))
         if target == "sarsa":
             best = int(batch.action[t, i])
-        goal = total + factor * slow[t][i][best]
+        value = slow[t][i][best]
+        if target == "munchausen":
+            log = log_policy(slow[t][i])
+            value = np.sum(np.exp(log) * (slow[t][i] - 0.03 * log))
+        goal = total + factor * value
         error = goal - learned[0][i][int(batch.action[0, i])]
         expected.append(abs(error) if mask[0, i] else 0.0)
     updated = agent.update(batch, 0, STEP)

@@ -46,6 +46,25 @@ def test_td_errors_for_discrete_actions_are_those_of_a_slow_loop(terminate):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("terminate", [False, True])
+def test_td_errors_for_boxes_are_those_of_drawn_actions_scaled_to_one(terminate):
+    agent = make(gs.Box(-2, 6, (2,)), gamma=0.9, temperature=0.3)
+    batch = experience(agent, terminate=terminate)
+    outputs = agent.network(at(batch, 1))[0]
+    std = np.exp(outputs["log_std"])
+    noise = seeds.normal(std.shape, seeds.key(0, "later"))
+    then = np.tanh(outputs["mean"] + std * noise)
+    log = -np.square(noise) / 2 - np.log(std * np.sqrt(2 * np.pi))
+    log = np.sum(log - np.log(1 - np.square(then)), -1)
+    value = np.min(agent.targets(at(batch, 1), then), 0) - 0.3 * log
+    going = np.where(batch.steps.terminated[1], 0, 0.9)
+    q = agent.critics(at(batch, 0), (batch.action[0] - 2) / 4)
+    error = np.mean(np.abs(batch.steps.reward[1] + going * value - q), 0)
+    found = agent.update(batch, 0, STEP).priority
+    expected = np.where(batch.mask[0], error, 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["box", "discrete"])
 def test_critics_differ_and_targets_begin_as_copies_and_follow(kind):
     agent = make(ACTIONS[kind], target_tau=0.5)

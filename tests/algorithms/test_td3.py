@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
@@ -19,9 +20,9 @@ from tfagents_batch.training.record import Interval
 STEP = tf.constant(5000, tf.int64)
 
 
-def make(kind=td3.Config, **settings):
+def make(kind=td3.Config, action=ACTIONS["box"], **settings):
     keras.utils.set_random_seed(0)
-    return td3.TD3(kind(**settings), make_spec(VECTOR, ACTIONS["box"], B))
+    return td3.TD3(kind(**settings), make_spec(VECTOR, action, B))
 
 
 def at(batch, row):
@@ -31,12 +32,12 @@ def at(batch, row):
 @pytest.mark.parametrize("kind", [td3.Config, td3.DDPGConfig])
 @pytest.mark.parametrize("terminate", [False, True])
 def test_td_errors_are_those_of_a_slow_loop(kind, terminate):
-    agent = make(kind, gamma=0.9, target_noise=0.0)
+    agent = make(kind, gs.Box(-2, 6, (2,)), gamma=0.9, target_noise=0.0)
     for variable in agent._target_actor.trainable_variables:  # a target of its own
         variable.assign(variable + 0.1)
     batch = experience(agent, terminate=terminate)
-    action = np.clip(batch.action[0], -np.inf, np.inf)
-    q = agent.critics(at(batch, 0), action).numpy()
+    unit = (batch.action[0] - 2) / 4
+    q = agent.critics(at(batch, 0), unit).numpy()
     then = tf.tanh(agent._target_actor(at(batch, 1))[0]["action"])
     then = np.min(agent._targets(at(batch, 1), then).numpy(), 0)
     going = np.where(batch.steps.terminated[1], 0, 0.9)

@@ -138,7 +138,7 @@ class DQN(tf.Module):
             "grad/updates": tf.ones([]),
             "policy/epsilon": self.policy.epsilon(step),
         }
-        # As in Rainbow, the priority of a distribution is its loss.
+        # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
         priority = losses if config.distribution == "c51" else tf.abs(error)
         return Updated(metrics, masked.safe(priority, counts))
 

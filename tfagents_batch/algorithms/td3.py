@@ -28,6 +28,9 @@ from tfagents_batch.types import EnvSpec, Trajectory
 class Config(Settings):
     """Settings of TD3; scales of noise are in units of half an action's range."""
 
+    target_every: int = option(
+        1, "updates of the actor between moves of the target networks", least=1
+    )
     learning_rate: Schedule = option(Constant(1e-3), "Adam's step size", least=0)
     policy_delay: int = option(
         2, "updates of the critics between updates of the actor", least=1

@@ -1,7 +1,7 @@
 """Presets of SAC, TD3 and DDPG.
 
-Sizes are those of rl-baselines3-zoo where a comment says so. A comment gives the target
-return.
+Sizes are those of rl-baselines3-zoo where a comment says so. A comment gives
+the return that is reached, or the target where no result is recorded yet.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ def _mujoco(algorithm: str, env: str, steps: int = 1_000_000):
 PRESETS = {
     # rl-baselines3-zoo's step size. -200 or more.
     **{f"{name}/pendulum": _pendulum(name) for name in ("sac", "td3", "ddpg")},
-    # rl-baselines3-zoo's warm-up; the rest are the defaults of the papers. Within
-    # 300,000 steps, SAC's return is 4000 or more on HalfCheetah, and TD3's 1000 or more
-    # on Hopper.
+    # rl-baselines3-zoo's warm-up; the rest are our defaults. Targets within 300,000
+    # steps: 4000 for SAC on HalfCheetah, 1000 for TD3 on Hopper.
     **{
         f"{algorithm}/{name}": _mujoco(algorithm, env)
         for algorithm in ("sac", "td3")
@@ -39,7 +38,7 @@ PRESETS = {
             ("ant", "Ant-v5"),
         )
     },
-    # rl-baselines3-zoo, with fewer and larger trainings. A return of 300 or more.
+    # rl-baselines3-zoo, without its state-dependent noise. Target: 300 or more.
     "sac/bipedalwalker": off_policy(
         "sac",
         "BipedalWalker-v3",
@@ -54,7 +53,7 @@ PRESETS = {
         target_tau=0.02,
         network={"hidden": (400, 300)},
     ),
-    # rl-baselines3-zoo. A return of 200 or more.
+    # rl-baselines3-zoo. Target: 200 or more.
     "sac/lunarlander": off_policy(
         "sac",
         "LunarLander-v3",
@@ -67,7 +66,7 @@ PRESETS = {
         target_tau=0.01,
         network={"hidden": (400, 300)},
     ),
-    # Discrete actions. 450 or more.
+    # Discrete actions. Target: 450 or more.
     "sac/cartpole": off_policy(
         "sac",
         "CartPole-v1",

@@ -40,7 +40,7 @@ class Settings:
         0.005, "share by which the target networks move; 1 copies", above=0, most=1
     )
     histograms: bool = option(
-        True, "log histograms of actions, values, TD errors, weights and gradients"
+        True, "log histograms, such as those of values, weights and gradients"
     )
 
     @property
