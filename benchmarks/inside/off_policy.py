@@ -53,7 +53,7 @@ class Learning:
         self._work, self._model = work, model
         self._parameters, self._count = parameters, updates
         self._target_calls = target_calls
-        # Of the blocks after the first one.
+        # These count the blocks after the first one.
         self._steps, self._updates = 0, collections.Counter[str]()
         self._samples = 0.0
         self._run = Model(model)

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch.envs.checking.findings import Place, Report
+from tfagents_batch.envs.shared import action_masks
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import flatten, leaves, pack
 
@@ -166,10 +167,11 @@ def _sample(space: gymnasium.Space, observation: Any) -> Any:
 
 def _mask(space: gymnasium.Space, observation: Any) -> Any:
     """Return the mask for ``space.sample``; None if all actions are allowed."""
-    mask = observation.get("action_mask") if isinstance(observation, dict) else None
-    if mask is None or not isinstance(space, (gs.Discrete, gs.MultiDiscrete)):
+    given = isinstance(observation, dict)
+    mask = observation.get(action_masks.KEY) if given else None
+    sizes = action_masks.sizes(space)
+    if mask is None or sizes is None:
         return None
-    sizes = np.atleast_1d(space.n if isinstance(space, gs.Discrete) else space.nvec)
     mask = (np.asarray(mask) != 0).astype(np.int8)
     if mask.shape != (sizes.sum(),):
         return None

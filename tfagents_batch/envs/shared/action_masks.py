@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
@@ -32,17 +34,37 @@ def rule(observation: gymnasium.Space, action: gymnasium.Space) -> Rule | None:
     """Return the rule for two spaces; None if there is no mask."""
     if not isinstance(observation, gs.Dict) or KEY not in observation.spaces:
         return None
-    if not isinstance(action, (gs.Discrete, gs.MultiDiscrete)):
+    parts = sizes(action)
+    if parts is None or observation[KEY].shape != (int(parts.sum()),):
         return None
-    sizes = np.ravel(action.n if isinstance(action, gs.Discrete) else action.nvec)
-    if observation[KEY].shape != (int(sizes.sum()),):
-        return None
-    return Rule(np.cumsum(sizes) - sizes)
+    return Rule(np.cumsum(parts) - parts)
 
 
-def leaf(observation: gymnasium.Space) -> int:
-    """Return the index of the mask among the leaves of the observations."""
-    return [each.path for each in spaces.leaves(observation)].index((KEY,))
+def rows(
+    observation: gymnasium.Space, action: gymnasium.Space, arrays: list[np.ndarray]
+) -> Callable[[], np.ndarray] | None:
+    """Return a function that finds rows whose mask allows no action, bool ``[B]``.
+
+    Args:
+      observation, action: spaces of one environment.
+      arrays: leaves of the observations, ``[B, ...]`` each.
+
+    Returns:
+      The function, which reads the arrays when it is called; None if there is no mask.
+    """
+    found = rule(observation, action)
+    if found is None:
+        return None
+    paths = [leaf.path for leaf in spaces.leaves(observation)]
+    masks = arrays[paths.index((KEY,))]
+    return lambda: found.broken(masks)
+
+
+def sizes(action: gymnasium.Space) -> np.ndarray | None:
+    """Return the entries of a mask for each number of an action; None without masks."""
+    if isinstance(action, gs.Discrete):
+        return np.ravel(action.n)
+    return np.ravel(action.nvec) if isinstance(action, gs.MultiDiscrete) else None
 
 
 def defect(row: int | None = None) -> Defect:

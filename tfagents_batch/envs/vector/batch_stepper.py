@@ -91,10 +91,9 @@ class BatchStepper:
         self._observations = ObservationReader(
             batch.observation_space, arrays.observation
         )
-        space = batch.observation_space
-        self._mask_rule = action_masks.rule(space, batch.action_space)
-        if self._mask_rule is not None:
-            self._masks = arrays.observation[action_masks.leaf(space)]
+        self._no_action = action_masks.rows(
+            batch.observation_space, batch.action_space, arrays.observation
+        )
         self._columns = {
             name: column
             for name, column in arrays.info.items()
@@ -205,8 +204,8 @@ class BatchStepper:
             raise Defect(f"{found[row]} has NaN or infinite values", row=row)
 
     def _refuse_masks(self, terminated: np.ndarray) -> None:
-        if self._mask_rule is not None:
-            broken = self._mask_rule.broken(self._masks) & ~terminated
+        if self._no_action is not None:
+            broken = self._no_action() & ~terminated
             if broken.any():
                 raise action_masks.defect(int(np.argmax(broken)))
 

@@ -146,9 +146,9 @@ class Stepper:
         space = envs[0].observation_space
         self._observations = observations.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
-        self._mask_rule = action_masks.rule(space, envs[0].action_space)
-        if self._mask_rule is not None:
-            self._masks = arrays.observation[action_masks.leaf(space)]
+        self._no_action = action_masks.rows(
+            space, envs[0].action_space, arrays.observation
+        )
         # Single items are cheaper to access through memoryviews.
         columns = arrays.reward, arrays.terminated, arrays.truncated
         self._step_columns = [memoryview(column) for column in columns]
@@ -387,11 +387,10 @@ class Stepper:
             for row, name in bad.items():
                 if row not in failed:
                     found += self._not_finite(row, name)
-        if self._mask_rule is not None:
-            broken = self._mask_rule.broken(self._masks)
+        if self._no_action is not None:
             arrays = self._arrays
-            failed_before = arrays.first & arrays.truncated
-            for row in np.flatnonzero(broken & ~arrays.terminated & ~failed_before):
+            fine = arrays.terminated | (arrays.first & arrays.truncated)  # or failed
+            for row in np.flatnonzero(self._no_action() & ~fine):
                 found.append(self._fail_late(int(row), action_masks.defect()))
         for row in self._cut:
             self._mark_failed(row)
