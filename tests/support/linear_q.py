@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.config import check, option
 from tfagents_batch.interfaces import Updated, UpdateSize
-from tfagents_batch.nn.policies.weights import assign, new_version
+from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import td
 from tfagents_batch.schedules import Ratio
 

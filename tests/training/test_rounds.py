@@ -15,7 +15,7 @@ from tfagents_batch import interfaces, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.interfaces import Updated
-from tfagents_batch.nn.policies.weights import new_version
+from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import program

@@ -7,14 +7,13 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.interfaces import Network
-from tfagents_batch.nn import networks
 from tfagents_batch.nn.moments import ObservationNormalizer
-from tfagents_batch.nn.policies.weights import assign, new_version
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import constants
 from tfagents_batch.types import Nest, TimeStep
 
 
-class ActorCriticPolicy(tf.Module):
+class ActorCriticPolicy(NetworkPolicy):
     """Samples the policy head of a network; satisfies ``interfaces.Policy``.
 
     Its acting state is the network's recurrent state and the running discounted return
@@ -32,11 +31,9 @@ class ActorCriticPolicy(tf.Module):
     def __init__(
         self, network: Network, observations: ObservationNormalizer, gamma: float
     ):
-        super().__init__()
-        self.network, self.observations = network, observations
-        self._gamma = gamma
+        super().__init__(network)
+        self.observations, self._gamma = observations, gamma
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
-        self.version = new_version()
 
     def initial_state(self, batch: int) -> Nest:
         """Return the network's recurrent state and a return of 0."""
@@ -64,15 +61,8 @@ class ActorCriticPolicy(tf.Module):
             behavior["state"] = before
         return action, behavior, (net_state, return_)
 
-    def assign_from(self, policy: ActorCriticPolicy) -> None:
-        """Copy the weights, statistics and version of another policy."""
-        assign(self, policy)
-
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
-        return {
-            **nest.prefixed("policy/network", networks.named_variables(self.network)),
-            **nest.prefixed(
-                "statistics/observations", self.observations.named_variables()
-            ),
-        }
+        return super().named_variables() | nest.prefixed(
+            "statistics/observations", self.observations.named_variables()
+        )

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import keras
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
-from tfagents_batch.nn import networks
+from tfagents_batch import seeds
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.critics import Critics
-from tfagents_batch.nn.policies.weights import assign, new_version
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.distributions.gaussian import TanhNormal
 from tfagents_batch.schedules import Schedule
@@ -33,7 +31,7 @@ class Noise(NamedTuple):
     uniform: tf.Tensor
 
 
-class _BoxPolicy(tf.Module):
+class _BoxPolicy(NetworkPolicy):
     """Base of the policies of this module; see ``interfaces.Policy``.
 
     Args:
@@ -43,14 +41,8 @@ class _BoxPolicy(tf.Module):
     """
 
     def __init__(self, network: Actor, bounds: Bounds, warmup: int):
-        super().__init__()
-        self.network, self.bounds, self._warmup = network, bounds, warmup
-        self.version = new_version()
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a policy without memory."""
-        del batch
-        return ()
+        super().__init__(network)
+        self.bounds, self._warmup = bounds, warmup
 
     def noise(self, shape, seed) -> Noise:
         """Draw the random numbers of a rollout."""
@@ -59,14 +51,6 @@ class _BoxPolicy(tf.Module):
             seeds.normal(shape, seeds.key(seed, "action")),
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
         )
-
-    def assign_from(self, policy: _BoxPolicy) -> None:
-        """Copy the weights and the version of another policy."""
-        assign(self, policy)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the weights by name."""
-        return nest.prefixed("policy/network", networks.named_variables(self.network))
 
     def _warm(self, unit: tf.Tensor, noise: Noise, step) -> tf.Tensor:
         """Return the action of a step of training, from one in [-1, 1]."""

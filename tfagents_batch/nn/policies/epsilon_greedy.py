@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
+from tfagents_batch import seeds
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.policies.weights import assign, new_version
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.distributions.categorical import gumbel_noise
@@ -31,7 +30,7 @@ class Noise(NamedTuple):
     network: Nest
 
 
-class EpsilonGreedy(tf.Module):
+class EpsilonGreedy(NetworkPolicy):
     """Takes the action of the largest value, or a random one; an ``interfaces.Policy``.
 
     With probability epsilon, and always during the warm-up, every valid action is
@@ -54,15 +53,9 @@ class EpsilonGreedy(tf.Module):
         warmup: int,
         temperature: Schedule | None = None,
     ):
-        super().__init__()
-        self.network, self._temperature = network, temperature
-        self._start, self._epsilon, self._warmup = int(start), epsilon, warmup
-        self.version = new_version()
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a policy without memory."""
-        del batch
-        return ()
+        super().__init__(network)
+        self._start, self._warmup = int(start), warmup
+        self._epsilon, self._temperature = epsilon, temperature
 
     def noise(self, shape, seed) -> Noise:
         """Draw the random numbers of a rollout."""
@@ -93,14 +86,6 @@ class EpsilonGreedy(tf.Module):
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the place of actions among the values, int32."""
         return action - self._start
-
-    def assign_from(self, policy: EpsilonGreedy) -> None:
-        """Copy the weights and the version of another policy."""
-        assign(self, policy)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the weights by name."""
-        return nest.prefixed("policy/network", networks.named_variables(self.network))
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

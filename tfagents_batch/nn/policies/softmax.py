@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
+from tfagents_batch import seeds
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.policies.epsilon_greedy import best
-from tfagents_batch.nn.policies.weights import assign, new_version
 from tfagents_batch.ops import masked, td
 from tfagents_batch.ops.distributions.categorical import gumbel_noise
 from tfagents_batch.types import Nest, TimeStep
@@ -25,7 +24,7 @@ class Noise(NamedTuple):
     uniform: tf.Tensor
 
 
-class Softmax(tf.Module):
+class Softmax(NetworkPolicy):
     """Draws actions from the softmax of logits; satisfies ``interfaces.Policy``.
 
     During the warm-up, every valid action is equally likely.
@@ -38,15 +37,8 @@ class Softmax(tf.Module):
     """
 
     def __init__(self, network: Actor, size: int, start: int, warmup: int):
-        super().__init__()
-        self.network, self.size = network, size
-        self._start, self._warmup = int(start), warmup
-        self.version = new_version()
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a policy without memory."""
-        del batch
-        return ()
+        super().__init__(network)
+        self.size, self._start, self._warmup = size, int(start), warmup
 
     def noise(self, shape, seed) -> Noise:
         """Draw the random numbers of a rollout."""
@@ -89,11 +81,3 @@ class Softmax(tf.Module):
         q = critics(timestep)
         hot = tf.one_hot(action - self._start, self.size)
         return tf.reduce_sum(q * hot, -1)
-
-    def assign_from(self, policy: Softmax) -> None:
-        """Copy the weights and the version of another policy."""
-        assign(self, policy)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the weights by name."""
-        return nest.prefixed("policy/network", networks.named_variables(self.network))

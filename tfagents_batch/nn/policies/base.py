@@ -1,0 +1,52 @@
+"""What policies share: their version, and copies from one policy to another."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.nn import networks
+from tfagents_batch.types import Nest
+
+
+class NetworkPolicy(tf.Module):
+    """Base of policies whose variables are those of a network; without memory.
+
+    Args:
+      network: a ``keras.Model``.
+    """
+
+    def __init__(self, network: Any):
+        super().__init__()
+        self.network = network
+        self.version = new_version()
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the state of a policy without memory."""
+        del batch
+        return ()
+
+    def assign_from(self, policy: Self) -> None:
+        """Copy all variables and the version of another policy."""
+        assign(self, policy)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the weights by name."""
+        return nest.prefixed("policy/network", networks.named_variables(self.network))
+
+
+def new_version() -> tf.Variable:
+    """Return the version of a policy that has seen no update."""
+    return tf.Variable(0, dtype=tf.int64, trainable=False)
+
+
+def assign(target: Policy, source: Policy) -> None:
+    """Copy every variable of a policy, and its version."""
+    mine, its = target.named_variables(), source.named_variables()
+    for name, variable in mine.items():
+        variable.assign(tf.convert_to_tensor(its[name]))
+    target.version.assign(source.version)
