@@ -64,6 +64,23 @@ def update(agent, trajectory, seed, step=0) -> Metrics:
     return agent.update(trajectory, seed, tf.constant(step, tf.int64)).metrics
 
 
+def assert_gradients(loss, optimizer) -> None:
+    """Check that an optimizer's only step was along the gradient of a loss.
+
+    Args:
+      loss: returns f32 ``[]``.
+      optimizer: ``nn.optimizer.Optimizer``, which did not clip.
+    """
+    weights = [variable.value for variable in optimizer.trained]
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        value = loss()
+    found = optimizer.adam.mean_gradients()
+    for expected, x in zip(tape.gradient(value, weights), found, strict=True):
+        assert np.any(expected != 0)
+        np.testing.assert_allclose(x, expected, rtol=1e-3, atol=1e-6)
+
+
 def named(agent) -> dict[str, np.ndarray]:
     """Return a copy of all saved variables of an agent, by name."""
     return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}

@@ -16,20 +16,31 @@ from tfagents_batch import config, interfaces, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 
-# An algorithm with two kinds of actions is tested with both.
-pytestmark = pytest.mark.parametrize("name", [*REGISTRY, "sac-discrete"])
+# Further cases, of another kind of actions or with options that change the update.
+CASES = {
+    "sac-discrete": {},
+    "dqn-rainbow": {
+        "target": "double",
+        "n_step": 3,
+        "distribution": "c51",
+        "network": {"noisy": True, "dueling": True},
+    },
+    "dqn-soft": {"target": "munchausen", "distribution": "qr", "temperature": 0.1},
+}
+pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])
 
 
 def make(name, action=None):
-    name, _, given = name.partition("-")
-    kind, settings = REGISTRY[name]
-    action = action or given or KINDS.get(name, ("discrete",))[0]
+    algorithm, _, given = name.partition("-")
+    usual = given if given in ACTIONS else KINDS.get(algorithm, ("discrete",))[0]
     keras.utils.set_random_seed(0)
-    return kind(settings(), make_spec(action=ACTIONS[action], num_envs=B))
+    spec = make_spec(action=ACTIONS[action or usual], num_envs=B)
+    return REGISTRY[algorithm][0](settings_of(name), spec)
 
 
 def settings_of(name):
-    return REGISTRY[name.partition("-")[0]][1]()
+    kind = REGISTRY[name.partition("-")[0]][1]
+    return config.from_dict(kind, CASES.get(name, {})).check()
 
 
 def leaves(settings):

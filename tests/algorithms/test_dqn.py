@@ -10,8 +10,16 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
-from tests.algorithms.cases import B, assert_equal, experience, named, variables
+from tests.algorithms.cases import (
+    B,
+    assert_equal,
+    assert_gradients,
+    experience,
+    named,
+    variables,
+)
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
@@ -39,15 +47,25 @@ def log_policy(q, temperature=0.03):
 @pytest.mark.parametrize("target", ["max", "double", "sarsa", "munchausen"])
 @pytest.mark.parametrize("terminate", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
-def test_td_errors_are_those_of_a_slow_loop(target, terminate, n):
-    agent = make(target=target, n_step=n, gamma=0.9, learning_rate=Constant(0.0))
+def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
+    agent = make(
+        target=target,
+        n_step=n,
+        gamma=0.9,
+        learning_rate=Constant(0.0),
+        loss="squared",
+        gradient_norm=None,
+    )
     for variable in agent.target.trainable_variables:  # a target of its own
         variable.assign(variable + 0.1)
     batch = experience(agent, terminate=terminate)
+    first = batch.steps.first.numpy()
+    first[-1, ::3] = True  # some follow no step: collecting broke off before them
+    batch = batch._replace(steps=batch.steps._replace(first=tf.constant(first)))
     steps, mask = batch.steps, batch.mask.numpy()
     learned = [values(agent.network, x) for x in steps.observation]
     slow = [values(agent.target, x) for x in steps.observation]
-    expected = []
+    goals, expected = [], []
     for i in range(mask.shape[1]):
         total, factor, t = 0.0, 1.0, 0
         while t < n and mask[t, i]:
@@ -59,20 +77,30 @@ def test_td_errors_are_those_of_a_slow_loop(target, terminate, n):
             t += 1
         chooser = learned if target == "double" else slow
         best = int(np.argmax(chooser[t][i]))
+        counts = mask[0, i]
         if target == "sarsa":
             best = int(batch.action[t, i])
+            counts &= bool(steps.last[t, i]) or not first[t + 1, i]
         value = slow[t][i][best]
         if target == "munchausen":
             log = log_policy(slow[t][i])
             value = np.sum(np.exp(log) * (slow[t][i] - 0.03 * log))
         goal = total + factor * value
         error = goal - learned[0][i][int(batch.action[0, i])]
-        expected.append(abs(error) if mask[0, i] else 0.0)
+        goals.append(goal)
+        expected.append(abs(error) if counts else np.nan)
     updated = agent.update(batch, 0, STEP)
+    counted = np.isfinite(expected)
+    error, expected = np.nanmean(expected), np.nan_to_num(expected)
     np.testing.assert_allclose(updated.priority, expected, rtol=1e-4, atol=1e-5)
-    counts = mask[0]
-    error = np.mean(np.array(expected)[counts])
     assert float(updated.metrics["value/td_error"]) == pytest.approx(error, rel=1e-4)
+
+    def loss():  # targets are numbers: no gradient flows into them
+        q = agent.network(nest.map(lambda x: x[0], steps))[0].q
+        error = goals - tf.gather(q, batch.action[0], batch_dims=1)
+        return tf.reduce_mean(tf.boolean_mask(error**2 / 2, counted))
+
+    assert_gradients(loss, agent.optimizer)
 
 
 def test_windows_that_are_no_transition_change_nothing():

@@ -1,12 +1,14 @@
 """SAC: targets, gradients, temperature and networks, for Box and Discrete actions."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, experience
+from tests.algorithms.cases import B, assert_gradients, experience
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
@@ -79,27 +81,58 @@ def test_critics_differ_and_targets_begin_as_copies_and_follow(kind):
         np.testing.assert_allclose(target, (old + learned) / 2, atol=1e-6)
 
 
-def test_the_actor_gets_no_gradient_of_the_critics_and_they_none_of_its():
-    agent = make(temperature=0.2)
+@pytest.mark.parametrize("kind", ["box", "discrete"])
+def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(kind):
+    agent = make(ACTIONS[kind], start_temperature=0.3, learning_rate=Constant(0.0))
     batch = experience(agent)
-    optimizers = agent._optimizers
-    for name, other in [("critics", "actor"), ("actor", "critics")]:
-        held = [x.numpy() for x in optimizers[other].trained]
-        if name == "critics":
-            agent._update_critics(_move(agent, batch), batch.weight, seeds.key(0, "x"))
+    now, counts = at(batch, 0), batch.mask[0]
+    q, log = agent.policy.soft(at(batch, 1), agent.targets, seeds.key(0, "later"))
+    going = np.where(batch.steps.terminated[1], 0, 0.99)
+    goal = (batch.steps.reward[1] + going * (q - 0.3 * log)).numpy()
+    agent.update(batch, 0, STEP)
+
+    def mean(x):
+        return tf.reduce_mean(tf.boolean_mask(x, counts))
+
+    def critics():
+        if kind == "box":
+            q = agent.critics(now, batch.action[0])
         else:
-            agent._update_actor(_move(agent, batch), seeds.key(0, "x"))
-        for before, now in zip(held, optimizers[other].trained, strict=True):
-            np.testing.assert_array_equal(now, before)
+            q = tf.gather(agent.critics(now), batch.action[0], axis=2)
+            q = tf.linalg.diag_part(q)
+        return mean(tf.reduce_sum((goal - q) ** 2 / 2, 0))
+
+    def policy():
+        outputs = agent.network(now)[0]
+        if kind == "discrete":
+            pi = tf.nn.softmax(outputs["logits"])
+            q = tf.reduce_min(agent.critics(now), 0)
+            return [tf.reduce_sum(pi * x, -1) for x in (q, tf.math.log(pi))]
+        std = tf.exp(outputs["log_std"])
+        noise = seeds.normal(std.shape, seeds.key(0, "now"))
+        action = tf.tanh(outputs["mean"] + std * noise)
+        log = -(noise**2) / 2 - tf.math.log(std * np.sqrt(2 * np.pi))
+        log = tf.reduce_sum(log - tf.math.log(1 - action**2), -1)
+        return tf.reduce_min(agent.critics(now, action), 0), log
+
+    def actor():
+        q, log = policy()
+        return mean(0.3 * log - q)
+
+    def temperature():
+        goal = -2.0 if kind == "box" else 0.98 * math.log(3)
+        return -agent._log_temperature.value * mean(policy()[1].numpy() + goal)
+
+    optimizers = agent._optimizers
+    assert_gradients(critics, optimizers["critics"])
+    assert_gradients(actor, optimizers["actor"])
+    assert_gradients(temperature, optimizers["temperature"])
 
 
-def _move(agent, batch):
-    return sac.windows.transition(batch, 1, agent.config.gamma)
-
-
-@pytest.mark.parametrize("target, rises", [(5.0, True), (-50.0, False)])
+@pytest.mark.parametrize("target, rises", [(1.0, True), (-50.0, False)])
 def test_the_temperature_rises_while_the_entropy_is_below_its_target(target, rises):
     agent = make(target_entropy=target, learning_rate=Constant(0.01))
+    agent.network.heads[1].bias.assign([-3.0, -3.0])  # small standard deviations
     metrics = agent.update(experience(agent), 0, STEP).metrics
     assert (float(metrics["policy/temperature"]) > 1) == rises
 
@@ -160,6 +193,16 @@ class _Named(keras.Model):
 def test_actions_that_do_not_fit_are_refused(action, text):
     with pytest.raises(UserError, match=text):
         make(action)
+
+
+@pytest.mark.parametrize(
+    "kind, largest", [("box", 2 * np.log(2)), ("discrete", np.log(3))]
+)
+def test_a_target_entropy_that_no_policy_reaches_is_refused(kind, largest):
+    make(ACTIONS[kind], target_entropy=largest - 1e-3)
+    make(ACTIONS[kind], target_entropy=largest + 1, temperature=0.1)  # unused
+    with pytest.raises(UserError, match=r"target_entropy is .*nats at most; lower"):
+        make(ACTIONS[kind], target_entropy=largest + 1e-3)
 
 
 def test_actions_are_scaled_to_their_bounds_and_back():

@@ -8,7 +8,13 @@ from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
-from tests.algorithms.cases import B, assert_equal, experience, variables
+from tests.algorithms.cases import (
+    B,
+    assert_equal,
+    assert_gradients,
+    experience,
+    variables,
+)
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
@@ -45,6 +51,28 @@ def test_td_errors_are_those_of_a_slow_loop(kind, terminate):
     expected = np.where(batch.mask[0], error, 0)
     found = agent.update(batch, 0, STEP).priority
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_stop_at_targets_and_at_the_other_network():
+    settings = {"policy_delay": 1, "target_noise": 0.0, "learning_rate": Constant(0.0)}
+    agent = make(gamma=0.9, **settings)
+    batch = experience(agent)
+    now, counts = at(batch, 0), batch.mask[0]
+    then = tf.tanh(agent._target_actor(at(batch, 1))[0]["action"])
+    then = np.min(agent._targets(at(batch, 1), then).numpy(), 0)
+    goal = batch.steps.reward[1] + np.where(batch.steps.terminated[1], 0, 0.9) * then
+    agent.update(batch, 0, STEP)
+
+    def critics():
+        error = goal - agent.critics(now, batch.action[0])
+        return tf.reduce_mean(tf.boolean_mask(tf.reduce_sum(error**2 / 2, 0), counts))
+
+    def actor():
+        action = tf.tanh(agent.network(now)[0]["action"])
+        return -tf.reduce_mean(tf.boolean_mask(agent.critics(now, action)[0], counts))
+
+    assert_gradients(critics, agent._optimizers["critics"])
+    assert_gradients(actor, agent._optimizers["actor"])
 
 
 def test_actor_and_targets_move_in_every_second_update_only():

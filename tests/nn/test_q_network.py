@@ -67,6 +67,25 @@ def test_the_value_of_an_action_with_features_depends_on_them_and_not_on_its_pla
     np.testing.assert_allclose(found, tf.gather(q, order, axis=1), rtol=1e-4, atol=1e-6)
 
 
+def test_integers_among_features_of_actions_are_scaled_by_their_bounds():
+    def network(low, high, kind):
+        keras.utils.set_random_seed(0)
+        features = gs.Box(low, high, (3, 2), kind)
+        space = gs.Dict(state=VECTOR, action_features=features)
+        return q_network.q_network(make_spec(space))
+
+    steps = nest.map(lambda x: x[0], make_steps(PARAMETRIC, 1, 1))
+    rows = np.array([[[10, 110], [60, 20], [35, 85]]])
+    found = []
+    for net, x in (
+        (network(10, 110, np.int32), rows),
+        (network(0, 1, np.float32), np.float32(rows - 10) / 100),
+    ):
+        seen = steps.observation | {"action_features": tf.constant(x)}
+        found.append(net(steps._replace(observation=seen))[0].q)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "space, text",
     [

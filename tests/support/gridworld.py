@@ -67,7 +67,8 @@ class PossibleActions:
     """The gridworld in TensorFlow; the reward is 1 when the goal is entered.
 
     Observations have the cell, one-hot, and ``action_mask``. With ``features``, also
-    ``action_features``: the rows and columns of each move.
+    ``action_features``: the rows and columns of each move. Then action i is move
+    (i + shift) % 4, where every step draws another shift: only features tell moves.
 
     Args:
       features: whether actions have features.
@@ -84,10 +85,11 @@ class PossibleActions:
         self.max_episode_steps = 1000
 
     def reset(self, key):
-        del key
-        return tf.constant(0), self._observe(tf.constant(0))
+        return self._arrive(tf.constant(0), key)
 
     def step(self, state, action, key):
+        state, shift = state
+        action = (action + shift) % ACTIONS
         u = seeds.uniform([], key)
         sides = tf.gather(tf.constant(_SIDES, tf.int32), action)
         action = tf.where(u < SLIP, sides[0], action)
@@ -95,15 +97,23 @@ class PossibleActions:
         row = tf.gather(tf.constant(TARGETS, tf.int32), state)
         state = tf.gather(row, action)
         goal = state == GOAL
-        return state, self._observe(state), tf.where(goal, 1.0, 0.0), goal
+        return *self._arrive(state, key), tf.where(goal, 1.0, 0.0), goal
 
-    def _observe(self, state):
-        mask = tf.gather(tf.constant(POSSIBLE), state)
+    def observe(self, state, shift):
+        """Return the observation of a cell, with action i for move (i + shift) % 4."""
+        order = (tf.range(ACTIONS) + shift) % ACTIONS
+        mask = tf.gather(tf.gather(tf.constant(POSSIBLE), state), order)
         found = {
             "cell": tf.one_hot(state, CELLS),
             "action_mask": tf.cast(mask, tf.int8),
         }
         if self._features:
             moves = np.array([[0, -1], [0, 1], [-1, 0], [1, 0]], np.float32)
-            found["action_features"] = tf.constant(moves)
+            found["action_features"] = tf.gather(tf.constant(moves), order)
         return found
+
+    def _arrive(self, state, key):
+        shift = tf.constant(0)
+        if self._features:
+            shift = seeds.integers([], seeds.fold(key, 1), ACTIONS)
+        return (state, shift), self.observe(state, shift)

@@ -9,18 +9,35 @@ actions. With a prioritized replay, importance weights (Schaul et al. 2016).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
+from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.interfaces import Limit, Metrics, Updated
 from tfagents_batch.nn import networks, q_network, summary
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import EnvSpec, Nest, Trajectory
 
 __all__ = ["DQN", "Config"]
+
+
+class _Noise(NamedTuple):
+    """Noise of noisy networks in an update; each use of a network has its own.
+
+    Attributes:
+      learned: of Q(s, a).
+      target: of the target network.
+      choice: of the choice of the last action by double DQN.
+    """
+
+    learned: Nest
+    target: Nest
+    choice: Nest
 
 
 class DQN(tf.Module):
@@ -50,7 +67,15 @@ class DQN(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self.alarms = (_diverging_values(config.gamma), _OUTSIDE)
+        self.alarms = (
+            off_policy.diverging_values(
+                10,
+                config.gamma,
+                "rewards of about 1; lower --algorithm.learning_rate; "
+                "--algorithm.target=double; a larger --algorithm.target_every",
+            ),
+            _OUTSIDE,
+        )
         self._spec, self._given = spec, network
         self.policy = self.make_policy()
         self.network = self.policy.network
@@ -77,7 +102,7 @@ class DQN(tf.Module):
         return EpsilonGreedy(
             network,
             self._spec.action_space.start,
-            config.epsilon,
+            config.exploration,
             config.warmup_steps,
             config.temperature,
         )
@@ -98,24 +123,22 @@ class DQN(tf.Module):
         """
         config, values = self.config, self.network.distribution
         self.optimizer.set_learning_rate(config.learning_rate(step))
-        noise = [
-            self.network.noise([1], key)
-            for key in seeds.split(seeds.key(seed, "network"), 3)
-        ]
-        move, goal, chance = self._target(trajectory, noise[1:])
+        keys = seeds.split(seeds.key(seed, "network"), 3)
+        noise = _Noise(*(self.network.noise([1], key) for key in keys))
+        move = self._transition(trajectory, noise)
+        returns, probability = self._returns(trajectory, move, noise)
         counts, action = move.counts, self.policy.index(move.action)
         weights = [variable.value for variable in self.optimizer.trained]
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            outputs = td.chosen(
-                self.network(move.first, (), noise[0])[0].outputs, action
-            )
-            losses = values.losses(outputs, goal, chance)
+            heads = self.network(move.first, (), noise.learned)[0]
+            outputs = td.chosen(heads.outputs, action)
+            losses = values.losses(outputs, returns, probability)
             loss = td.loss(losses, counts, trajectory.weight)
             loss += self.network.extra_loss()
         metrics = self.optimizer.apply(tape.gradient(loss, weights))
         self._follower.step()
-        q, mean = values.mean(outputs), tf.reduce_sum(goal * chance, -1)
+        q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, counts)
         if config.histograms:
             rows = {
@@ -126,8 +149,8 @@ class DQN(tf.Module):
             }
             metrics |= {name: histograms.rows(x, counts) for name, x in rows.items()}
         if config.distribution == "c51":
-            beyond = tf.cast((goal < values.low) | (goal > values.high), tf.float32)
-            beyond = tf.reduce_sum(beyond * chance, -1)
+            beyond = (returns < values.low) | (returns > values.high)
+            beyond = tf.reduce_sum(tf.cast(beyond, tf.float32) * probability, -1)
             metrics["value/outside"] = masked.mean(beyond, counts)
         metrics |= {
             "loss/td": loss,
@@ -153,59 +176,59 @@ class DQN(tf.Module):
             self._spec, config.network, self._given, config.values()
         )
 
-    def _target(self, trajectory: Trajectory, noise) -> tuple:
-        """Return the transitions, and returns with probabilities, ``[N, m]`` each."""
+    def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
+        """Return the transitions that the windows begin with."""
         config, bonus = self.config, None
         if config.target == "munchausen":
-            bonus = self._bonus(trajectory, noise[0])
+            bonus = self._bonus(trajectory, noise)
         move = windows.transition(trajectory, config.n_step, config.gamma, bonus)
+        if config.target == "sarsa":
+            # Where collecting broke off, no action was taken in the last state.
+            follows = ~windows.row(
+                trajectory.steps.first[1:], move.number, config.n_step
+            )
+            counts = move.counts & (follows | move.last.last)
+            move = move._replace(counts=counts)
+        return move
+
+    def _returns(
+        self, trajectory: Trajectory, move: windows.Transition, noise: _Noise
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
+        config = self.config
         _, valid = networks.split_mask(move.last.observation)
-        heads = self.target(move.last, (), noise[0])[0]
-        values, chance = self.target.distribution.returns(heads.outputs)
+        heads = self.target(move.last, (), noise.target)[0]
+        returns, probability = self.target.distribution.returns(heads.outputs)
         if config.target == "munchausen":
-            values, chance = td.soft_returns(
-                values, chance, heads.q, config.munchausen.temperature, valid
+            temperature = config.munchausen.temperature
+            returns, probability = td.soft_returns(
+                returns, probability, heads.q, temperature, valid
             )
         else:
             if config.target == "sarsa":
-                taken = windows.row(trajectory.action, move.number, config.n_step)
-                action = self.policy.index(taken)
+                action = windows.row(trajectory.action, move.number, config.n_step)
+                action = self.policy.index(action)
             elif config.target == "double":
-                action = best(self.network(move.last, (), noise[1])[0].q, valid)
+                action = best(self.network(move.last, (), noise.choice)[0].q, valid)
             else:
                 action = best(heads.q, valid)
-            values, chance = td.chosen(values, action), td.chosen(chance, action)
-        goal = td.target(move.reward, move.factor, values)
-        return move, masked.safe(goal, move.counts), tf.stop_gradient(chance)
+            returns = td.chosen(returns, action)
+            probability = td.chosen(probability, action)
+        returns = td.target(move.reward, move.factor, returns)
+        return masked.safe(returns, move.counts), tf.stop_gradient(probability)
 
-    def _bonus(self, trajectory: Trajectory, noise) -> tf.Tensor:
+    def _bonus(self, trajectory: Trajectory, noise: _Noise) -> tf.Tensor:
         """Return alpha times the clipped tau ln pi(a | s), f32 ``[n, N]``."""
         config, n = self.config.munchausen, self.config.n_step
         steps = trajectory.steps._replace(info={})
         rows = nest.fold(nest.map(lambda x: x[:n], steps))
         _, valid = networks.split_mask(rows.observation)
-        q = self.target(rows, (), noise)[0].q
+        q = self.target(rows, (), noise.target)[0].q
         action = trajectory.action[:n]
         taken = self.policy.index(tf.reshape(action, [-1]))
         log = td.chosen(td.log_policy(q, config.temperature, valid), taken)
         bonus = tf.clip_by_value(config.temperature * log, config.clip, 0.0)
         return config.alpha * tf.reshape(bonus, action.shape)
-
-
-def _diverging_values(gamma: float) -> Limit:
-    """Return the limit of the mean action value."""
-    bound = 10 / max(1 - gamma, 1e-4)
-    return Limit(
-        "values_diverge",
-        "value/q",
-        above=bound,
-        below=-bound,
-        lines=3,
-        text="The mean action value is {value/q:.3g}, more than rewards of 10 per step "
-        "could give. What to try: rewards of about 1; lower "
-        "--algorithm.learning_rate; --algorithm.target=double; a larger "
-        "--algorithm.target_every",
-    )
 
 
 _OUTSIDE = Limit(

@@ -50,8 +50,12 @@ class Config(Settings):
     target_tau: float = option(
         1.0, "share by which the target network moves; 1 copies", above=0, most=1
     )
-    epsilon: Schedule = option(
-        Linear(1.0, 0.05, 100_000), "probability of a random action", least=0, most=1
+    epsilon: Schedule | None = option(
+        None,
+        "probability of a random action; none: linear(1, 0.05, 100000), or 0 if noisy "
+        "networks or a temperature explore",
+        least=0,
+        most=1,
     )
     temperature: Schedule | None = option(
         None,
@@ -82,6 +86,14 @@ class Config(Settings):
         "v_min",
         "v_max",
     )
+
+    @property
+    def exploration(self) -> Schedule:
+        """Probability of a random action."""
+        if self.epsilon is not None:
+            return self.epsilon
+        explores = self.network.noisy or self.temperature is not None
+        return Constant(0.0) if explores else Linear(1.0, 0.05, 100_000)
 
     def check(self) -> Config:
         """Return the checked settings.

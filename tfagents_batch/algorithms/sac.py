@@ -16,6 +16,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
 from tfagents_batch.nn import actor, critics, networks, summary
 from tfagents_batch.nn.bounds import bounds
@@ -66,14 +67,15 @@ class SAC(tf.Module):
 
     source = "replay"
     several_seeds = False
-    alarms = ()
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
+        self.alarms = config.alarms()
         self._spec, self._given = spec, network
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
+        self._check_target_entropy()
         self.network = self.policy.network
         self.critics, self.targets = self._make_critics(), self._make_critics()
         self._log_temperature = keras.Variable(
@@ -149,6 +151,19 @@ class SAC(tf.Module):
             return {}
         trained = (self._optimizers[name] for name in ("actor", "critics"))
         return summary.weight_histograms(*trained)
+
+    def _check_target_entropy(self) -> None:
+        """Refuse a target that no policy reaches: the temperature would not end."""
+        target = self.config.target_entropy
+        size = self.policy.size if self._discrete else self.policy.bounds.size
+        largest = math.log(size) if self._discrete else size * math.log(2)
+        if self.config.temperature is None and target is not None and target > largest:
+            kind = "Discrete actions" if self._discrete else "numbers in -1 to 1"
+            raise UserError(
+                f"target_entropy is {target}, but the entropy of {size} {kind} is "
+                f"{largest:.4g} nats at most; lower --algorithm.target_entropy, or "
+                "leave it out"
+            )
 
     def _make_critics(self) -> Critics:
         config, spec = self.config, self._spec

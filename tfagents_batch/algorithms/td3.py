@@ -77,11 +77,11 @@ class TD3(tf.Module):
 
     source = "replay"
     several_seeds = False
-    alarms = ()
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
+        self.alarms = config.alarms()
         self._spec, self._given = spec, network
         self.policy = self.make_policy()
         self.network = self.policy.network

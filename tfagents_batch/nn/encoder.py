@@ -153,8 +153,13 @@ def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     if isinstance(space, gs.MultiDiscrete):
         sizes, starts = space.nvec.ravel(), space.start.ravel()
         return blocks.OneHot(sizes, starts, dtype="float32")
+    return numbers(space)
+
+
+def numbers(space: gymnasium.Space) -> keras.layers.Layer:
+    """Return a layer that flattens numbers, and scales integers by their bounds."""
     if isinstance(space, gs.Box) and np.dtype(space.dtype).kind in "iu":
         low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
         if np.all(high - low <= WIDEST):
-            return _ScaledInteger(low, high, dtype="float32")
-    return _Flat(dtype="float32")
+            return _ScaledInteger(low, high, dtype="float32", name="numbers")
+    return _Flat(dtype="float32", name="numbers")

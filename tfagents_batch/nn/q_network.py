@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import keras
@@ -15,7 +14,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.encoder import CNN, Encoder, feature_space
+from tfagents_batch.nn.encoder import CNN, Encoder, feature_space, numbers
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
@@ -40,7 +39,7 @@ class Config:
         False, "add a state value and advantages, each with its own hidden layers"
     )
     noisy: bool = option(
-        False, "noise in the weights of all layers but CNNs; then set epsilon to 0"
+        False, "explore by noise in the weights of all layers but CNNs"
     )
     initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     cnn: CNN = option(
@@ -75,7 +74,8 @@ class QBody(keras.Model):
       actions: A, number of actions.
       outputs: n, outputs of an action.
       config: activation, initializer, ``dueling`` and ``noisy``.
-      parametric: whether observations have ``ACTION_FEATURES`` ``[N, A, ...]``.
+      action_encoder: layer that flattens ``ACTION_FEATURES`` ``[N, A, ...]`` of
+        observations and scales integers; None if there are none.
     """
 
     def __init__(
@@ -85,25 +85,26 @@ class QBody(keras.Model):
         actions: int,
         outputs: int,
         config: Config,
-        parametric: bool = False,
+        action_encoder: keras.layers.Layer | None = None,
     ):
         super().__init__(name="q_network", dtype="float32")
-        self.encoder, self.actions, self.width = encoder, actions, outputs
-        self.parametric = parametric
-        each = 1 if parametric else actions
+        self.encoder, self.action_encoder = encoder, action_encoder
+        self.actions, self.width = actions, outputs
+        each = actions if action_encoder is None else 1
         sizes = {"q": each * outputs}
         if config.dueling:
             sizes = {"value": outputs, "advantage": each * outputs}
         self.streams = [_stream(hidden, n, config, name) for name, n in sizes.items()]
 
     def call(self, observation, valid=None, noise=()):
-        if self.parametric:
-            observation, actions = split_action_features(observation)
-            features = self.encoder(observation)
-            rows = tf.repeat(features, self.actions, 0)
-            rows = tf.concat([rows, nest.fold(actions)], -1)
-        else:
+        if self.action_encoder is None:
             features = rows = self.encoder(observation)
+        else:
+            rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
+            features = self.encoder(rest)
+            own = self.action_encoder(observation[ACTION_FEATURES])
+            own = tf.reshape(own, [-1, own.shape[1] // self.actions])
+            rows = tf.concat([tf.repeat(features, self.actions, 0), own], -1)
         noise = noise or [()] * len(self.streams)
         shape = [-1, self.actions, self.width]
         last = tf.reshape(self.streams[-1](rows, self._per_action(noise[-1])), shape)
@@ -122,7 +123,7 @@ class QBody(keras.Model):
 
     def _per_action(self, noise: Nest) -> Nest:
         """Repeat noise of rows for all actions of a row; one row is for all."""
-        if not self.parametric:
+        if self.action_encoder is None:
             return noise
         return nest.map(
             lambda x: x if x.shape[0] == 1 else tf.repeat(x, self.actions, 0), noise
@@ -218,9 +219,10 @@ def q_network(
       UserError: if the actions are not Discrete, or the network does not fit.
     """
     actions, outputs = number_of_actions(spec), distribution.size
-    parametric = has_action_features(spec)
+    parametric, own = has_action_features(spec), None
     space = feature_space(spec.observation_space)
     if parametric:
+        own = numbers(space[ACTION_FEATURES])
         space = gs.Dict({k: v for k, v in space.items() if k != ACTION_FEATURES})
     hidden = config.hidden
     if network is not None:
@@ -245,7 +247,7 @@ def q_network(
         if hidden is None:
             single = encoder.is_single_image and not parametric
             hidden = () if single else networks.HIDDEN
-    body = QBody(encoder, hidden, actions, outputs, config, parametric)
+    body = QBody(encoder, hidden, actions, outputs, config, own)
     return QNetwork(body, spec, distribution)
 
 
@@ -271,17 +273,6 @@ def has_action_features(spec: EnvSpec) -> bool:
             "features of the state"
         )
     return True
-
-
-def split_action_features(observation: dict) -> tuple[dict, tf.Tensor]:
-    """Return an observation without the features of actions, and these ``[N, A, G]``.
-
-    Args:
-      observation: dict of ``[N, ...]``.
-    """
-    rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
-    rows = tf.cast(observation[ACTION_FEATURES], tf.float32)
-    return rest, tf.reshape(rows, [-1, rows.shape[1], math.prod(rows.shape[2:])])
 
 
 class _Stream(blocks.Stack):

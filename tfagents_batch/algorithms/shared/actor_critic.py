@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from tfagents_batch import config
 from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.nn import actor
 
 
@@ -30,6 +30,17 @@ class Settings(off_policy.Settings):
         """
         checked = config.check(self)
         return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def alarms(self) -> tuple[Limit, ...]:
+        """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        return (
+            off_policy.diverging_values(
+                100,
+                self.gamma,
+                "smaller rewards; lower --algorithm.learning_rate or "
+                "--algorithm.target_tau; fewer --algorithm.train_updates",
+            ),
+        )
 
     def update_size(self, collected: int) -> UpdateSize:
         """Return the size of a batch, see ``interfaces.Algorithm``."""

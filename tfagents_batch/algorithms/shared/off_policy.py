@@ -9,6 +9,7 @@ import keras
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.schedules import Constant, Ratio, Schedule
@@ -73,3 +74,23 @@ class Settings:
                 "so nothing would be learned; lower --algorithm.warmup_steps or raise "
                 "--steps"
             )
+
+
+def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
+    """Return a limit of the mean action value.
+
+    Args:
+      reward: absolute reward of every step that gives the value at the limit.
+      gamma: discount factor.
+      advice: what to try.
+    """
+    bound = reward / max(1 - gamma, 1e-4)
+    return Limit(
+        "values_diverge",
+        "value/q",
+        above=bound,
+        below=-bound,
+        lines=3,
+        text="The mean action value is {value/q:.3g}, more than rewards of "
+        f"{reward:g} per step could give. What to try: {advice}",
+    )
