@@ -45,6 +45,8 @@ RUNS = {  # options of short runs of 4 environments; a new algorithm adds its ow
         }
         for name in ("ddpg", "sac", "td3")
     },
+    "a2c": {"settings": {"network": NETWORK}},
+    "reinforce": {"rollout": {"episodes": 8}, "settings": {"network": NETWORK}},
     "ppo": {
         "rollout_length": 16,
         "settings": {"minibatch_size": 32, "epochs": 2, "network": NETWORK},
@@ -75,7 +77,7 @@ def assert_gradients(loss, optimizer) -> None:
     with tf.GradientTape() as tape:
         tape.watch(weights)
         value = loss()
-    found = optimizer.adam.mean_gradients()
+    found = optimizer.rule.mean_gradients()
     for expected, x in zip(tape.gradient(value, weights), found, strict=True):
         assert np.any(expected != 0)
         np.testing.assert_allclose(x, expected, rtol=1e-3, atol=1e-6)

@@ -476,8 +476,8 @@ def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
 
 
 def test_the_epsilon_of_adam_is_a_setting():
-    assert make(adam_epsilon=1e-8).optimizer.adam.epsilon == 1e-8
-    assert make().optimizer.adam.epsilon == 1e-5
+    assert make(adam_epsilon=1e-8).optimizer.rule.epsilon == 1e-8
+    assert make().optimizer.rule.epsilon == 1e-5
 
 
 # ---- values

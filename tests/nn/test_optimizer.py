@@ -24,11 +24,11 @@ def test_first_step_of_adam_moves_by_the_learning_rate():
 def test_only_gradients_above_the_norm_are_scaled():
     _, optimizer = make(clip_norm=1.0)
     optimizer.apply([tf.constant([30.0, 40.0])])
-    slot = optimizer.adam.variables[2].numpy()  # first moment, 0.1 of the gradient
+    slot = optimizer.rule.variables[2].numpy()  # first moment, 0.1 of the gradient
     np.testing.assert_allclose(slot, [0.06, 0.08], rtol=1e-5)
     _, optimizer = make(clip_norm=100.0)
     optimizer.apply([tf.constant([3.0, 4.0])])
-    np.testing.assert_allclose(optimizer.adam.variables[2], [0.3, 0.4], rtol=1e-5)
+    np.testing.assert_allclose(optimizer.rule.variables[2], [0.3, 0.4], rtol=1e-5)
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -37,11 +37,11 @@ def test_a_gradient_that_is_not_finite_changes_nothing(bad, jit):
     weight, optimizer = make(clip_norm=0.5)
     apply = tf.function(optimizer.apply, jit_compile=jit)
     apply([tf.constant([1.0, 1.0])])
-    before = [v.numpy() for v in [weight, *optimizer.adam.variables]]
+    before = [v.numpy() for v in [weight, *optimizer.rule.variables]]
     metrics = apply([tf.constant([1.0, bad])])
     assert float(metrics["grad/skipped"]) == 1
     assert np.isfinite(metrics["grad/norm"])
-    after = [v.numpy() for v in [weight, *optimizer.adam.variables]]
+    after = [v.numpy() for v in [weight, *optimizer.rule.variables]]
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -74,6 +74,6 @@ def test_compiled_steps_equal_eager_ones():
         optimizer.compiled = compiled
         for gradient in gradients:
             optimizer.apply([tf.constant(gradient)])
-        found.append([x.numpy() for x in [weight, *optimizer.adam.variables]])
+        found.append([x.numpy() for x in [weight, *optimizer.rule.variables]])
     for eager, xla in zip(*found, strict=True):
         np.testing.assert_allclose(xla, eager, rtol=1e-4, atol=1e-6)

@@ -161,3 +161,53 @@ def test_long_undiscounted_sums_keep_their_precision(time):
     np.testing.assert_allclose(total, exact, rtol=1e-4)
     advantage = returns.gae(*tensors(reward, ones, value), 1.0, mask)
     np.testing.assert_allclose(advantage, exact - 1, rtol=1e-4)
+
+
+def slow_vtrace(reward, discount, value, ratio, mask, rho_max, c_max, lambda_):
+    """Return advantages and targets by the recursion of Espeholt et al. 2018."""
+    rho, c = np.minimum(ratio, rho_max), lambda_ * np.minimum(ratio, c_max)
+    target, advantage = np.array(value, np.float64), np.zeros(reward.shape)
+    for t in reversed(range(len(reward))):
+        change = target[t + 1] - value[t + 1]
+        delta = rho[t] * (reward[t] + discount[t] * value[t + 1] - value[t])
+        new = value[t] + delta + discount[t] * c[t] * change
+        mixed = value[t + 1] + lambda_ * change
+        gain = rho[t] * (reward[t] + discount[t] * mixed - value[t])
+        target[t] = np.where(mask[t], new, value[t])
+        advantage[t] = np.where(mask[t], gain, 0)
+    return advantage, target[:-1]
+
+
+@given(st.integers(0, 2**31), st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0, 1))
+@settings(deadline=None)
+def test_vtrace_is_its_slow_recursion(seed, rho_max, c_max, lambda_):
+    reward, discount, value, mask = block(seed)
+    log_ratio = np.random.default_rng(seed).normal(size=mask.shape).astype(np.float32)
+    limits = {"rho_max": rho_max, "c_max": c_max, "lambda_": lambda_}
+    found = returns.vtrace(*tensors(reward, discount, value, log_ratio, mask), **limits)
+    ratio = np.exp(log_ratio)
+    expected = slow_vtrace(reward, discount, value, ratio, mask, **limits)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
+def test_vtrace_of_equal_policies_is_gae_and_the_lambda_return(lambda_):
+    for seed in range(5):
+        reward, discount, value, mask = tensors(*block(seed, time=9))
+        zeros = tf.zeros_like(reward)
+        advantage, target = returns.vtrace(
+            reward, discount, value, zeros, mask, lambda_=lambda_
+        )
+        common = reward, discount, value, lambda_, mask
+        np.testing.assert_allclose(advantage, returns.gae(*common), atol=1e-6)
+        np.testing.assert_allclose(target, returns.lambda_return(*common), atol=1e-6)
+
+
+def test_vtrace_is_finite_for_masked_nan_and_enormous_ratios():
+    reward, discount, value, mask = block(3, time=9)
+    assert not mask.all()
+    reward = np.where(mask, reward, NAN)
+    log_ratio = np.where(mask, np.float32(1e4), np.float32(NAN))
+    found = returns.vtrace(*tensors(reward, discount, value, log_ratio, mask))
+    assert all(np.isfinite(x).all() for x in found)

@@ -1,9 +1,11 @@
 """Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import dqn, ppo, sac, td3
+from tfagents_batch.algorithms import a2c, dqn, ppo, reinforce, sac, td3
 
 REGISTRY = {
     "ppo": (ppo.PPO, ppo.Config),
+    "a2c": (a2c.A2C, a2c.Config),
+    "reinforce": (reinforce.Reinforce, reinforce.Config),
     "dqn": (dqn.DQN, dqn.Config),
     "sac": (sac.SAC, sac.Config),
     "td3": (td3.TD3, td3.Config),

@@ -157,7 +157,7 @@ class DQN(tf.Module):
             "value/q": masked.mean(q, counts),
             "value/target": masked.mean(mean, counts),
             "value/td_error": masked.mean(tf.abs(error), counts),
-            "grad/learning_rate": tf.identity(self.optimizer.adam.learning_rate.value),
+            "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
             "grad/updates": tf.ones([]),
             "policy/epsilon": self.policy.epsilon(step),
         }

@@ -13,9 +13,10 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.algorithms.ppo_settings import Config
+from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
-from tfagents_batch.nn import moments, networks, optimizer, summary, user
+from tfagents_batch.nn import networks, optimizer, summary
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import (
@@ -77,9 +78,7 @@ class PPO(tf.Module):
         self.optimizer = optimizer.Optimizer(
             self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
         )
-        self.rewards = moments.RewardNormalizer(
-            config.normalize_return, config.reward_clip, *self._bounds
-        )
+        self.rewards = config.reward_normalizer()
         self.penalty = AdaptiveKL(config)
 
     @property
@@ -93,19 +92,7 @@ class PPO(tf.Module):
 
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
-        config, spec = self.config, self._spec
-        network = (
-            networks.actor_critic(spec, config.network)
-            if self._given is None
-            else user.actor_critic(self._given, spec, config.network)
-        )
-        observations = moments.ObservationNormalizer(
-            spec.observation_space,
-            config.observation_clip,
-            *self._bounds,
-            enabled=config.normalize_observation,
-        )
-        return ActorCriticPolicy(network, observations, config.gamma)
+        return self.config.make_policy(self._spec, self._given)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
@@ -115,10 +102,6 @@ class PPO(tf.Module):
             **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
             "learner/penalty": self.penalty.beta,
         }
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.config.normalize_floor, self.config.normalize_epsilon
 
     def _check_minibatches(self) -> None:
         config = self.config
@@ -150,7 +133,7 @@ class PPO(tf.Module):
                 batch.value, batch.target, mask
             ),
             "value/mean": masked.mean(batch.value, mask),
-            "grad/learning_rate": tf.identity(self.optimizer.adam.learning_rate.value),
+            "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
         }
         if config.objective != "clip":
             kl, counts = forward.divergence(self.network, rows, valid)
@@ -182,7 +165,7 @@ class PPO(tf.Module):
             advantage = masked.standardize(advantage, mask, 1e-8)
         return Batch(
             steps=nest.map(lambda x: x[:-1], seen),
-            action=nest.map(lambda x: _without_nan(x, mask), trajectory.action),
+            action=on_policy.actions(trajectory),
             log_prob=trajectory.behavior["log_prob"],
             policy=trajectory.behavior["policy"],
             advantage=advantage,
@@ -263,8 +246,3 @@ class PPO(tf.Module):
             "policy/clip_fraction": clip_fraction,
             "policy/kl_cutoff": cutoff,
         }
-
-
-def _without_nan(action: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Replace ignored actions, whose NaN would reach the gradient (0 * NaN)."""
-    return masked.safe(action, mask) if action.dtype.is_floating else action

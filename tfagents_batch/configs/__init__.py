@@ -13,6 +13,7 @@ from tfagents_batch.configs import (
     continuous,
     dqn,
     mujoco,
+    policy_gradient,
     tensorflow,
 )
 
@@ -25,6 +26,7 @@ PRESETS = {
     **batch_ppo.PRESETS,
     **dqn.PRESETS,
     **continuous.PRESETS,
+    **policy_gradient.PRESETS,
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

@@ -6,7 +6,7 @@ the return that is reached, or the target where no result is recorded yet.
 
 from __future__ import annotations
 
-from tfagents_batch.configs.tuned import off_policy
+from tfagents_batch.configs.tuned import trained_by
 
 _PENDULUM = {"learning_rate": 1e-3}
 _MUJOCO = {"warmup_steps": 10_000}
@@ -14,13 +14,13 @@ _MILLION = {"capacity": 1_000_000}
 
 
 def _pendulum(algorithm: str):
-    return off_policy(
+    return trained_by(
         algorithm, "Pendulum-v1", 30_000, 4, {"capacity": 30_000}, **_PENDULUM
     )
 
 
 def _mujoco(algorithm: str, env: str, steps: int = 1_000_000):
-    return off_policy(algorithm, env, steps, 8, _MILLION, **_MUJOCO)
+    return trained_by(algorithm, env, steps, 8, _MILLION, **_MUJOCO)
 
 
 PRESETS = {
@@ -39,7 +39,7 @@ PRESETS = {
         )
     },
     # rl-baselines3-zoo, without its state-dependent noise. Target: 300 or more.
-    "sac/bipedalwalker": off_policy(
+    "sac/bipedalwalker": trained_by(
         "sac",
         "BipedalWalker-v3",
         500_000,
@@ -54,7 +54,7 @@ PRESETS = {
         network={"hidden": (400, 300)},
     ),
     # rl-baselines3-zoo. Target: 200 or more.
-    "sac/lunarlander": off_policy(
+    "sac/lunarlander": trained_by(
         "sac",
         "LunarLander-v3",
         500_000,
@@ -67,7 +67,7 @@ PRESETS = {
         network={"hidden": (400, 300)},
     ),
     # Discrete actions. Target: 450 or more.
-    "sac/cartpole": off_policy(
+    "sac/cartpole": trained_by(
         "sac",
         "CartPole-v1",
         100_000,

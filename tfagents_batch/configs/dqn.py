@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfagents_batch.configs.tuned import Preset, off_policy
+from tfagents_batch.configs.tuned import Preset, trained_by
 
 
 def _dqn(
     env: str, steps: int, num_envs: int, replay: dict[str, Any], **settings: Any
 ) -> Preset:
-    return off_policy("dqn", env, steps, num_envs, replay, **settings)
+    return trained_by("dqn", env, steps, num_envs, replay, **settings)
 
 
 _MINATAR_DQN = {

@@ -44,23 +44,23 @@ def like(other: Preset, **changes: Any) -> Preset:
     return lambda: with_options(other(), changes)
 
 
-def off_policy(
+def trained_by(
     algorithm: str,
     env: str,
     steps: int,
     num_envs: int,
-    replay: dict[str, Any],
+    source: dict[str, Any],
     run: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Preset:
-    """Return a preset of an algorithm with a replay.
+    """Return a preset of any algorithm.
 
     Args:
       algorithm: name of the algorithm.
       env: environment.
       steps: training steps.
       num_envs: number of environments.
-      replay: settings of the replay.
+      source: settings of its source of experience.
       run: other options, see ``run_flags.with_options``.
       **settings: settings of the algorithm that differ from the defaults.
     """
@@ -69,7 +69,7 @@ def off_policy(
     def preset() -> Config:
         changed = replace(defaults(), settings)
         config = Config(algorithm=algorithm, settings=changed, env=env)
-        options = {"steps": steps, "num_envs": num_envs, "replay": replay}
+        options = {"steps": steps, "num_envs": num_envs, config.source_name: source}
         return with_options(config, options | (run or {}))
 
     return preset

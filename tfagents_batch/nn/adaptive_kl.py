@@ -13,7 +13,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from tfagents_batch.config import check, option
+from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.ops import losses, masked
@@ -50,19 +50,17 @@ class Settings:
         "average the KL over a minibatch, or over each sequence, before the penalty",
     )
 
-    def check(self) -> Settings:
-        """Return the settings, each value converted to its declared type.
+    def check_limits(self) -> None:
+        """Check that the weight is not raised and lowered at once.
 
         Raises:
-          UserError: names the setting, its value and what was expected.
+          UserError: if one KL divergence would do both.
         """
-        settings = check(self)
-        if settings.kl_adapt_low > settings.kl_adapt_high:
+        if self.kl_adapt_low > self.kl_adapt_high:
             raise UserError(
-                f"kl_adapt_low is {settings.kl_adapt_low}; expected at most "
-                f"kl_adapt_high, {settings.kl_adapt_high}"
+                f"kl_adapt_low is {self.kl_adapt_low}; expected at most "
+                f"kl_adapt_high, {self.kl_adapt_high}"
             )
-        return settings
 
 
 class AdaptiveKL(tf.Module):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn.adam import Adam
+from tfagents_batch.nn.rmsprop import RMSProp
 from tfagents_batch.ops import carried
 
+Rule = Literal["adam", "rmsprop"]
+_RULES = {"adam": Adam, "rmsprop": RMSProp}
 _PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
 
 
 class Optimizer(tf.Module):
-    """Adam on a fixed list of weights, with global-norm clipping.
+    """Adam or RMSProp on a fixed list of weights, with global-norm clipping.
 
     If the gradient is not finite, the step is skipped: weights, moving means and step
     count do not change.
@@ -23,9 +27,11 @@ class Optimizer(tf.Module):
     Args:
       variables: weights to train.
       clip_norm: largest global gradient norm; None for no clipping.
-      epsilon: Adam's (Kingma and Ba 2015, algorithm 1).
+      epsilon: of the rule.
+      rule: "adam" (Kingma and Ba 2015, algorithm 1) or "rmsprop" (``nn/rmsprop.py``).
 
     Attributes:
+      rule: the rule, with its variables.
       compiled: True to compile the step with XLA, alone or as a part of its caller; it
         makes fewer passes over memory.
     """
@@ -35,11 +41,12 @@ class Optimizer(tf.Module):
         variables: Sequence[keras.Variable],
         clip_norm: float | None,
         epsilon: float = 1e-5,
+        rule: Rule = "adam",
     ):
         super().__init__()
         self.trained = list(variables)
         self.clip_norm = clip_norm
-        self.adam = Adam(self.trained, 1.0, epsilon=epsilon)
+        self.rule = _RULES[rule](self.trained, 1.0, epsilon=epsilon)
         self._compiled = tf.function(
             lambda gradients: self._step(gradients, compiled=True),
             jit_compile=True,
@@ -48,7 +55,7 @@ class Optimizer(tf.Module):
         self.compiled = False
 
     def set_learning_rate(self, learning_rate: tf.Tensor) -> None:
-        self.adam.learning_rate.assign(learning_rate)
+        self.rule.learning_rate.assign(learning_rate)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
         """Take one step.
@@ -77,14 +84,14 @@ class Optimizer(tf.Module):
             gradients = [gradient * scale for gradient in gradients]
 
         def step():
-            self.adam.step(gradients, compiled)
+            self.rule.step(gradients, compiled)
             return tf.constant(0.0)
 
         skipped = carried.when(finite, step, tf.constant(1.0))
         return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        return {f"{i:03d}": v for i, v in enumerate(self.adam.variables)}
+        return {f"{i:03d}": v for i, v in enumerate(self.rule.variables)}
 
 
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:

@@ -47,12 +47,13 @@ def update_histograms(
 
 
 def weight_histograms(*optimizers: Optimizer) -> Metrics:
-    """Return histograms of the weights and of their gradients."""
-    trained = [x for each in optimizers for x in each.trained]
-    weights = [tf.convert_to_tensor(x.value) for x in trained]
-    paths = [weight.path for weight in trained]
-    gradients = [x for each in optimizers for x in each.adam.mean_gradients()]
-    return {
-        **histograms.by_group("weights", weights, paths),
-        **histograms.by_group("grad", gradients, paths),
-    }
+    """Return histograms of the weights and, if the rule keeps them, of gradients."""
+    weights, gradients, paths = [], [], []
+    for each in optimizers:
+        weights += [tf.convert_to_tensor(x.value) for x in each.trained]
+        gradients += each.rule.mean_gradients()
+        paths += [x.path for x in each.trained]
+    found = histograms.by_group("weights", weights, paths)
+    if gradients:
+        found |= histograms.by_group("grad", gradients, paths)
+    return found

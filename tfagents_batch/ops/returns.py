@@ -22,6 +22,8 @@ import tensorflow as tf
 
 from tfagents_batch.ops import masked
 
+_MOST_LOG_RATIO = 20.0  # of V-trace, so that no ratio overflows
+
 
 def discounted(
     reward: tf.Tensor, discount: tf.Tensor, bootstrap: tf.Tensor, mask: tf.Tensor
@@ -141,6 +143,51 @@ def gae(
     delta = masked.safe(target - value[:-1], mask)
     factor = masked.safe(discount, mask) * gae_lambda
     return tf.stop_gradient(_linear_recurrence(factor, delta, delta, factor.shape[0]))
+
+
+def vtrace(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    value: tf.Tensor,
+    log_ratio: tf.Tensor,
+    mask: tf.Tensor,
+    *,
+    lambda_: float | tf.Tensor = 1.0,
+    rho_max: float = 1.0,
+    c_max: float = 1.0,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return advantages and value targets, corrected for an older behavior policy.
+
+    V-trace (Espeholt et al. 2018, arXiv:1802.01561, eq. 1): with the ratio w = pi / mu,
+    rho = min(rho_max, w), c = lambda min(c_max, w) and
+    delta_t = rho_t (r_{t+1} + discount_t V(s_{t+1}) - V(s_t)), the targets are
+
+        v_t = V(s_t) + delta_t + discount_t c_t (v_{t+1} - V(s_{t+1})).
+
+    The advantage is rho_t (r_{t+1} + discount_t x_{t+1} - V(s_t)) with
+    x = V + lambda (v - V), which is the paper's v for lambda 1. So if both policies
+    are equal, the results are those of ``gae`` and ``lambda_return``.
+
+    Args:
+      reward, discount, value, mask: see the module.
+      log_ratio: f32 ``[T, B]``, ln w.
+      lambda_: in [0, 1].
+      rho_max, c_max: largest ratios.
+
+    Returns:
+      f32 ``[T, B]`` each; where masked, the advantage is 0 and the target V(s).
+    """
+    ratio = tf.exp(tf.minimum(masked.safe(log_ratio, mask), _MOST_LOG_RATIO))
+    rho, c = tf.minimum(ratio, rho_max), tf.minimum(ratio, c_max) * lambda_
+    factor = masked.safe(discount, mask)
+    ahead = reward + tf.math.multiply_no_nan(value[1:], discount)
+    error = masked.safe(ahead - value[:-1], mask)
+    delta = rho * error
+    change = _linear_recurrence(factor * c, delta, delta, factor.shape[0])
+    # The row after a truncated one is masked: its change is 0, and nothing leaks.
+    advantage = rho * (error + factor * lambda_ * _shift(change, 1))
+    target = value[:-1] + change
+    return tf.stop_gradient(advantage), tf.stop_gradient(target)
 
 
 def _linear_recurrence(

@@ -64,9 +64,14 @@ class Config:
         """Check that environments and algorithm fit the settings.
 
         Raises:
-          UserError: if whole episodes are asked for and their limit is not known.
+          UserError: if whole episodes are asked for and their limit is not known, or
+            if the algorithm needs them.
         """
-        del algorithm
+        if self.episodes is None and getattr(algorithm, "whole_episodes", False):
+            raise UserError(
+                "baseline=time_step needs whole episodes, but rollout.episodes is "
+                "none; set --rollout.episodes, or use another --algorithm.baseline"
+            )
         if self.episodes is not None:
             episodes.longest(spec)
 

@@ -140,11 +140,13 @@ class Config:
 
     def __post_init__(self):
         if self.algorithm in algorithms.REGISTRY:
-            defaults = {"settings": algorithms.REGISTRY[self.algorithm][1]}
-            defaults["source"] = sources.REGISTRY[self.source_name][0]
-            for name, kind in defaults.items():
-                if getattr(self, name) is None:
-                    object.__setattr__(self, name, kind())
+            kind = algorithms.REGISTRY[self.algorithm][1]
+            if self.settings is None:
+                object.__setattr__(self, "settings", kind())
+            if self.source is None:
+                source, _ = sources.REGISTRY[self.source_name]
+                own = getattr(kind, "SOURCE", {})
+                object.__setattr__(self, "source", source(**own))
 
     @property
     def source_name(self) -> str:

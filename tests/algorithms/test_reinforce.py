@@ -1,0 +1,99 @@
+"""REINFORCE: returns, baselines and losses."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms import cases
+from tests.algorithms.cases import B, T, collect, named, update
+from tests.algorithms.test_a2c import PLAIN
+from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tfagents_batch import nest
+from tfagents_batch.algorithms import reinforce
+from tfagents_batch.errors import UserError
+
+
+def make(action="discrete", **settings):
+    keras.utils.set_random_seed(0)
+    spec = make_spec(VECTOR, ACTIONS[action], B)
+    return reinforce.Reinforce(reinforce.Config(**PLAIN | settings), spec)
+
+
+def slow_returns(trajectory, gamma, end):
+    """Return G, with ``end`` [T+1, B] after a truncated state and at the last row."""
+    steps, mask = trajectory.steps, trajectory.mask.numpy()
+    found = np.array(end)
+    for t in reversed(range(T)):
+        going = np.where(steps.terminated[t + 1], 0, gamma)
+        new = steps.reward[t + 1] + going * found[t + 1]
+        found[t] = np.where(mask[t], new, end[t])
+    return found[:-1]
+
+
+@pytest.mark.parametrize("loss", ["log_likelihood", "squared_error"])
+@pytest.mark.parametrize("baseline", ["none", "average", "time_step", "value"])
+def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
+    settings = {"baseline": baseline, "loss": loss, "normalize_advantage": False}
+    agent = make(gamma=0.9, **settings)
+    agent._average.assign(0.7)
+    trajectory = collect(agent)
+    mask = trajectory.mask.numpy()
+    value = agent.network.unroll(trajectory.steps)[0].value.numpy()
+    end = value if baseline == "value" else np.zeros_like(value)
+    found = slow_returns(trajectory, 0.9, end)
+    subtracted = {
+        "none": 0,
+        "average": 0.7,
+        "time_step": np.mean(np.where(mask, found, 0), 1, keepdims=True),
+        "value": value[:-1],
+    }[baseline]
+    advantage = found - subtracted
+
+    def slow_loss():
+        steps = nest.map(lambda x: x[:-1], trajectory.steps)
+        heads = agent.network.unroll(steps)[0]
+        rows = -heads.policy.log_prob(trajectory.action) * advantage
+        if loss == "squared_error":
+            taken = tf.one_hot(trajectory.action, 3)
+            policy = tf.nn.softmax(heads.policy.params["logits"])
+            rows = advantage * tf.reduce_sum((taken - policy) ** 2, -1) / 4
+        if baseline == "value":
+            rows += 0.5 * tf.square(found - heads.value) / 2
+        return tf.reduce_mean(tf.boolean_mask(rows, mask))
+
+    metrics = update(agent, trajectory, 0)
+    weights = [x.value for x in agent.optimizer.trained]
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        slow = slow_loss()
+    expected = tape.gradient(slow, weights)
+    unused = any(x is None for x in expected)
+    assert unused == (baseline != "value") == ("loss/value" not in metrics)
+    found = agent.optimizer.rule.mean_gradients()
+    for gradient, x in zip(found, expected, strict=True):
+        x = tf.zeros_like(gradient) if x is None else x
+        np.testing.assert_allclose(gradient, x, rtol=1e-3, atol=1e-6)
+
+
+def test_the_moving_average_follows_the_mean_return():
+    agent = make(baseline="average", average_rate=0.25, gamma=0.9)
+    trajectory = collect(agent)
+    zeros = np.zeros([T + 1, B], np.float32)
+    mean = np.mean(slow_returns(trajectory, 0.9, zeros)[trajectory.mask.numpy()])
+    for expected in (0.25 * mean, 0.25 * mean * (1 + 0.75)):
+        update(agent, trajectory, 0)
+        found = named(agent)["learner/average"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_mean_at_each_time_step_needs_whole_episodes(tmp_path):
+    options = {"steps": 100, "settings": {"baseline": "time_step"}}
+    with pytest.raises(UserError, match=r"time_step needs whole episodes.*episodes"):
+        cases.train("reinforce", tmp_path, **options | {"rollout": {"length": 16}})
+    assert not list(tmp_path.iterdir())
+
+
+def test_squared_errors_need_discrete_actions():
+    with pytest.raises(UserError, match=r"squared_error.*needs Discrete actions"):
+        make("box", loss="squared_error")

@@ -1,0 +1,30 @@
+"""RMSProp against its equation."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch.nn.optimizer import Optimizer
+
+
+def test_ten_steps_are_those_of_the_equation():
+    weight = keras.Variable([1.0, -2.0])
+    optimizer = Optimizer([weight], None, epsilon=0.1, rule="rmsprop")
+    optimizer.set_learning_rate(0.01)
+    x, square = np.array([1.0, -2.0]), np.ones(2)
+    for step in range(10):
+        gradient = np.array([0.3, -4.0]) * (step + 1)
+        optimizer.apply([tf.constant(gradient, tf.float32)])
+        square = 0.99 * square + 0.01 * gradient**2
+        x -= 0.01 * gradient / np.sqrt(square + 0.1)
+        np.testing.assert_allclose(weight, x, rtol=1e-5)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing():
+    weight = keras.Variable([1.0, -2.0])
+    optimizer = Optimizer([weight], None, epsilon=0.1, rule="rmsprop")
+    before = [v.numpy() for v in [weight, *optimizer.named_variables().values()]]
+    assert optimizer.apply([tf.constant([1.0, np.nan])])["grad/skipped"] == 1
+    after = [v.numpy() for v in [weight, *optimizer.named_variables().values()]]
+    for one, two in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, two)

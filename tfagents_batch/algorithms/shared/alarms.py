@@ -1,0 +1,85 @@
+"""Limits of metrics that all on-policy algorithms have.
+
+A comment gives the worst value in any of the healthy runs of ``ppo_alarms.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.interfaces import Limit
+from tfagents_batch.types import EnvSpec
+
+
+def value_loss(config: Any, further: str = "") -> Limit:
+    """Return the limit of the value loss.
+
+    Args:
+      config: settings of the algorithm.
+      further: more that can be tried, beginning with "; ".
+    """
+    # 0.4; a loss of 100 is an error of 14 standard deviations of returns
+    return Limit(
+        "value_loss",
+        "loss/value",
+        above=100 if config.normalize_return is True else 1e6,
+        lines=2,
+        text="The value loss is {loss/value:.3g}, so advantages are noise. What to "
+        "try: --algorithm.normalize_return=true, or rewards of about 1; lower "
+        f"--algorithm.learning_rate{further}",
+    )
+
+
+def entropy(config: Any, spec: EnvSpec | None) -> Limit:
+    """Return the limit of the policy's entropy; without a spec it is disabled."""
+    # 4 % of the uniform policy's, 19 % of the initial standard deviation
+    return Limit(
+        "entropy",
+        "policy/entropy",
+        below=-math.inf if spec is None else _least_entropy(config, spec),
+        when=lambda line: line.get("progress/gain", 0.0) <= 4,
+        lines=3,
+        text="The policy no longer explores, although returns did not rise: its "
+        "entropy is {policy/entropy:.3g} nats. The agent cannot learn from actions "
+        "that it never tries. What to try: raise --algorithm.entropy_scale (0.01 "
+        "is usual), "
+        "lower --algorithm.learning_rate, raise --num_envs",
+    )
+
+
+ACTIONS_CLIPPED = Limit(  # 0.31
+    "actions_clipped",
+    "env/action_clipped_fraction",
+    above=0.9,
+    lines=10,
+    part=0.05,
+    text="{env/action_clipped_fraction:.0%} of the actions are outside their "
+    "bounds and clipped, so the policy has no reason to come back. What to "
+    "try: lower --algorithm.learning_rate and --algorithm.network.init_std; "
+    "rescale the action space to -1 .. 1 (gymnasium.wrappers.RescaleAction)",
+)
+
+
+def _least_entropy(config: Any, spec: EnvSpec) -> float:
+    """Return the lowest healthy entropy in nats, or -inf if it is not known.
+
+    It is 5 % of the uniform policy's entropy. For a Box it is the entropy at 5 % of the
+    initial standard deviation. It is not known for squashed and for masked actions.
+    """
+    space, leaves = spec.action_space, spaces.leaves(spec.observation_space)
+    if any(leaf.path[-1:] == ("action_mask",) for leaf in leaves):
+        return -math.inf
+    if isinstance(space, gs.Box) and not config.network.squash:
+        std = 0.05 * config.network.init_std
+        return math.prod(space.shape) * math.log(std * math.sqrt(2 * math.pi * math.e))
+    if isinstance(space, gs.Discrete):
+        return 0.05 * math.log(space.n)
+    if isinstance(space, gs.MultiDiscrete):
+        return 0.05 * math.log(math.prod(map(int, space.nvec.flat)))
+    if isinstance(space, gs.MultiBinary):
+        return 0.05 * math.log(2) * math.prod(space.shape)
+    return -math.inf

@@ -1,0 +1,117 @@
+"""What all on-policy algorithms have: settings, policy and normalizers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+from tfagents_batch import config, nest
+from tfagents_batch.config import option
+from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.nn import moments, networks, user
+from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
+from tfagents_batch.ops import masked
+from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import EnvSpec, Nest, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings that all on-policy algorithms have."""
+
+    gamma: float = option(0.99, "discount factor per step", least=0, most=1)
+    learning_rate: Schedule = option(Constant(3e-4), "step size", least=0)
+    gradient_norm: float | None = option(
+        0.5, "largest global norm of the gradient; none disables clipping", above=0
+    )
+    entropy_scale: Schedule = option(Constant(0.0), "weight of the entropy bonus")
+    normalize_observation: bool = option(
+        True, "normalize observations by a running mean and standard deviation"
+    )
+    observation_clip: float = option(
+        10.0, "largest magnitude of a normalized observation", above=0
+    )
+    normalize_floor: float = option(
+        moments.FLOOR,
+        "smallest standard deviation by which observations and rewards are divided",
+        above=0,
+    )
+    normalize_epsilon: float = option(
+        0.0, "constant added to the variance before its square root", least=0
+    )
+    normalize_return: moments.RewardKind = option(
+        True,
+        "divide rewards by the std of returns (true) or of rewards (per_step)",
+    )
+    reward_clip: float = option(
+        10.0, "largest magnitude of a normalized reward", above=0
+    )
+    histograms: bool = option(
+        True,
+        "log histograms of actions, values, KL, weights, gradients and statistics",
+    )
+    network: networks.Config = option(networks.Config(), "shape of the network")
+
+    # Settings that change the meaning of saved weights and statistics. Settings that
+    # change shapes need not be listed here. See ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        *("normalize_observation", "normalize_return"),
+        *("network.activation", "network.mean", "network.std", "network.squash"),
+        *("network.min_std", "network.max_std"),
+    )
+
+    def check(self) -> Self:
+        """Return the settings, each value converted to its declared type.
+
+        Raises:
+          UserError: for a setting that is invalid; names it.
+        """
+        checked = config.check(self)
+        return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def update_size(self, collected: int) -> UpdateSize:
+        """Return the size of an update on everything that was collected."""
+        return UpdateSize(collected, self.network.hidden or networks.HIDDEN)
+
+    def make_policy(self, spec: EnvSpec, given: Any) -> ActorCriticPolicy:
+        """Return a policy with variables of its own.
+
+        Args:
+          spec: spec of the environments.
+          given: the user's ``keras.Model`` or builder, see ``nn.user``; None for the
+            built-in network.
+        """
+        network = (
+            networks.actor_critic(spec, self.network)
+            if given is None
+            else user.actor_critic(given, spec, self.network)
+        )
+        observations = moments.ObservationNormalizer(
+            spec.observation_space,
+            self.observation_clip,
+            self.normalize_floor,
+            self.normalize_epsilon,
+            enabled=self.normalize_observation,
+        )
+        return ActorCriticPolicy(network, observations, self.gamma)
+
+    def reward_normalizer(self) -> moments.RewardNormalizer:
+        """Return the normalizer of rewards."""
+        return moments.RewardNormalizer(
+            self.normalize_return,
+            self.reward_clip,
+            self.normalize_floor,
+            self.normalize_epsilon,
+        )
+
+
+def actions(trajectory: Trajectory) -> Nest:
+    """Return the actions without NaN where they are ignored.
+
+    There it would reach the gradient, because 0 * NaN is NaN.
+    """
+
+    def safe(x):
+        return masked.safe(x, trajectory.mask) if x.dtype.is_floating else x
+
+    return nest.map(safe, trajectory.action)

@@ -1,0 +1,227 @@
+"""Actor-critics whose update is one gradient step on everything that was collected."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.algorithms.shared import alarms, on_policy
+from tfagents_batch.config import option
+from tfagents_batch.interfaces import Distribution, Metrics, Updated
+from tfagents_batch.nn import summary
+from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
+from tfagents_batch.ops import carried, losses, masked
+from tfagents_batch.ops.batches import Batch
+from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(on_policy.Settings):
+    """Settings of one gradient step."""
+
+    optimizer: Rule = option("rmsprop", "rule of the gradient step")
+    optimizer_epsilon: float = option(1e-5, "epsilon of the rule", above=0)
+    value_scale: float = option(
+        0.5, "weight of the value loss, which is half the mean squared error", least=0
+    )
+    normalize_advantage: bool = option(False, "standardize the advantages of an update")
+
+
+class Rows(NamedTuple):
+    """What a loss of the policy needs, f32 ``[T, B]`` unless it says otherwise.
+
+    Attributes:
+      policy: the policy that learns, of the T states with actions.
+      log_prob: ln pi of the actions.
+      value: ``[T+1, B]``, a constant.
+      reward, discount: see ``ops/returns.py``; rewards are normalized.
+      action: as in a trajectory.
+      behavior_log_prob: ln mu of the actions, of the policy that acted.
+      mask: bool, rows that count.
+    """
+
+    policy: Distribution
+    log_prob: tf.Tensor
+    value: tf.Tensor
+    reward: tf.Tensor
+    discount: tf.Tensor
+    action: tf.Tensor
+    behavior_log_prob: tf.Tensor
+    mask: tf.Tensor
+
+
+class Surrogate(NamedTuple):
+    """Loss of a policy.
+
+    Attributes:
+      loss: f32 ``[]``.
+      target: f32 ``[T, B]``, target of the value.
+      metrics: further metrics.
+    """
+
+    loss: tf.Tensor
+    target: tf.Tensor
+    metrics: Metrics
+
+
+class SingleStep(tf.Module):
+    """Base of the algorithms; they add ``surrogate``, a loss of the policy.
+
+    Args:
+      config: settings.
+      spec: spec of the environments.
+      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
+        built-in network.
+
+    Attributes:
+      policy: policy that learns.
+      network, observations: those of the policy.
+
+    Raises:
+      UserError: for settings or a network that cannot be used.
+    """
+
+    source = "rollout"
+    several_seeds = True
+    learns_value = True  # whether the update has a value loss
+
+    def __init__(self, config: Any, spec: EnvSpec, network=None):
+        super().__init__()
+        self.config = config = config.check()
+        self._spec, self._given = spec, network
+        limits = alarms.value_loss(config), alarms.entropy(config, spec)
+        self.alarms = *limits, alarms.ACTIONS_CLIPPED
+        self.policy = self.make_policy()
+        self.network, self.observations = self.policy.network, self.policy.observations
+        self.optimizer = Optimizer(
+            self.network.trainable_variables,
+            config.gradient_norm,
+            config.optimizer_epsilon,
+            config.optimizer,
+        )
+        self.rewards = config.reward_normalizer()
+
+    @property
+    def compilable(self) -> bool:
+        """True if XLA makes the update faster: not with convolutions on a CPU."""
+        return not self.network.convolves
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer step, alone or as a part of the update."""
+        self.optimizer.compiled = on
+
+    def make_policy(self) -> ActorCriticPolicy:
+        """Return a policy with variables of its own, like the one that learns."""
+        return self.config.make_policy(self._spec, self._given)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        return {
+            **self.policy.named_variables(),
+            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
+            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
+        }
+
+    def surrogate(self, rows: Rows) -> Surrogate:
+        """Return the loss of the policy; called once in an update."""
+        raise NotImplementedError
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Take a gradient step on a trajectory ``[T, B]``.
+
+        The statistics of observations are updated last, so that acting and learning
+        normalize a trajectory in the same way.
+        """
+        del seed
+        config, mask, steps = self.config, trajectory.mask, trajectory.steps
+        self.optimizer.set_learning_rate(config.learning_rate(step))
+        # Acting does not use rewards, so their statistics are updated first.
+        self.rewards.update(trajectory, config.gamma)
+        seen = steps._replace(observation=self.observations(steps.observation), info={})
+        weights = [variable.value for variable in self.optimizer.trained]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)  # they may be tensors, see ops.carried
+            loss, rows, target, metrics = self._loss(trajectory, seen, step)
+        gradients = tape.gradient(loss, weights)
+        learns = tf.reduce_any(mask)  # else momentum would still move the weights
+        metrics |= carried.when(
+            learns,
+            lambda: self.optimizer.apply(gradients),
+            {"grad/norm": tf.zeros([]), "grad/skipped": tf.zeros([])},
+        )
+        metrics |= {
+            "grad/updates": tf.cast(learns, tf.float32),
+            "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
+        }
+        metrics |= self.rewards.metrics(trajectory.reward, mask)
+        if config.histograms:
+            metrics |= self._histograms(trajectory, seen, rows, target)
+        self.observations.update(
+            nest.map(lambda x: x[:-1], steps.observation), trajectory.real[:-1]
+        )
+        return Updated(metrics)
+
+    def _loss(self, trajectory: Trajectory, seen: TimeStep, step) -> tuple:
+        """Return the loss, the rows, the target of the value, and metrics."""
+        config, mask = self.config, trajectory.mask
+        heads = self.network.unroll(seen, trajectory.state[0])[0]
+        network_loss = self.network.extra_loss()
+        policy = heads.policy.with_params(
+            nest.map(lambda x: x[:-1], heads.policy.params)
+        )
+        action = on_policy.actions(trajectory)
+        rows = Rows(
+            policy=policy,
+            log_prob=policy.log_prob(action),
+            value=tf.stop_gradient(heads.value),
+            reward=self.rewards(trajectory.reward),
+            discount=trajectory.discount(config.gamma),
+            action=action,
+            behavior_log_prob=trajectory.behavior["log_prob"],
+            mask=mask,
+        )
+        found = self.surrogate(rows)
+        entropy = policy.entropy()
+        bonus = losses.entropy_bonus(entropy, config.entropy_scale(step), mask)
+        loss = found.loss + bonus + network_loss
+        metrics = found.metrics | {
+            "loss/policy": found.loss,
+            "loss/network": network_loss,
+            "policy/entropy": masked.mean(entropy, mask),
+        }
+        if self.learns_value:
+            value = losses.value(heads.value[:-1], found.target, mask)
+            loss += config.value_scale * value
+            metrics |= {
+                "loss/value": value,
+                "value/explained_variance": losses.explained_variance(
+                    rows.value[:-1], found.target, mask
+                ),
+                "value/mean": masked.mean(rows.value[:-1], mask),
+            }
+        metrics["loss/total"] = loss
+        return loss, rows, found.target, metrics
+
+    def _histograms(
+        self, trajectory: Trajectory, seen: TimeStep, rows: Rows, target: tf.Tensor
+    ) -> Metrics:
+        """Return histograms of an update; ``seen`` has normalized observations."""
+        behavior = trajectory.behavior
+        batch = Batch(
+            steps=nest.map(lambda x: x[:-1], seen),
+            action=rows.action,
+            log_prob=rows.behavior_log_prob,
+            policy=behavior["policy"],
+            advantage=(),
+            value=rows.value[:-1],
+            target=target,
+        )
+        policy = rows.policy.with_params(behavior["policy"])
+        return summary.update_histograms(
+            trajectory, batch, policy, self.optimizer, self.observations
+        )

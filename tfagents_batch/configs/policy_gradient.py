@@ -1,0 +1,37 @@
+"""Presets of A2C and REINFORCE.
+
+A comment gives the return that is reached, or the target where no result is recorded
+yet. ``deck/...`` have the sizes of "Building Deep Reinforcement Learning Applications
+on Apache Spark"; a comment gives what it reported.
+"""
+
+from __future__ import annotations
+
+from tfagents_batch.configs.tuned import trained_by
+
+PRESETS = {
+    # Target: 475.
+    "a2c/cartpole": trained_by(
+        "a2c",
+        "CartPole-v1",
+        500_000,
+        16,
+        {"length": 5},
+        learning_rate="linear(2e-3, 0)",
+    ),
+    # Target: -250.
+    "a2c/pendulum": trained_by(
+        "a2c",
+        "Pendulum-v1",
+        1_000_000,
+        16,
+        {"length": 8},
+        gamma=0.95,
+        gae_lambda=0.9,
+        learning_rate="linear(1e-3, 0)",
+    ),
+    # Target: 475.
+    "reinforce/cartpole": trained_by(
+        "reinforce", "CartPole-v1", 500_000, 16, {"episodes": 16}
+    ),
+}
