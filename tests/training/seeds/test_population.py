@@ -66,17 +66,18 @@ def trained(run):
 
 
 @pytest.mark.parametrize(
-    ("env", "settings", "actions"),
+    ("algorithm", "env", "settings", "actions"),
     [
-        ("tf/Pendulum-v1", BOTH, "both"),
+        ("ppo", "tf/Pendulum-v1", BOTH, "both"),
+        ("reinforce", "tf/Pendulum-v1", {"baseline": "average"}, "mode"),
         pytest.param(
-            *("tf/TMaze-v0", GRU, "mode"),
+            *("ppo", "tf/TMaze-v0", GRU, "mode"),
             marks=[pytest.mark.slow, pytest.mark.timeout(1200)],
         ),
     ],
 )
-def test_a_seed_learns_the_same_as_alone(env, settings, actions, tmp_path):
-    options = {**SMALL, "settings": settings, "env": env}
+def test_a_seed_learns_the_same_as_alone(algorithm, env, settings, actions, tmp_path):
+    options = {**SMALL, "settings": settings, "env": env, "algorithm": algorithm}
     options |= {"eval_every": 10_000, "eval_episodes": 4, "eval_actions": actions}
     first, run = tfb.train_seeds(seeds=[3, 8], logdir=tmp_path / "all", **options)
     # Not compiled: compilation is tested elsewhere.
@@ -93,7 +94,7 @@ def test_a_seed_learns_the_same_as_alone(env, settings, actions, tmp_path):
         if name in alone.metrics:
             np.testing.assert_allclose(run.metrics[name], alone.metrics[name], 1e-3)
     assert set(run.metrics) == set(alone.metrics)
-    assert run.metrics["loss/value"] != first.metrics["loss/value"]
+    assert run.metrics["loss/policy"] != first.metrics["loss/policy"]
 
 
 class Chance:
