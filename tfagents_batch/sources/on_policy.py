@@ -1,4 +1,7 @@
-"""Settings of on-policy experience: rollouts of fixed length, or whole episodes."""
+"""Settings of on-policy experience: rollouts of fixed length, or whole episodes.
+
+Rollouts may go on without the slowest environments, see ``async_rollout``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Algorithm, Env
 from tfagents_batch.sources import episodes
+from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec
@@ -30,6 +34,12 @@ class Config:
         "episodes per iteration, instead of rollout.length; a multiple of num_envs",
         least=1,
         most=1_000_000,
+    )
+
+    wait_for: int | None = option(
+        None,
+        "environments that a step waits for, the first that are ready; none: all",
+        least=1,
     )
 
     def changed(self, overrides: Mapping[str, Any]) -> Config:
@@ -58,7 +68,22 @@ class Config:
         checked = config.check(self, "rollout.")
         if checked.episodes is not None:
             episodes.rounds(checked.episodes, num_envs, "rollout.episodes")
+            if checked.wait_for is not None:
+                raise UserError(
+                    "rollout.wait_for and rollout.episodes are both set, but whole "
+                    "episodes wait for every environment; leave one of them out"
+                )
+        if checked.wait_for is not None and checked.wait_for > num_envs:
+            raise UserError(
+                f"rollout.wait_for is {checked.wait_for}; expected at most the "
+                f"{num_envs} environments"
+            )
         return checked
+
+    @property
+    def groups_of_one(self) -> bool:
+        """Whether each environment needs a worker process and group of its own."""
+        return self.wait_for is not None
 
     def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
         """Check that environments and algorithm fit the settings.
@@ -89,7 +114,7 @@ def make(
     seed: int,
     algorithm: Algorithm,
     info: Sequence[str] = (),
-) -> Rollout | Episodes:
+) -> Rollout | Episodes | AsyncRollout:
     """Return the source of an algorithm.
 
     Args:
@@ -104,4 +129,6 @@ def make(
     del algorithm
     if config.episodes is not None:
         return Episodes(env, policy, config.episodes, info=info)
+    if config.wait_for is not None:
+        return AsyncRollout(env, policy, config.length, config.wait_for, seed, info)
     return Rollout(env, policy, config.length, seed, info=info)

@@ -77,7 +77,10 @@ class Experiment:
                 "eval_env=, or set eval_every=0"
             )
         with contextlib.ExitStack() as stack:
-            self.env = self._environments(stack, config, self._given, config.num_envs)
+            alone = getattr(config.source, "groups_of_one", False)
+            self.env = self._environments(
+                stack, config, self._given, config.num_envs, alone=alone
+            )
             # After the environments exist, but before TensorFlow runs anything.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
@@ -206,7 +209,10 @@ class Experiment:
         _check_spaces(env.spec, self.env.spec)
         return self.evaluation(env, count, config.eval_actions)
 
-    def _environments(self, stack, config: Config, given: Any, num_envs: int) -> Env:
+    def _environments(
+        self, stack, config: Config, given: Any, num_envs: int, alone: bool = False
+    ) -> Env:
+        """Create environments; ``alone`` gives each a worker and group of its own."""
         if isinstance(given, Env):
             named.refuse(
                 config.wrappers,
@@ -230,6 +236,20 @@ class Experiment:
         if isinstance(given, (list, tuple)):
             given = given[:num_envs]
         options = dict(config.env_options)
+        if alone:
+            if make.tensor_env(given, config.env_kwargs) is not None:
+                raise UserError(
+                    f"rollout.wait_for is {config.source.wait_for}, but all "
+                    f"environments of {config.env}, which is written in TensorFlow, "
+                    "step at once; leave it out"
+                )
+            if workers not in (None, num_envs):
+                raise UserError(
+                    f"num_workers is {workers}, but steps that do not wait for all "
+                    f"environments need a worker process for each of the {num_envs}; "
+                    "leave num_workers and envs_per_worker out"
+                )
+            workers = options["groups"] = num_envs
         if config.log_info:
             if make.tensor_env(given, config.env_kwargs) is not None:
                 raise UserError(

@@ -1,0 +1,188 @@
+"""Rollouts that wait for the first environments: every transition is there once."""
+
+import os
+import signal
+import time
+
+import gymnasium
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+import tfagents_batch as tfb
+from tfagents_batch import nest
+from tfagents_batch.algorithms import a2c
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.sources.async_rollout import AsyncRollout
+
+STEP = tf.constant(0, tf.int64)
+
+
+class Counting(gymnasium.Env):
+    """Observes the steps of its life and of the episode; rewards 10 life + action.
+
+    Args:
+      seconds: duration of a step.
+      gate: path without which a step does not end.
+    """
+
+    observation_space = gs.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gs.Discrete(3)
+
+    def __init__(self, seconds=0.0, gate=None):
+        self._life, self._steps, self._seconds, self._gate = 0, 0, seconds, gate
+
+    def _observe(self):
+        return np.float32([self._life, self._steps])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        time.sleep(self._seconds)
+        deadline = time.monotonic() + 60
+        while self._gate and not os.path.exists(self._gate):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        reward = 10.0 * self._life + int(action)
+        self._life, self._steps = self._life + 1, self._steps + 1
+        ended = self._steps == 5
+        return self._observe(), reward, ended, False, {}
+
+
+def start(makes, length, wait_for, compiled=True, core="none", **options):
+    """Return environments, an agent, its source, and its collect in a program."""
+    count = len(makes)
+    env = tfb.make_env(makes, count, count, groups=count, **options)
+    keras.utils.set_random_seed(0)
+    network = networks.Config(hidden=(8,), core=core)
+    agent = a2c.A2C(a2c.Config(network=network), env.spec)
+    source = AsyncRollout(env, agent.policy, length, wait_for, seed=1)
+
+    @tfb.function(envs=[env], jit_compile=compiled, autograph=False)
+    def collect(seed):
+        found = source.collect(seed, STEP)
+        return found.steps, found.ok, found.trajectory
+
+    return env, agent, collect
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+@pytest.mark.parametrize("wait_for", [1, 2, 4])
+def test_every_transition_is_in_exactly_one_trajectory(wait_for, compiled):
+    makes = [lambda i=i: Counting(0.004 if i == 0 else 0) for i in range(4)]
+    env, _, collect = start(makes, 6, wait_for, compiled)
+    lives = np.zeros(4, int)
+    with env:
+        for seed in range(5):
+            steps, ok, trajectory = collect(tf.constant(seed))
+            assert bool(ok) and int(steps) == np.sum(trajectory.mask)
+            life, episode = np.moveaxis(trajectory.steps.observation.numpy(), -1, 0)
+            mask, last = trajectory.mask.numpy(), trajectory.steps.last.numpy()
+            reward = trajectory.reward.numpy()
+            for i in range(4):
+                t = np.flatnonzero(mask[:, i])
+                np.testing.assert_array_equal(life[t, i], lives[i] + np.arange(t.size))
+                np.testing.assert_array_equal(life[t + 1, i], life[t, i] + 1)
+                np.testing.assert_array_equal(episode[t + 1, i], episode[t, i] + 1)
+                expected = 10 * life[t, i] + trajectory.action.numpy()[t, i]
+                np.testing.assert_array_equal(reward[t, i], expected)
+                ended = last[t + 1, i]
+                np.testing.assert_array_equal(ended, episode[t + 1, i] == 5)
+                lives[i] += t.size
+            full = np.sum(trajectory.steps.valid[1:], 0) == 6
+            assert np.sum(~full) < wait_for
+    assert lives.min() > 0
+
+
+def test_a_collect_does_not_wait_for_an_environment_that_does_not_answer(tmp_path):
+    gate = str(tmp_path / "gate")
+    makes = [lambda i=i: Counting(gate=gate if i == 0 else None) for i in range(4)]
+    env, _, collect = start(makes, 5, 3)
+    with env:
+        rows = [np.sum(collect(tf.constant(seed))[2].mask, 0) for seed in range(3)]
+        assert all(x[0] == 0 and sorted(x[1:])[1] >= 4 for x in rows)
+        open(gate, "w").close()
+        later = [collect(tf.constant(seed))[2] for seed in range(3, 40)]
+    first = np.concatenate([x.reward[:, 0][x.mask[:, 0]] for x in later])
+    assert first.size and first[0] < 10  # the action of the first collect
+
+
+def test_acting_states_follow_each_environment():
+    """Log-probabilities of a GRU are those of its unroll from the first state."""
+    makes = [lambda i=i: Counting(0.003 * i) for i in range(3)]
+    env, agent, collect = start(makes, 7, 2, core="gru")
+    with env:
+        for seed in range(4):
+            trajectory = collect(tf.constant(seed))[2]
+            steps = trajectory.steps
+            steps = steps._replace(observation=agent.observations(steps.observation))
+            heads = agent.network.unroll(steps, trajectory.state[0])[0]
+            params = nest.map(lambda x: x[:-1], heads.policy.params)
+            found = heads.policy.with_params(params).log_prob(trajectory.action)
+            np.testing.assert_allclose(
+                found[trajectory.mask],
+                trajectory.behavior["log_prob"][trajectory.mask],
+                atol=1e-5,
+            )
+
+
+def test_a_killed_worker_is_replaced_or_named():
+    for on_fault in ("restart", "raise"):
+        env, _, collect = start([Counting] * 3, 6, 2, on_fault=on_fault)
+        with env:
+            collect(tf.constant(0))
+            os.kill(env._pool.pids[0], signal.SIGKILL)
+            if on_fault == "raise":
+                with pytest.raises(EnvError, match="worker"):
+                    for seed in range(1, 20):
+                        collect(tf.constant(seed))
+                continue
+            found = [collect(tf.constant(seed))[2] for seed in range(1, 200)]
+        assert any(np.any(~x.steps.valid.numpy()) for x in found)
+        assert np.sum(found[-1].mask[:, 0]) > 0
+
+
+@pytest.mark.parametrize("name", ["a2c", "ppo"])
+def test_a_run_learns_from_the_first_environments(name, tmp_path):
+    run = tfb.train(
+        name,
+        env=lambda: Counting(),
+        steps=400,
+        num_envs=4,
+        rollout={"length": 16, "wait_for": 3},
+        eval_every=0,
+        logdir=tmp_path,
+    )
+    assert run.step >= 400
+    resumed = tfb.train(resume=run.logdir, steps=600, env=lambda: Counting())
+    assert resumed.step >= 600
+    assert run.metrics["env/masked"] < 0.6
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"env": "tf/CartPole-v1"}, "written in TensorFlow.*leave it out"),
+        ({"num_workers": 2}, "a worker process for each of the 4"),
+        ({"rollout": {"wait_for": 5}}, "at most the 4 environments"),
+        ({"rollout": {"wait_for": 2, "episodes": 8}}, "wait for every environment"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
+    given = {"env": "CartPole-v1", "rollout": {"wait_for": 3}} | options
+    with pytest.raises(UserError, match=text):
+        tfb.train("a2c", steps=100, num_envs=4, logdir=tmp_path, **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_environments_that_share_a_worker_are_refused():
+    with tfb.make_env([Counting] * 4, 4, 2, groups=2) as env:
+        agent = a2c.A2C(a2c.Config(), env.spec)
+        with pytest.raises(UserError, match=r"group of its own.*2 groups"):
+            AsyncRollout(env, agent.policy, 4, 1, seed=1)

@@ -1,0 +1,252 @@
+"""Trajectories from environments that do not wait for the slowest one.
+
+Every environment is a group of its own, see ``ProcessEnv.receive``: a step waits for
+the first k environments that are ready, selects their actions and sends them on. So
+environments are at different steps, and what is in flight at the end of a collect
+arrives in the next one, acted on by the policy as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Actor
+from tfagents_batch.ops import arrays
+from tfagents_batch.sources import metrics
+from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+
+
+class _Row(NamedTuple):
+    """Step of some environments, what was done there, and with which acting state."""
+
+    timestep: TimeStep
+    action: Nest
+    behavior: dict[str, Nest]
+
+
+class _Newest(NamedTuple):
+    """Newest step of every environment, ``[n, ...]``.
+
+    Attributes:
+      row: the step, and what was done there.
+      before, after: acting state before and after that.
+      flying: bool ``[n]``, whether the action was sent; else it counts for nothing.
+    """
+
+    row: _Row
+    before: Nest
+    after: Nest
+    flying: tf.Tensor
+
+
+class AsyncRollout(tf.Module):
+    """Source of trajectories ``[length, n]`` that waits for k environments at a time.
+
+    An environment takes up to ``length`` steps in a collect, which ends when fewer than
+    k environments may go on. The rows that an environment lacks are marked as failed
+    (``first`` and ``truncated``), so they are masked. The order in which environments
+    are ready depends on timing, so a seed does not reproduce a run.
+
+    Args:
+      env: ``ProcessEnv`` with as many groups as environments; the constructor starts it
+        with ``seed``.
+      actor: policy that selects actions.
+      length: T.
+      wait_for: k.
+      seed: int.
+      info: info columns to report, see ``metrics.episode_info_metrics``.
+
+    Raises:
+      UserError: if environments are not groups of their own, or k is out of range.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        actor: Actor,
+        length: int,
+        wait_for: int,
+        seed: int,
+        info: Sequence[str] = (),
+    ):
+        super().__init__()
+        self.env, self.envs, self.actor = env, (env,), actor
+        self.length, self.batch, self.wait_for = length, env.spec.num_envs, wait_for
+        if getattr(env, "num_groups", 1) != self.batch:
+            raise UserError(
+                "steps that do not wait for all environments need every environment in "
+                f"a worker process and group of its own; this is a "
+                f"{type(env).__name__} of {getattr(env, 'num_groups', 1)} groups"
+            )
+        if not 1 <= wait_for <= self.batch:
+            raise UserError(
+                f"wait_for is {wait_for}; expected 1 to {self.batch}, the number of "
+                "environments"
+            )
+        self._info = tuple(info)
+        token, timestep = env.init(seed)
+        state = actor.initial_state(self.batch)
+        noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
+        step = tf.constant(0, tf.int64)
+        action, behavior, after = actor.act(timestep, state, noise, step, True)
+        row = _Row(timestep, action, behavior)
+        start = token, _Newest(row, state, after, tf.zeros([self.batch], tf.bool))
+        self._variables = [
+            tf.Variable(x, trainable=False, shape=x.shape)
+            for x in map(tf.convert_to_tensor, nest.flatten(start))
+        ]
+        # A function: tf.Module would replace a nest by a wrapper of its own.
+        self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
+
+    @property
+    def compilable(self) -> bool:
+        """True if collecting can run under XLA."""
+        return getattr(self.env, "compilable", False)
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the state of environments and actor."""
+        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
+
+    def collect(self, seed, step) -> Collected:
+        """Collect a trajectory of up to T steps of every environment."""
+        batch, count, length = self.batch, self.wait_for, self.length
+        most = batch * length // count
+        shape = (most, count)
+        first_noise, noise = (
+            self.actor.noise((1, batch), seed),
+            self.actor.noise(shape, seed),
+        )
+
+        def at(noise, t):
+            return nest.map(lambda x: x[t], noise)
+
+        token, newest = self._pack([x.read_value() for x in self._variables])
+        token, newest = self._send_parked(token, newest, at(first_noise, 0), step)
+
+        def advance(t, token, after, before, taken, place, written):
+            token, env, timestep = self.env.receive(token, count=count)
+            state = nest.gather(after, env)
+            action, behavior, new = self.actor.act(
+                timestep, state, at(noise, t), step, True
+            )
+            taken = tf.tensor_scatter_nd_add(
+                taken, env[:, tf.newaxis], tf.ones([count], tf.int32)
+            )
+            now = tf.gather(taken, env)
+            index = batch + t * count + tf.range(count)
+            place = tf.tensor_scatter_nd_update(place, tf.stack([now, env], -1), index)
+            token = self._send(token, action, env, now < length)
+            put = _scatter(env)
+            written = arrays.write(written, t, _Row(timestep, action, behavior))
+            after, before = put(after, new), put(before, state)
+            return t + 1, token, after, before, taken, place, written
+
+        rows = newest.row
+        empty = arrays.empty(most, nest.map(_like(count), rows))
+        place = tf.tile(tf.range(batch)[tf.newaxis], [length + 1, 1])
+        taken = tf.zeros([batch], tf.int32)
+        loop = tf.constant(0), token, newest.after, newest.before, taken, place, empty
+        _, token, after, before, taken, place, written = tf.while_loop(
+            lambda t, token, after, before, taken, *_: (
+                tf.reduce_sum(tf.cast(taken < length, tf.int32)) >= count
+            ),
+            advance,
+            loop,
+            maximum_iterations=most,
+            parallel_iterations=1,
+        )
+        arrived = nest.fold(arrays.stack(written))
+        table = nest.map(lambda x, y: tf.concat([x, y], 0), rows, arrived)
+        filled = nest.gather(table, place)
+        trajectory = self._trajectory(filled, taken, newest.before)
+        last = tf.gather(place, taken, axis=0, batch_dims=0)
+        last = tf.linalg.diag_part(last)
+        self._assign(
+            token,
+            _Newest(nest.gather(table, last), before, after, taken < length),
+        )
+        return metrics.collected(trajectory, self.env.ok(token), self.env, self._info)
+
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Return the collected trajectory."""
+        del seed, step
+        return collected.trajectory
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Ignore priorities: a trajectory is used once."""
+
+    def _send_parked(self, token, newest: _Newest, noise, step) -> tuple:
+        """Send actions to the environments that have none."""
+        row = newest.row
+        action, behavior, after = self.actor.act(
+            row.timestep, newest.before, noise, step, True
+        )
+        kept = row.action, row.behavior, newest.after
+        action, behavior, after = nest.where(
+            newest.flying, kept, (action, behavior, after)
+        )
+        token = self._send(token, action, tf.range(self.batch), ~newest.flying)
+        row = row._replace(action=action, behavior=behavior)
+        return token, newest._replace(row=row, after=after)
+
+    def _send(self, token, action: Nest, env: tf.Tensor, goes: tf.Tensor) -> tf.Tensor:
+        """Send actions to the environments that go on."""
+
+        def one(i, token):
+            mine = nest.map(lambda x: x[i][tf.newaxis], action)
+            return i + 1, tf.cond(
+                goes[i],
+                lambda: self.env.send(token, mine, env[i][tf.newaxis]),
+                lambda: token,
+            )
+
+        def single():
+            return tf.while_loop(
+                lambda i, _: i < env.shape[0],
+                one,
+                (tf.constant(0), token),
+                parallel_iterations=1,
+            )[1]
+
+        everyone = tf.reduce_all(goes)
+        return tf.cond(everyone, lambda: self.env.send(token, action, env), single)
+
+    def _trajectory(self, rows: _Row, taken: tf.Tensor, state: Nest) -> Trajectory:
+        """Return the trajectory of rows ``[T+1, n]``, of which some are missing."""
+        missing = tf.range(self.length + 1)[:, tf.newaxis] > taken
+        steps = rows.timestep
+        steps = steps._replace(
+            reward=tf.where(missing, 0.0, steps.reward),
+            first=steps.first | missing,
+            terminated=steps.terminated & ~missing,
+            truncated=steps.truncated | missing,
+        )
+        action, behavior = nest.map(lambda x: x[:-1], (rows.action, rows.behavior))
+        return Trajectory(steps, action, behavior, state)
+
+    def _assign(self, *values) -> None:
+        for variable, value in zip(self._variables, nest.flatten(values), strict=True):
+            variable.assign(value)
+
+
+def _like(count: int):
+    """Return a function from tensors ``[n, ...]`` to specs of ``count`` rows."""
+    return lambda x: tf.TensorSpec([count, *x.shape[1:]], x.dtype)
+
+
+def _scatter(index: tf.Tensor):
+    """Return a function that replaces the rows ``index`` of every leaf."""
+
+    def put(all_rows: Nest, rows: Nest) -> Nest:
+        return nest.map(
+            lambda x, y: tf.tensor_scatter_nd_update(x, index[:, tf.newaxis], y),
+            all_rows,
+            rows,
+        )
+
+    return put
