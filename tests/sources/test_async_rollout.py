@@ -55,10 +55,10 @@ class Counting(gymnasium.Env):
         return self._observe(), reward, ended, False, {}
 
 
-def start(makes, length, wait_for, compiled=True, core="none", **options):
-    """Return environments, an agent, its source, and its collect in a program."""
-    count = len(makes)
-    env = tfb.make_env(makes, count, count, groups=count, **options)
+def start(makes, length, wait_for, compiled=True, core="none", size=1, **options):
+    """Return environments, an agent, and the source's collect in a program."""
+    count, workers = len(makes), len(makes) // size
+    env = tfb.make_env(makes, count, workers, groups=workers, **options)
     keras.utils.set_random_seed(0)
     network = networks.Config(hidden=(8,), core=core)
     agent = a2c.A2C(a2c.Config(network=network), env.spec)
@@ -73,10 +73,10 @@ def start(makes, length, wait_for, compiled=True, core="none", **options):
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
-@pytest.mark.parametrize("wait_for", [1, 2, 4])
-def test_every_transition_is_in_exactly_one_trajectory(wait_for, compiled):
+@pytest.mark.parametrize(("wait_for", "size"), [(1, 1), (2, 1), (2, 2), (4, 2)])
+def test_every_transition_is_in_exactly_one_trajectory(wait_for, size, compiled):
     makes = [lambda i=i: Counting(0.004 if i == 0 else 0) for i in range(4)]
-    env, _, collect = start(makes, 6, wait_for, compiled)
+    env, _, collect = start(makes, 6, wait_for, compiled, size=size)
     lives = np.zeros(4, int)
     with env:
         for seed in range(5):
@@ -169,8 +169,9 @@ def test_a_run_learns_from_the_first_environments(name, tmp_path):
     "options, text",
     [
         ({"env": "tf/CartPole-v1"}, "written in TensorFlow.*leave it out"),
-        ({"num_workers": 2}, "a worker process for each of the 4"),
-        ({"rollout": {"wait_for": 5}}, "at most the 4 environments"),
+        ({"num_workers": 3}, "4 environments cannot share 3 worker processes"),
+        ({"num_workers": 2}, "wait_for is 3; expected a multiple of the 2 env"),
+        ({"rollout": {"wait_for": 5}}, "a worker, up to 4"),
         ({"rollout": {"wait_for": 2, "episodes": 8}}, "wait for every environment"),
     ],
 )
@@ -181,8 +182,12 @@ def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_environments_that_share_a_worker_are_refused():
-    with tfb.make_env([Counting] * 4, 4, 2, groups=2) as env:
+@pytest.mark.parametrize(
+    "groups, text",
+    [(1, r"group of its own.*1 groups and 2 work"), (2, r"multiple of the 2 env")],
+)
+def test_workers_that_share_a_group_and_parts_of_a_group_are_refused(groups, text):
+    with tfb.make_env([Counting] * 4, 4, 2, groups=groups) as env:
         agent = a2c.A2C(a2c.Config(), env.spec)
-        with pytest.raises(UserError, match=r"group of its own.*2 groups"):
+        with pytest.raises(UserError, match=text):
             AsyncRollout(env, agent.policy, 4, 1, seed=1)

@@ -1,7 +1,7 @@
 """Trajectories from environments that do not wait for the slowest one.
 
-Every environment is a group of its own, see ``ProcessEnv.receive``: a step waits for
-the first k environments that are ready, selects their actions and sends them on. So
+Each worker process is a group of its own, see ``ProcessEnv.receive``: a step waits for
+the first groups that are ready, selects their actions and sends them on. So
 environments are at different steps, and what is in flight at the end of a collect
 arrives in the next one, acted on by the policy as it was.
 """
@@ -19,6 +19,27 @@ from tfagents_batch.interfaces import Actor
 from tfagents_batch.ops import arrays
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+
+
+def group_size(num_envs: int, workers: int, wait_for: int) -> int:
+    """Return the number of environments of a worker.
+
+    Raises:
+      UserError: if workers do not have equally many, or if ``wait_for`` is no multiple.
+    """
+    if not workers or num_envs % workers:
+        raise UserError(
+            f"{num_envs} environments cannot share {workers} worker processes equally, "
+            "which steps that do not wait for all environments need; leave num_workers "
+            "out, or set it to a divisor"
+        )
+    size = num_envs // workers
+    if not 1 <= wait_for <= num_envs or wait_for % size:
+        raise UserError(
+            f"wait_for is {wait_for}; expected a multiple of the {size} environments "
+            f"of a worker, up to {num_envs}"
+        )
+    return size
 
 
 class _Row(NamedTuple):
@@ -53,8 +74,8 @@ class AsyncRollout(tf.Module):
     are ready depends on timing, so a seed does not reproduce a run.
 
     Args:
-      env: ``ProcessEnv`` with as many groups as environments; the constructor starts it
-        with ``seed``.
+      env: ``ProcessEnv`` with as many groups as workers; the constructor starts it with
+        ``seed``. The environments of a worker are always at the same step.
       actor: policy that selects actions.
       length: T.
       wait_for: k.
@@ -62,7 +83,7 @@ class AsyncRollout(tf.Module):
       info: info columns to report, see ``metrics.episode_info_metrics``.
 
     Raises:
-      UserError: if environments are not groups of their own, or k is out of range.
+      UserError: if workers are not groups of their own, or k is no number of groups.
     """
 
     def __init__(
@@ -77,17 +98,14 @@ class AsyncRollout(tf.Module):
         super().__init__()
         self.env, self.envs, self.actor = env, (env,), actor
         self.length, self.batch, self.wait_for = length, env.spec.num_envs, wait_for
-        if getattr(env, "num_groups", 1) != self.batch:
+        groups, workers = (getattr(env, x, 0) for x in ("num_groups", "num_workers"))
+        if not groups or groups != workers:
             raise UserError(
-                "steps that do not wait for all environments need every environment in "
-                f"a worker process and group of its own; this is a "
-                f"{type(env).__name__} of {getattr(env, 'num_groups', 1)} groups"
+                "steps that do not wait for all environments need worker processes, "
+                f"each a group of its own; this is a {type(env).__name__} of "
+                f"{groups} groups and {workers} workers"
             )
-        if not 1 <= wait_for <= self.batch:
-            raise UserError(
-                f"wait_for is {wait_for}; expected 1 to {self.batch}, the number of "
-                "environments"
-            )
+        self._size = group_size(self.batch, groups, wait_for)
         self._info = tuple(info)
         token, timestep = env.init(seed)
         state = actor.initial_state(self.batch)
@@ -129,7 +147,8 @@ class AsyncRollout(tf.Module):
         token, newest = self._send_parked(token, newest, at(first_noise, 0), step)
 
         def advance(t, token, after, before, taken, place, written):
-            token, env, timestep = self.env.receive(token, count=count)
+            token, group, timestep = self.env.receive(token, count=count // self._size)
+            env = self._environments(group)
             state = nest.gather(after, env)
             action, behavior, new = self.actor.act(
                 timestep, state, at(noise, t), step, True
@@ -140,7 +159,7 @@ class AsyncRollout(tf.Module):
             now = tf.gather(taken, env)
             index = batch + t * count + tf.range(count)
             place = tf.tensor_scatter_nd_update(place, tf.stack([now, env], -1), index)
-            token = self._send(token, action, env, now < length)
+            token = self._send(token, action, group, now < length)
             put = _scatter(env)
             written = arrays.write(written, t, _Row(timestep, action, behavior))
             after, before = put(after, new), put(before, state)
@@ -190,31 +209,41 @@ class AsyncRollout(tf.Module):
         action, behavior, after = nest.where(
             newest.flying, kept, (action, behavior, after)
         )
-        token = self._send(token, action, tf.range(self.batch), ~newest.flying)
+        groups = tf.range(self.batch // self._size)
+        token = self._send(token, action, groups, ~newest.flying)
         row = row._replace(action=action, behavior=behavior)
         return token, newest._replace(row=row, after=after)
 
-    def _send(self, token, action: Nest, env: tf.Tensor, goes: tf.Tensor) -> tf.Tensor:
-        """Send actions to the environments that go on."""
+    def _environments(self, group: tf.Tensor) -> tf.Tensor:
+        """Return the numbers of the environments of groups, int32 ``[k]``."""
+        each = group[:, tf.newaxis] * self._size + tf.range(self._size)
+        return tf.reshape(each, [-1])
+
+    def _send(
+        self, token, action: Nest, group: tf.Tensor, goes: tf.Tensor
+    ) -> tf.Tensor:
+        """Send actions ``[k, ...]`` to those groups that go on, bool ``[k]``."""
+        count, size = group.shape[0], self._size
+        goes = tf.reshape(goes, [count, size])[:, 0]  # all of a group do, or none
 
         def one(i, token):
-            mine = nest.map(lambda x: x[i][tf.newaxis], action)
+            mine = nest.map(lambda x: x[i], nest.unfold(action, count, size))
             return i + 1, tf.cond(
                 goes[i],
-                lambda: self.env.send(token, mine, env[i][tf.newaxis]),
+                lambda: self.env.send(token, mine, group[i][tf.newaxis]),
                 lambda: token,
             )
 
         def single():
             return tf.while_loop(
-                lambda i, _: i < env.shape[0],
+                lambda i, _: i < count,
                 one,
                 (tf.constant(0), token),
                 parallel_iterations=1,
             )[1]
 
         everyone = tf.reduce_all(goes)
-        return tf.cond(everyone, lambda: self.env.send(token, action, env), single)
+        return tf.cond(everyone, lambda: self.env.send(token, action, group), single)
 
     def _trajectory(self, rows: _Row, taken: tf.Tensor, state: Nest) -> Trajectory:
         """Return the trajectory of rows ``[T+1, n]``, of which some are missing."""

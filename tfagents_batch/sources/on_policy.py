@@ -73,11 +73,6 @@ class Config:
                     "rollout.wait_for and rollout.episodes are both set, but whole "
                     "episodes wait for every environment; leave one of them out"
                 )
-        if checked.wait_for is not None and checked.wait_for > num_envs:
-            raise UserError(
-                f"rollout.wait_for is {checked.wait_for}; expected at most the "
-                f"{num_envs} environments"
-            )
         return checked
 
     @property

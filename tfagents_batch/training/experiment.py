@@ -18,6 +18,7 @@ from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
 from tfagents_batch.nn import networks
+from tfagents_batch.sources import async_rollout
 from tfagents_batch.training import (
     compilation,
     evaluate,
@@ -212,7 +213,7 @@ class Experiment:
     def _environments(
         self, stack, config: Config, given: Any, num_envs: int, alone: bool = False
     ) -> Env:
-        """Create environments; ``alone`` gives each a worker and group of its own."""
+        """Create environments; ``alone`` makes each worker a group of its own."""
         if isinstance(given, Env):
             named.refuse(
                 config.wrappers,
@@ -243,13 +244,9 @@ class Experiment:
                     f"environments of {config.env}, which is written in TensorFlow, "
                     "step at once; leave it out"
                 )
-            if workers not in (None, num_envs):
-                raise UserError(
-                    f"num_workers is {workers}, but steps that do not wait for all "
-                    f"environments need a worker process for each of the {num_envs}; "
-                    "leave num_workers and envs_per_worker out"
-                )
-            workers = options["groups"] = num_envs
+            workers = num_envs if workers is None else workers
+            async_rollout.group_size(num_envs, workers, config.source.wait_for)
+            options["groups"] = workers
         if config.log_info:
             if make.tensor_env(given, config.env_kwargs) is not None:
                 raise UserError(
