@@ -27,6 +27,8 @@ State = Any
 Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
 # Suffixes of a sum and a count; the log has sum / count, without a suffix.
 SUM, COUNT = "/sum", "/count"
+# In behavior: i64 [T, B], the version of the policy that acted.
+VERSION = "version"
 
 
 @runtime_checkable

@@ -46,6 +46,7 @@ RUNS = {  # options of short runs of 4 environments; a new algorithm adds its ow
         for name in ("ddpg", "sac", "td3")
     },
     "a2c": {"settings": {"network": NETWORK}},
+    "ga3c": {"env": "CartPole-v1", "settings": {"network": NETWORK}},
     "reinforce": {"rollout": {"episodes": 8}, "settings": {"network": NETWORK}},
     "ppo": {
         "rollout_length": 16,
@@ -151,7 +152,7 @@ def experience(agent, **options) -> Trajectory:
       **options: arguments of ``collect``.
     """
     trajectory = collect(agent, **options)
-    if agent.source == "rollout":
+    if agent.source != "replay":
         return trajectory
     size, starts = agent.window, range(T + 2 - agent.window)
 

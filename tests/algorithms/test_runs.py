@@ -14,11 +14,11 @@ WRONG_SPACES = {
     "td3": ("tf/CartPole-v1", "needs a Box of floats"),
 }
 
-each = pytest.mark.parametrize("name", REGISTRY)
+ASYNCHRONOUS = {"ga3c"}  # its runs depend on timing
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("name", sorted({*REGISTRY} - {"ddpg"}))  # TD3's class
+@pytest.mark.parametrize("name", sorted({*REGISTRY} - ASYNCHRONOUS - {"ddpg"}))
 def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     env = PYTHON[RUNS[name].get("env", "tf/CartPole-v1")]
     options = {"env": env, "steps": 250}
@@ -30,7 +30,7 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
         assert_equal(other, one)
 
 
-@each
+@pytest.mark.parametrize("name", sorted({*REGISTRY} - ASYNCHRONOUS))
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600)
     stopped = train(name, tmp_path / "stopped", steps=300)

@@ -1,4 +1,4 @@
-"""Presets of A2C and REINFORCE.
+"""Presets of A2C, GA3C and REINFORCE.
 
 A comment gives the return that is reached, or the target where no result is recorded
 yet. ``deck/...`` have the sizes of "Building Deep Reinforcement Learning Applications
@@ -29,6 +29,16 @@ PRESETS = {
         gamma=0.95,
         gae_lambda=0.9,
         learning_rate="linear(1e-3, 0)",
+    ),
+    # Target: 475.
+    "ga3c/cartpole": trained_by(
+        "ga3c",
+        "CartPole-v1",
+        500_000,
+        16,
+        {"length": 5},
+        {"num_workers": 2},
+        learning_rate="linear(2e-3, 0)",
     ),
     # Target: 475.
     "reinforce/cartpole": trained_by(

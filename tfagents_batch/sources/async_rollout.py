@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Actor
+from tfagents_batch.interfaces import VERSION, Policy
 from tfagents_batch.ops import arrays
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
@@ -89,7 +89,7 @@ class AsyncRollout(tf.Module):
     def __init__(
         self,
         env: Any,
-        actor: Actor,
+        actor: Policy,
         length: int,
         wait_for: int,
         seed: int,
@@ -111,7 +111,7 @@ class AsyncRollout(tf.Module):
         state = actor.initial_state(self.batch)
         noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
         step = tf.constant(0, tf.int64)
-        action, behavior, after = actor.act(timestep, state, noise, step, True)
+        action, behavior, after = self._act(timestep, state, noise, step)
         row = _Row(timestep, action, behavior)
         start = token, _Newest(row, state, after, tf.zeros([self.batch], tf.bool))
         self._variables = [
@@ -150,9 +150,7 @@ class AsyncRollout(tf.Module):
             token, group, timestep = self.env.receive(token, count=count // self._size)
             env = self._environments(group)
             state = nest.gather(after, env)
-            action, behavior, new = self.actor.act(
-                timestep, state, at(noise, t), step, True
-            )
+            action, behavior, new = self._act(timestep, state, at(noise, t), step)
             taken = tf.tensor_scatter_nd_add(
                 taken, env[:, tf.newaxis], tf.ones([count], tf.int32)
             )
@@ -199,12 +197,16 @@ class AsyncRollout(tf.Module):
     def feedback(self, priority: tf.Tensor) -> None:
         """Ignore priorities: a trajectory is used once."""
 
+    def _act(self, timestep: TimeStep, state: Nest, noise: Nest, step) -> tuple:
+        """Select actions, and record the version of the policy."""
+        action, behavior, state = self.actor.act(timestep, state, noise, step, True)
+        version = tf.fill(timestep.first.shape, self.actor.version.read_value())
+        return action, behavior | {VERSION: version}, state
+
     def _send_parked(self, token, newest: _Newest, noise, step) -> tuple:
         """Send actions to the environments that have none."""
         row = newest.row
-        action, behavior, after = self.actor.act(
-            row.timestep, newest.before, noise, step, True
-        )
+        action, behavior, after = self._act(row.timestep, newest.before, noise, step)
         kept = row.action, row.behavior, newest.after
         action, behavior, after = nest.where(
             newest.flying, kept, (action, behavior, after)

@@ -80,6 +80,11 @@ class Config:
         """Whether each environment needs a worker process and group of its own."""
         return self.wait_for is not None
 
+    def waits_for(self, num_envs: int, workers: int) -> int:
+        """Return the number of environments that a step waits for."""
+        del workers
+        return self.wait_for or num_envs
+
     def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
         """Check that environments and algorithm fit the settings.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfagents_batch import algorithms, seeds, sources, spaces
 from tfagents_batch.envs import make
+from tfagents_batch.envs.graph.fleet import Fleet
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
@@ -78,10 +79,7 @@ class Experiment:
                 "eval_env=, or set eval_every=0"
             )
         with contextlib.ExitStack() as stack:
-            alone = getattr(config.source, "groups_of_one", False)
-            self.env = self._environments(
-                stack, config, self._given, config.num_envs, alone=alone
-            )
+            self.env = self._training_environments(stack, config, trains)
             # After the environments exist, but before TensorFlow runs anything.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
@@ -122,14 +120,15 @@ class Experiment:
         if step:
             seed = seeds.iteration_seed(seed, step, "environments")
         _, make_source = sources.REGISTRY[config.source_name]
-        self.source = make_source(
-            config.resolved().source,
-            self.env,
-            self._acting or self.algorithm.policy,
-            seed,
-            self.algorithm,
-            config.log_info,
-        )
+        with seeded(config.seed), _precision(config.precision):  # of further policies
+            self.source = make_source(
+                config.resolved().source,
+                self.env,
+                self._acting or self.algorithm.policy,
+                seed,
+                self.algorithm,
+                config.log_info,
+            )
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -142,6 +141,8 @@ class Experiment:
                 None if self._user_code else compilation.program_saver(config, self.env)
             ),
         )
+
+        self._stack.callback(self.program.close)
 
     def named_variables(self) -> dict[str, Any]:
         """Return the agent's variables in a checkpoint, ``{name: variable}``."""
@@ -210,6 +211,18 @@ class Experiment:
         _check_spaces(env.spec, self.env.spec)
         return self.evaluation(env, count, config.eval_actions)
 
+    def _training_environments(self, stack, config: Config, trains: bool) -> Env:
+        """Create the environments of a run; those of predictors are a ``Fleet``."""
+        given, count, source = self._given, config.num_envs, config.source
+        alone = trains and getattr(source, "groups_of_one", False)
+        parts = getattr(source, "predictors", 0) if trains else 0
+        if not parts:
+            return self._environments(stack, config, given, count, alone)
+        options = config, given, count // parts, alone
+        fleet = Fleet([self._environments(stack, *options) for _ in range(parts)])
+        self._running = [fleet]  # instead of its parts
+        return fleet
+
     def _environments(
         self, stack, config: Config, given: Any, num_envs: int, alone: bool = False
     ) -> Env:
@@ -240,12 +253,14 @@ class Experiment:
         if alone:
             if make.tensor_env(given, config.env_kwargs) is not None:
                 raise UserError(
-                    f"rollout.wait_for is {config.source.wait_for}, but all "
-                    f"environments of {config.env}, which is written in TensorFlow, "
-                    "step at once; leave it out"
+                    f"{config.env} is written in TensorFlow, where all environments "
+                    "step at once; steps that do not wait for all of them need worker "
+                    "processes, use another environment"
                 )
             workers = num_envs if workers is None else workers
-            async_rollout.group_size(num_envs, workers, config.source.wait_for)
+            async_rollout.group_size(
+                num_envs, workers, config.source.waits_for(num_envs, workers)
+            )
             options["groups"] = workers
         if config.log_info:
             if make.tensor_env(given, config.env_kwargs) is not None:

@@ -17,13 +17,12 @@ from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Metrics, Policy, Source
+from tfagents_batch.interfaces import VERSION, Algorithm, Metrics, Policy, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.training import rounds
 from tfagents_batch.types import Collected
 
-VERSION = "version"  # in behavior: int64 [T, B], updates of the acting policy
 _THREAD = "tfagents_batch-collect"
 
 

@@ -14,7 +14,9 @@ from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
 from tfagents_batch.ops.single_call import single_call
+from tfagents_batch.sources.queue import Queue
 from tfagents_batch.training import rounds
+from tfagents_batch.training.asynchronous import Asynchronous
 from tfagents_batch.training.overlap import Ahead
 from tfagents_batch.training.rounds import split
 
@@ -85,6 +87,12 @@ def build(
             "new process if this one has trained on the CPU"
         )
     count = tf.Variable(step, dtype=tf.int64, trainable=False)
+    if isinstance(source, Queue):
+        chosen = plan(source.compilable, algorithm.compilable, compile, device)
+        if hasattr(algorithm, "compile_parts"):
+            algorithm.compile_parts(chosen.modes[0] != "off")
+        mode = chosen.modes[0], chosen.reason
+        return Asynchronous(source, algorithm, *mode, seed, count)
     place = "/GPU:0" if device == "gpu" else "/CPU:0"
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 

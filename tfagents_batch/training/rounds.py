@@ -86,7 +86,7 @@ def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
-def _trace_update(update: Any, trajectory: Trajectory, seed, step) -> Updated:
+def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     """Trace an update for such arguments; return the tensors of its own graph."""
     arguments = nest.map(_spec, (trajectory, seed, step))
     return update.get_concrete_function(*arguments).structured_outputs
@@ -110,7 +110,7 @@ def _learn(
 
     sample = tf.function(sample, autograph=False)
     sampled = sample.get_concrete_function(seed).structured_outputs
-    known = _trace_update(update, sampled, seed, step)
+    known = _trace(update, sampled, seed, step)
 
     def body(index, sums):
         mine = seeds.update_seed(seed, index)
@@ -139,6 +139,35 @@ def _add_updates(sums: Metrics, new: Metrics, count: int | tf.Tensor) -> Metrics
         return old + x if x.shape.rank == 0 else tf.where(some, x, old)
 
     return {name: merged(sums[name], x) for name, x in new.items()}
+
+
+def outline(update: Any, trajectory: Trajectory) -> Updated:
+    """Return what an update of such a trajectory returns, as symbolic tensors."""
+    seed, step = tf.constant(0, tf.int32), tf.constant(0, tf.int64)
+    return _trace(update, trajectory, seed, step)
+
+
+def summary(
+    algorithm: Algorithm, sums: Metrics, totals: Metrics, updates: int, collects: int
+) -> dict[str, Any]:
+    """Return the metrics of updates that were made one by one.
+
+    Args:
+      algorithm: for histograms of its variables.
+      sums: from ``_add_updates``.
+      totals: from ``metrics.merge``.
+      updates: number of updates, each a round.
+      collects: number of collects.
+    """
+    count = tf.constant(updates)
+    last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
+    found = {
+        **_means(sums, count, count),
+        **{UPDATE + name: x for name, x in last.items()},
+        **metrics.finish(totals, tf.constant(collects)),
+        ROUNDS: count,
+    }
+    return split(found)[0]
 
 
 def _means(sums: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:

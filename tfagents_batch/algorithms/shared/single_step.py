@@ -11,11 +11,11 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import Distribution, Metrics, Updated
+from tfagents_batch.interfaces import VERSION, Distribution, Metrics, Updated
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
-from tfagents_batch.ops import carried, losses, masked
+from tfagents_batch.ops import carried, histograms, losses, masked
 from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
@@ -159,12 +159,26 @@ class SingleStep(tf.Module):
             "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
         }
         metrics |= self.rewards.metrics(trajectory.reward, mask)
+        if VERSION in trajectory.behavior:
+            metrics |= self._lag(trajectory)
         if config.histograms:
             metrics |= self._histograms(trajectory, seen, rows, target)
         self.observations.update(
             nest.map(lambda x: x[:-1], steps.observation), trajectory.real[:-1]
         )
         return Updated(metrics)
+
+    def _lag(self, trajectory: Trajectory) -> Metrics:
+        """Return the lag of the policy that acted, in updates."""
+        mask, acted = trajectory.mask, trajectory.behavior[VERSION]
+        lag = tf.cast(self.policy.version.read_value() - acted, tf.float32)
+        found = {
+            "lag/updates": masked.mean(lag, mask),
+            "lag/max": tf.reduce_max(masked.safe(lag, mask)),
+        }
+        if self.config.histograms:
+            found["lag/row_updates"] = histograms.rows(lag, mask)
+        return found
 
     def _loss(self, trajectory: Trajectory, seen: TimeStep, step) -> tuple:
         """Return the loss, the rows, the target of the value, and metrics."""

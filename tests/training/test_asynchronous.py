@@ -1,0 +1,203 @@
+"""Asynchronous training: exact counts, failures of any thread, and the queue."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.sources.test_async_rollout import Counting
+from tfagents_batch.algorithms import ga3c
+from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.training import asynchronous
+from tfagents_batch.training.asynchronous import Bounded, _Stopping
+from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.run_flags import Config, with_options
+
+
+def make(**options):
+    """Return an experiment with 4 environments in 4 workers of 2 predictors."""
+    config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
+    queue = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
+    queue["program_pieces"] = 2
+    options = {"queue": queue | options.pop("queue", {}), **options}
+    return Experiment(with_options(config, options), env=lambda: Counting())
+
+
+def alive():
+    return [
+        t.name for t in threading.enumerate() if t.name.startswith("tfagents_batch-")
+    ]
+
+
+def recording(monkeypatch):
+    """Keep every trajectory of an update; returns the list."""
+    kept, update = [], ga3c.GA3C.update
+
+    def keep(observation, action, reward, mask, last):
+        kept.append((observation, action, reward, mask, last))
+        return np.float32(0)
+
+    def recorded(self, trajectory, seed, step):
+        steps = trajectory.steps
+        parts = steps.observation, trajectory.action, trajectory.reward
+        parts += trajectory.mask, steps.last
+        zero = tf.numpy_function(keep, parts, tf.float32)
+        zero.set_shape([])
+        updated = update(self, trajectory, seed, step)
+        total = updated.metrics["loss/total"] + zero
+        return updated._replace(metrics=updated.metrics | {"loss/total": total})
+
+    monkeypatch.setattr(ga3c.GA3C, "update", recorded)
+    return kept
+
+
+def test_every_transition_is_learned_from_once_and_the_terminal_one_too(monkeypatch):
+    kept = recording(monkeypatch)
+    with make(compile="off") as experiment:
+        experiment.start(0)
+        for _ in range(3):
+            experiment.program(10**9, 10)
+        step = experiment.program.step
+    rows = []
+    for observation, action, reward, mask, last in kept:
+        t, b = np.nonzero(mask)
+        life, episode = observation[t, b].T
+        np.testing.assert_array_equal(reward[t, b], 10 * life + action[t, b])
+        np.testing.assert_array_equal(last[t + 1, b], episode == 4)  # of 5 steps
+        rows += life.astype(int).tolist()
+    # Each of the 4 environments was in every step of its life once.
+    lives, counts = np.unique(rows, return_counts=True)
+    assert step == len(rows) and counts.max() <= 4 and counts[0] == 4
+    assert lives.tolist() == list(range(lives.size))
+    assert np.all(np.diff(counts) <= 0)
+
+
+def fail_in(name, monkeypatch):
+    """Let a method of the program fail at its third call."""
+    original, calls = getattr(asynchronous.Asynchronous, name), []
+
+    def failing(self, *arguments):
+        calls.append(name)
+        if len(calls) == 3:
+            raise ZeroDivisionError(f"in {name}")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(asynchronous.Asynchronous, name, failing)
+
+
+@pytest.mark.parametrize("thread", ["predictor", "trainer"])
+def test_an_exception_in_a_thread_ends_the_run_with_it(thread, monkeypatch):
+    with make() as experiment:
+        experiment.start(0)
+        experiment.program(10**9, 2)
+        part = experiment.source.parts[0]
+        if thread == "trainer":
+            fail_in("_batch", monkeypatch)
+        else:
+
+            def broken():
+                raise ZeroDivisionError("in a predictor")
+
+            experiment.program._refresh[0] = broken
+        begin = time.monotonic()
+        with pytest.raises(ZeroDivisionError):
+            experiment.program(10**9, 10**6)
+        assert time.monotonic() - begin < 5
+        pids = part.env._pool.pids
+    assert not alive()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_killed_worker_ends_the_run_or_is_replaced():
+    for on_fault in ("raise", "restart"):
+        with make(on_fault=on_fault) as experiment:
+            experiment.start(0)
+            experiment.program(10**9, 2)
+            os.kill(experiment.source.parts[1].env._pool.pids[0], signal.SIGKILL)
+            if on_fault == "raise":
+                begin = time.monotonic()
+                with pytest.raises(EnvError, match="worker"):
+                    experiment.program(10**9, 10**6)
+                assert time.monotonic() - begin < 5
+                continue
+            deadline, found = time.monotonic() + 60, []
+            while not found and time.monotonic() < deadline:
+                experiment.program(10**9, 20)
+                found = experiment.events()
+            assert found and all(i in (2, 3) for i in found[0]["envs"])
+            experiment.program(10**9, 20)
+        assert not alive()
+
+
+def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
+    options = {"num_envs": 4, "logdir": tmp_path, "eval_episodes": 4}
+    options |= {"queue": {"length": 8, "train_rows": 16, "capacity": 32}}
+    run = tfb.train("ga3c", env="CartPole-v1", steps=2000, eval_every=1000, **options)
+    assert run.step >= 2000 and run.metrics["eval/return_mean"] > 0
+    assert not alive()
+    resumed = tfb.train(resume=run.logdir, steps=3000)
+    assert resumed.step >= 3000
+    metrics = resumed.metrics
+    assert metrics["system/traces"] == 1
+    assert 0 <= metrics["lag/updates"] <= metrics["lag/max"]
+    # Programs in work, waiting, joined, ready and learned from, of 8 updates each.
+    assert metrics["lag/max"] <= 5 * 8
+    assert metrics["async/predictions_per_second"] > 0
+    agent = tfb.load(run.logdir)
+    assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
+
+
+def test_pieces_that_are_too_old_are_dropped_and_counted():
+    with make(queue={"max_lag": 0, "capacity": 400, "train_rows": 20}) as experiment:
+        experiment.start(0)
+        found = [experiment.program(10**9, 20) for _ in range(3)]
+    assert sum(x["async/dropped_rows"] for x in found) > 0
+    assert all(x["lag/updates"] <= 4 for x in found)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"env": "tf/CartPole-v1"}, "written in TensorFlow"),
+        ({"queue": {"predictors": 3}}, "expected a divisor of the 4"),
+        ({"queue": {"capacity": 8}}, "at least queue.train_rows"),
+        ({"queue": {"program_pieces": 3}}, "expected a power of two"),
+        ({"rollout_length": 8}, "rollout_length is a setting of.*'rollout'.*queue"),
+        ({"overlap": True}, "overlap is true"),
+        ({"env_options": {"backend": "portable"}}, "native backend"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
+    given = {"env": "CartPole-v1"} | options
+    with pytest.raises(UserError, match=text):
+        tfb.train("ga3c", steps=100, num_envs=4, logdir=tmp_path, **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_queue_is_bounded_in_order_and_stops():
+    stopping = threading.Event()
+    queue = Bounded(10, stopping)
+    queue.put("large", 50)  # fits, because the queue is empty
+    done = []
+
+    def put():
+        for i in range(20):
+            queue.put(i, 4)
+            done.append(queue.size)
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    assert [queue.get() for _ in range(21)] == ["large", *range(20)]
+    thread.join(10)
+    assert max(done) <= 10 and queue.size == 0
+    stopping.set()
+    for blocked in (queue.get, lambda: queue.put(1)):
+        with pytest.raises(_Stopping):
+            blocked()

@@ -1,0 +1,33 @@
+"""GA3C (Babaeizadeh et al. 2017, arXiv:1611.06256): asynchronous actor-critic.
+
+Predictors select actions for whichever environments are ready, and updates learn from
+pieces of experience as they arrive, see ``sources/queue.py``. V-trace corrects for the
+older policy that acted (Espeholt et al. 2018, arXiv:1802.01561).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfagents_batch.algorithms.shared import advantages
+from tfagents_batch.algorithms.shared.single_step import Rows, SingleStep, Surrogate
+from tfagents_batch.config import option
+from tfagents_batch.schedules import Constant, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(advantages.Settings):
+    """Settings of GA3C."""
+
+    learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
+
+
+class GA3C(SingleStep):
+    """GA3C with an actor-critic network; satisfies ``interfaces.Algorithm``."""
+
+    source = "queue"
+    several_seeds = False
+
+    def surrogate(self, rows: Rows) -> Surrogate:
+        """Return the loss of the policy, see ``shared/advantages.py``."""
+        return advantages.surrogate(self.config, rows)
