@@ -62,7 +62,8 @@ def test_the_gradient_is_that_of_n_step_returns(action, terminate):
 
 
 def test_corrections_are_equal_without_a_delay_and_differ_with_one():
-    agents = [make(correction=name) for name in ("none", "vtrace", "clip")]
+    names = "none", "vtrace", "clip", "log_floor"
+    agents = [make(correction=name) for name in names]
     trajectory = collect(agents[0])
     for agent in agents:
         update(agent, trajectory, 0)
@@ -107,3 +108,27 @@ def test_the_rollout_has_five_steps_unless_it_is_set():
     assert Config("a2c").source.length == 5
     assert Config("ppo").source.length == 256
     assert Config("reinforce").source.episodes == 16
+
+
+def test_a_sum_is_the_mean_times_the_number_of_transitions():
+    agents = [make(**PLAIN | {"reduction": name}) for name in ("mean", "sum")]
+    trajectory = collect(agents[0])
+    metrics = [update(agent, trajectory, 0) for agent in agents]
+    count = np.sum(trajectory.mask)
+    mean, total = (float(x["loss/total"]) for x in metrics)
+    assert total == pytest.approx(mean * count, rel=1e-4)
+    pairs = (agent.optimizer.rule.mean_gradients() for agent in agents)
+    for one, many in zip(*pairs, strict=True):
+        np.testing.assert_allclose(many, count * one, rtol=1e-3, atol=1e-4)
+
+
+def test_the_floor_stops_the_gradient_of_actions_that_are_almost_impossible():
+    settings = PLAIN | {"correction": "log_floor", "value_scale": 0.0}
+    agent = make(**settings)
+    agent.network.body.policy_head.bias.assign([0.0, 0.0, -30.0])
+    trajectory = collect(agent)
+    trajectory = trajectory._replace(action=2 * tf.ones_like(trajectory.action))
+    metrics = update(agent, trajectory, 0)
+    assert float(metrics["policy/log_floor"]) == 1
+    for gradient in agent.optimizer.rule.mean_gradients():
+        np.testing.assert_array_equal(gradient, 0)

@@ -1,3 +1,4 @@
+import math
 import re
 
 import keras
@@ -235,3 +236,28 @@ def test_integers_are_scaled_by_their_bounds_if_these_are_narrow(space, expected
     encoder = Encoder(space)
     seen = encoder(tf.constant(np.stack([[space.low[0], space.high[1]]])))
     np.testing.assert_allclose(seen, [expected])
+
+
+@pytest.mark.parametrize("actions, count", [(6, 1_005_623), (18, 1_008_707)])
+def test_the_network_of_ga3c_has_the_weights_of_the_original(actions, count):
+    space = gs.Box(0, 255, (84, 84, 4), np.uint8)
+    config = networks.Config(cnn="ga3c", initializer="fan_in")
+    network = networks.actor_critic(make_spec(space, gs.Discrete(actions)), config)
+    assert network.count_params() == count
+    for layer in networks.layers(network):
+        if not hasattr(layer, "kernel"):
+            continue
+        limit = 1 / np.sqrt(np.prod(layer.kernel.shape[:-1]))
+        largest = np.abs(layer.kernel.numpy()).max()
+        assert 0.9 * limit < largest <= limit, layer.name
+        assert np.abs(layer.bias.numpy()).max() <= limit, layer.name
+
+
+@pytest.mark.parametrize("stride", [3, 2, 1])
+def test_larger_networks_of_ga3c_have_smaller_strides(stride):
+    space = gs.Box(0, 255, (84, 84, 4), np.uint8)
+    config = networks.Config(cnn=f"ga3c_stride{stride}")
+    network = networks.actor_critic(make_spec(space, gs.Discrete(6)), config)
+    side = math.ceil(math.ceil(84 / stride) / 2)
+    expected = 1_005_623 + 256 * 32 * (side**2 - 11**2)
+    assert network.count_params() == expected

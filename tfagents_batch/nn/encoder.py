@@ -14,8 +14,10 @@ from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala
 
+# GA3C's network and its larger ones, by the stride of the first convolution.
+_STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
-CNN = Literal["auto", "nature", "impala", "small"]
+CNN = Literal["auto", "nature", "impala", "small", *_STRIDES]
 WIDEST = 2**16  # largest range of an integer that is scaled by its bounds
 NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
 
@@ -57,6 +59,7 @@ class Encoder(keras.layers.Layer):
     Args:
       space: observation space.
       cnn: network for images: Mnih's (nature), Espeholt's (impala), one layer (small),
+        that of GA3C and its larger ones (ga3c, ga3c_stride3 to ga3c_stride1),
         or nature if the image is large enough for it and small otherwise (auto).
 
     Attributes:
@@ -139,6 +142,8 @@ def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
             f"network.cnn is nature, which needs images of {NATURE} x {NATURE} pixels "
             f"or more; this image has shape {shape}: use auto, small or impala"
         )
+    if name in _STRIDES:
+        return blocks.ga3c_cnn(_STRIDES[name])
     if name == "impala":
         return impala.ImpalaCNN()
     return blocks.nature_cnn() if name == "nature" else blocks.small_cnn()

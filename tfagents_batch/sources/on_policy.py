@@ -15,6 +15,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Algorithm, Env
 from tfagents_batch.sources import episodes
 from tfagents_batch.sources.async_rollout import AsyncRollout
+from tfagents_batch.sources.delayed import Delayed
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec
@@ -42,6 +43,13 @@ class Config:
         least=1,
     )
 
+    lag: int = option(
+        0,
+        "updates by which the policy that acts is older, to study what that does",
+        least=0,
+        most=10_000,
+    )
+
     def changed(self, overrides: Mapping[str, Any]) -> Config:
         """Return the settings with overrides; the length replaces the episodes.
 
@@ -66,6 +74,11 @@ class Config:
           UserError: for a setting that is invalid.
         """
         checked = config.check(self, "rollout.")
+        if checked.lag and (checked.episodes, checked.wait_for) != (None, None):
+            raise UserError(
+                f"rollout.lag is {checked.lag}, which needs rollouts of one length; "
+                "leave rollout.episodes and rollout.wait_for out"
+            )
         if checked.episodes is not None:
             episodes.rounds(checked.episodes, num_envs, "rollout.episodes")
             if checked.wait_for is not None:
@@ -114,7 +127,7 @@ def make(
     seed: int,
     algorithm: Algorithm,
     info: Sequence[str] = (),
-) -> Rollout | Episodes | AsyncRollout:
+) -> Rollout | Episodes | AsyncRollout | Delayed:
     """Return the source of an algorithm.
 
     Args:
@@ -123,10 +136,12 @@ def make(
       policy: policy that acts.
       seed: seed of the environments. Episodes do not use it: each call starts with the
         seed of its iteration, so no episode is played twice.
-      algorithm: the algorithm that learns.
+      algorithm: the algorithm that learns; another policy of it acts with a lag.
       info: info columns to report, see ``metrics.episode_info_metrics``.
     """
-    del algorithm
+    if config.lag:
+        rollout = Rollout(env, algorithm.make_policy(), config.length, seed, info=info)
+        return Delayed(rollout, algorithm.policy, config.lag)
     if config.episodes is not None:
         return Episodes(env, policy, config.episodes, info=info)
     if config.wait_for is not None:

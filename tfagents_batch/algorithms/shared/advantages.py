@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 import tensorflow as tf
@@ -12,6 +13,8 @@ from tfagents_batch.algorithms.shared.single_step import Rows, Surrogate
 from tfagents_batch.config import option
 from tfagents_batch.ops import losses, masked, returns
 
+_FLOOR = math.log(1e-6)  # of ln pi in GA3C
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings(single_step.Settings):
@@ -20,10 +23,11 @@ class Settings(single_step.Settings):
     gae_lambda: float = option(
         1.0, "lambda of GAE; 1 gives n-step returns", least=0, most=1
     )
-    correction: Literal["none", "vtrace", "clip"] = option(
+    correction: Literal["none", "vtrace", "clip", "log_floor"] = option(
         "vtrace",
         "correction if the policy that acted is older: V-trace, a clipped ratio as in "
-        "PPO, or none; all are equal if it is not",
+        "PPO, GA3C's lower bound of 1e-6 for probabilities in ln pi, or none; all are "
+        "equal if it is not older and no probability is smaller",
     )
     clip_ratio: float = option(0.2, "clip range of correction=clip", above=0)
     rho_max: float = option(1.0, "largest ratio in V-trace's errors", above=0)
@@ -52,7 +56,12 @@ def surrogate(config: Settings, rows: Rows) -> Surrogate:
     kl = losses.approx_kl(rows.log_prob, rows.behavior_log_prob, mask)
     metrics = {"policy/approx_kl": kl}
     if config.correction != "clip":
-        loss = losses.policy_gradient(rows.log_prob, advantage, mask)
+        log_prob = rows.log_prob
+        if config.correction == "log_floor":
+            below = tf.cast(log_prob < _FLOOR, tf.float32)
+            metrics["policy/log_floor"] = masked.mean(below, mask)
+            log_prob = tf.maximum(log_prob, _FLOOR)  # no gradient below it
+        loss = losses.policy_gradient(log_prob, advantage, mask)
         return Surrogate(loss, target, metrics)
     loss, share = losses.clipped_surrogate(
         rows.log_prob, rows.behavior_log_prob, advantage, config.clip_ratio, mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -30,6 +30,10 @@ class Settings(on_policy.Settings):
         0.5, "weight of the value loss, which is half the mean squared error", least=0
     )
     normalize_advantage: bool = option(False, "standardize the advantages of an update")
+    reduction: Literal["mean", "sum"] = option(
+        "mean",
+        "mean over the transitions of an update, or sum, whose step grows with them",
+    )
 
 
 class Rows(NamedTuple):
@@ -202,7 +206,7 @@ class SingleStep(tf.Module):
         found = self.surrogate(rows)
         entropy = policy.entropy()
         bonus = losses.entropy_bonus(entropy, config.entropy_scale(step), mask)
-        loss = found.loss + bonus + network_loss
+        loss = found.loss + bonus
         metrics = found.metrics | {
             "loss/policy": found.loss,
             "loss/network": network_loss,
@@ -218,7 +222,9 @@ class SingleStep(tf.Module):
                 ),
                 "value/mean": masked.mean(rows.value[:-1], mask),
             }
-        metrics["loss/total"] = loss
+        if config.reduction == "sum":
+            loss *= tf.reduce_sum(tf.cast(mask, tf.float32))
+        metrics["loss/total"] = loss = loss + network_loss
         return loss, rows, found.target, metrics
 
     def _histograms(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import keras
@@ -126,6 +127,42 @@ def nature_cnn() -> Stack:
 def small_cnn() -> Stack:
     """Build the CNN of Young and Tian 2019 (MinAtar), for 3 x 3 pixels or more."""
     return image_cnn([(16, 3, 1)], 128, PatchConv2D)
+
+
+class _UniformBiases(Stack):
+    """A stack whose biases start uniform within +-1 / sqrt(inputs)."""
+
+    def build(self, shape):
+        super().build(shape)
+        for layer in self.stack:
+            if getattr(layer, "bias", None) is not None:
+                limit = 1 / math.sqrt(math.prod(layer.kernel.shape[:-1]))
+                shape = layer.bias.shape
+                layer.bias.assign(keras.random.uniform(shape, -limit, limit))
+
+
+def ga3c_cnn(stride: int = 4) -> Stack:
+    """Build the CNN of GA3C: convolutions of 16 and 32 filters, and 256 units.
+
+    Babaeizadeh et al. 2017 (arXiv:1611.06256) also measure larger ones, whose first
+    convolution has a smaller stride. All weights start uniform within +-1 /
+    sqrt(inputs).
+
+    Args:
+      stride: of the first convolution, 4 to 1.
+    """
+
+    def init():
+        kernel = kernels.hidden("fan_in")
+        return {"activation": "relu", "kernel_initializer": kernel}
+
+    layers = [
+        keras.layers.Conv2D(16, 8, stride, padding="same", **init()),
+        keras.layers.Conv2D(32, 4, 2, padding="same", **init()),
+        keras.layers.Flatten(),
+        keras.layers.Dense(256, **init()),
+    ]
+    return _UniformBiases(layers, name="image_cnn")
 
 
 class OneHot(keras.layers.Layer):

@@ -1,4 +1,4 @@
-"""Kernel initializers of networks: orthogonal, or Glorot's.
+"""Kernel initializers of networks: orthogonal, Glorot's, or by the number of inputs.
 
 Each initializer draws its own numbers; use it for one kernel only.
 """
@@ -12,23 +12,27 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-Kind = Literal["orthogonal", "glorot"]
+Kind = Literal["orthogonal", "glorot", "fan_in"]
 Initializer = Callable[..., tf.Tensor]
 
 
 def hidden(kind: Kind) -> Initializer:
     """Return a hidden layer's initializer: orthogonal (Saxe et al. 2014), common in
-    PPO, or uniform (Glorot and Bengio 2010)."""
+    PPO, or uniform: Glorot and Bengio 2010, or +-1 / sqrt(inputs), as in A3C."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(math.sqrt(2))
+    if kind == "fan_in":
+        return _fan_in()
     return keras.initializers.GlorotUniform()
 
 
 def policy(kind: Kind, scale: float) -> Initializer:
-    """Return a policy head's initializer: orthogonal times ``scale``, or a truncated
-    normal with variance ``scale`` / number of inputs."""
+    """Return a policy head's initializer: orthogonal times ``scale``, +-1 /
+    sqrt(inputs), or a truncated normal with variance ``scale`` / inputs."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(scale)
+    if kind == "fan_in":
+        return _fan_in()
     return keras.initializers.VarianceScaling(scale, "fan_in", "truncated_normal")
 
 
@@ -36,17 +40,23 @@ def value(kind: Kind) -> Initializer:
     """Return the initializer of a value head."""
     if kind == "orthogonal":
         return keras.initializers.Orthogonal(1.0)
+    if kind == "fan_in":
+        return _fan_in()
     return keras.initializers.GlorotUniform()
+
+
+def _fan_in() -> Initializer:
+    return keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
 
 
 def recurrent(kind: Kind, inputs: int) -> Initializer:
     """Return the initializer of a recurrent layer, ``[inputs + units, outputs]``.
 
     The rows of the inputs come before those of the state. Both blocks are orthogonal,
-    or the whole kernel is Glorot's.
+    or the whole kernel is of another kind.
     """
-    if kind == "glorot":
-        return keras.initializers.GlorotUniform()
+    if kind != "orthogonal":
+        return hidden(kind)
     blocks = keras.initializers.Orthogonal(), keras.initializers.Orthogonal()
 
     def initialize(shape, dtype=None):

@@ -241,8 +241,10 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
             f"{config.algorithm!r} cannot train several seeds in one program; train "
             "one seed after the other"
         )
-    if config.source.episodes is not None:
-        raise UserError(
-            f"rollout.episodes is {config.source.episodes}, but several seeds in one "
-            "program need rollouts of one length; leave it out"
-        )
+    for name in ("episodes", "wait_for", "lag"):
+        value = getattr(config.source, name)
+        if value:
+            raise UserError(
+                f"rollout.{name} is {value}, but several seeds in one program need "
+                "rollouts of one length; leave it out"
+            )
