@@ -18,11 +18,11 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.sources import on_policy
-from tfagents_batch.training import program
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
+from tfagents_batch.training.programs import program
 from tfagents_batch.training.record import Interval, Record
 from tfagents_batch.training.run_flags import Config
 

@@ -3,7 +3,7 @@
 A predictor is a thread with environments and a policy of its own. It selects actions
 for those environments that are ready, whatever the updates do meanwhile. So the policy
 that acted may be older than the one that learns from it; the capacity of the queue
-bounds by how much. ``training/asynchronous.py`` runs the threads.
+bounds by how much. ``training/programs/asynchronous.py`` runs the threads.
 """
 
 from __future__ import annotations

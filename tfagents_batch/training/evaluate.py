@@ -17,7 +17,7 @@ from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
-from tfagents_batch.training.program import Compiled, Plan
+from tfagents_batch.training.programs.program import Compiled, Plan
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
 LONGEST = 100_000  # step limit of an episode if the environments have none

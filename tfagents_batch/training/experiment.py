@@ -23,11 +23,10 @@ from tfagents_batch.sources import async_rollout
 from tfagents_batch.training import (
     compilation,
     evaluate,
-    overlap,
     play_config,
-    program,
     replay_saver,
 )
+from tfagents_batch.training.programs import overlap, program
 from tfagents_batch.training.run_flags import Config, without_variables
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import compile_cache, devices, executables, threads

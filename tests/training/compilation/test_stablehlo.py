@@ -15,10 +15,10 @@ from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
-from tfagents_batch.training import program
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.programs import program
 from tfagents_batch.training.run_flags import Config
 
 RECURRENT = networks.Config(core="gru", hidden=(4,))

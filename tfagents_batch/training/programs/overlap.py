@@ -20,7 +20,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION, Algorithm, Metrics, Policy, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.training import rounds
+from tfagents_batch.training.programs import rounds
 from tfagents_batch.types import Collected
 
 _THREAD = "tfagents_batch-collect"

@@ -14,7 +14,7 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import program
+from tfagents_batch.training.programs import program
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 

@@ -13,9 +13,9 @@ import tfagents_batch as tfb
 from tests.sources.test_async_rollout import Counting
 from tfagents_batch.algorithms import ga3c
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.training import asynchronous
-from tfagents_batch.training.asynchronous import Bounded, _Stopping
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.programs import asynchronous
+from tfagents_batch.training.programs.bounded import Bounded, Stopping
 from tfagents_batch.training.run_flags import Config, with_options
 
 
@@ -199,5 +199,5 @@ def test_a_queue_is_bounded_in_order_and_stops():
     assert max(done) <= 10 and queue.size == 0
     stopping.set()
     for blocked in (queue.get, lambda: queue.put(1)):
-        with pytest.raises(_Stopping):
+        with pytest.raises(Stopping):
             blocked()

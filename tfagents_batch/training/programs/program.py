@@ -15,10 +15,10 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.queue import Queue
-from tfagents_batch.training import rounds
-from tfagents_batch.training.asynchronous import Asynchronous
-from tfagents_batch.training.overlap import Ahead
-from tfagents_batch.training.rounds import split
+from tfagents_batch.training.programs import rounds
+from tfagents_batch.training.programs.asynchronous import Asynchronous
+from tfagents_batch.training.programs.overlap import Ahead
+from tfagents_batch.training.programs.rounds import split
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Metrics]  # see ``rounds.call``
 Save = Callable[[Call, dict[str, Any], Sequence[Env]], Call]

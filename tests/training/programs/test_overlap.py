@@ -15,9 +15,9 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.sources import on_policy
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import program
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.overlap import VERSION
+from tfagents_batch.training.programs import program
+from tfagents_batch.training.programs.overlap import VERSION
 from tfagents_batch.training.run_flags import Config
 
 SETTINGS = linear.Config()

@@ -1,0 +1,1 @@
+"""Programs of a run: collecting and updating in turn, ahead, or in threads."""

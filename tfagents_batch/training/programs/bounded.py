@@ -1,0 +1,82 @@
+"""What the threads of asynchronous training share: a bounded queue, and counters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
+
+
+class Stopping(Exception):
+    """A thread should end."""
+
+
+class Bounded:
+    """Queue between threads whose content is bounded.
+
+    Args:
+      capacity: largest sum of sizes; a single larger item fits if it is empty.
+      stopping: once set, ``put`` and ``get`` raise ``Stopping``.
+
+    Attributes:
+      size: sum of the sizes of its items.
+    """
+
+    def __init__(self, capacity: int, stopping: threading.Event):
+        self._capacity, self._stopping = capacity, stopping
+        self._items: deque[tuple[Any, int]] = deque()
+        self._changed = threading.Condition()
+        self.size = 0
+
+    def put(self, item: Any, size: int = 1) -> float:
+        """Add an item when there is room; return the seconds waited."""
+
+        def fits():
+            return not self._items or self.size + size <= self._capacity
+
+        with self._changed:
+            waited = self._wait(fits)
+            self._items.append((item, size))
+            self.size += size
+            self._changed.notify_all()
+        return waited
+
+    def get(self) -> Any:
+        """Remove and return the oldest item when there is one."""
+        with self._changed:
+            self._wait(lambda: self._items)
+            item, size = self._items.popleft()
+            self.size -= size
+            self._changed.notify_all()
+        return item
+
+    def _wait(self, ready: Callable[[], Any]) -> float:
+        begin = time.perf_counter()
+        while not ready():
+            if self._stopping.is_set():
+                raise Stopping
+            self._changed.wait(_POLL)
+        if self._stopping.is_set():
+            raise Stopping
+        return time.perf_counter() - begin
+
+
+class Counts:
+    """Sums of what threads did, since the last call of ``take``."""
+
+    def __init__(self):
+        self._lock, self._sums = threading.Lock(), {}
+
+    def add(self, **numbers: float) -> None:
+        with self._lock:
+            for name, x in numbers.items():
+                self._sums[name] = self._sums.get(name, 0) + x
+
+    def take(self) -> dict[str, float]:
+        with self._lock:
+            taken, self._sums = self._sums, {}
+        return taken
