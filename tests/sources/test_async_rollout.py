@@ -191,3 +191,28 @@ def test_workers_that_share_a_group_and_parts_of_a_group_are_refused(groups, tex
         agent = a2c.A2C(a2c.Config(), env.spec)
         with pytest.raises(UserError, match=text):
             AsyncRollout(env, agent.policy, 4, 1, seed=1)
+
+
+def test_environments_rest_while_they_are_not_active_and_lose_nothing():
+    env, _, _ = start([Counting] * 4, 6, 2)
+    with env:
+        agent = a2c.A2C(a2c.Config(), env.spec)
+        source = AsyncRollout(env, agent.policy, 6, 2, seed=1)
+
+        @tfb.function(envs=[env], jit_compile=True, autograph=False)
+        def collect(seed):
+            return source.collect(seed, STEP).trajectory
+
+        lives = np.zeros(4, int)
+        for seed, active in enumerate([4, 4, 2, 2, 3, 4, 4]):
+            source.active.assign(active)
+            trajectory = collect(tf.constant(seed))
+            life, mask = trajectory.steps.observation[..., 0], trajectory.mask.numpy()
+            for i in range(4):
+                t = np.flatnonzero(mask[:, i])
+                expected = lives[i] + np.arange(t.size)
+                np.testing.assert_array_equal(life.numpy()[t, i], expected)
+                lives[i] += t.size
+                # What was in flight arrives, and nothing is sent on.
+                assert i < active or t.size <= 1
+        assert lives.min() > 6

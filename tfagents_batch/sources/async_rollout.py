@@ -82,6 +82,10 @@ class AsyncRollout(tf.Module):
       seed: int.
       info: info columns to report, see ``metrics.episode_info_metrics``.
 
+    Attributes:
+      active: int32 ``[]`` variable, the number of environments that are stepped, the
+        first ones; a multiple of those of a worker, and at least k. The others rest.
+
     Raises:
       UserError: if workers are not groups of their own, or k is no number of groups.
     """
@@ -118,6 +122,7 @@ class AsyncRollout(tf.Module):
             tf.Variable(x, trainable=False, shape=x.shape)
             for x in map(tf.convert_to_tensor, nest.flatten(start))
         ]
+        self.active = tf.Variable(self.batch, trainable=False)
         # A function: tf.Module would replace a nest by a wrapper of its own.
         self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
 
@@ -128,36 +133,42 @@ class AsyncRollout(tf.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the state of environments and actor."""
-        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
+        found = {f"{i:03d}": each for i, each in enumerate(self._variables)}
+        return found | {"active": self.active}
 
-    def collect(self, seed, step) -> Collected:
-        """Collect a trajectory of up to T steps of every environment."""
-        batch, count, length = self.batch, self.wait_for, self.length
+    def collect(self, seed, step, wait_for: int | None = None) -> Collected:
+        """Collect a trajectory of up to T steps of every active environment.
+
+        Args:
+          seed, step: see ``interfaces.Source``.
+          wait_for: another k than that of the constructor.
+        """
+        batch, count, length = self.batch, wait_for or self.wait_for, self.length
         most = batch * length // count
-        shape = (most, count)
-        first_noise, noise = (
-            self.actor.noise((1, batch), seed),
-            self.actor.noise(shape, seed),
-        )
-
-        def at(noise, t):
-            return nest.map(lambda x: x[t], noise)
+        noise = self.actor.noise((1, batch + most * count), seed)
+        noise = nest.map(lambda x: x[0], noise)  # rows of its own for every action
+        active = tf.range(batch) < self.active.read_value()
+        limit = tf.where(active, length, 0)
 
         token, newest = self._pack([x.read_value() for x in self._variables])
-        token, newest = self._send_parked(token, newest, at(first_noise, 0), step)
+        first = nest.map(lambda x: x[:batch], noise)
+        token, newest = self._send_parked(token, newest, active, first, step)
+        noise = nest.unfold(nest.map(lambda x: x[batch:], noise), most, count)
 
         def advance(t, token, after, before, taken, place, written):
             token, group, timestep = self.env.receive(token, count=count // self._size)
             env = self._environments(group)
             state = nest.gather(after, env)
-            action, behavior, new = self._act(timestep, state, at(noise, t), step)
+            drawn = nest.map(lambda x: x[t], noise)
+            action, behavior, new = self._act(timestep, state, drawn, step)
             taken = tf.tensor_scatter_nd_add(
                 taken, env[:, tf.newaxis], tf.ones([count], tf.int32)
             )
             now = tf.gather(taken, env)
             index = batch + t * count + tf.range(count)
             place = tf.tensor_scatter_nd_update(place, tf.stack([now, env], -1), index)
-            token = self._send(token, action, group, now < length)
+            goes = now < tf.gather(limit, env)
+            token = self._send(token, action, group, goes)
             put = _scatter(env)
             written = arrays.write(written, t, _Row(timestep, action, behavior))
             after, before = put(after, new), put(before, state)
@@ -170,7 +181,7 @@ class AsyncRollout(tf.Module):
         loop = tf.constant(0), token, newest.after, newest.before, taken, place, empty
         _, token, after, before, taken, place, written = tf.while_loop(
             lambda t, token, after, before, taken, *_: (
-                tf.reduce_sum(tf.cast(taken < length, tf.int32)) >= count
+                tf.reduce_sum(tf.cast(taken < limit, tf.int32)) >= count
             ),
             advance,
             loop,
@@ -181,12 +192,9 @@ class AsyncRollout(tf.Module):
         table = nest.map(lambda x, y: tf.concat([x, y], 0), rows, arrived)
         filled = nest.gather(table, place)
         trajectory = self._trajectory(filled, taken, newest.before)
-        last = tf.gather(place, taken, axis=0, batch_dims=0)
-        last = tf.linalg.diag_part(last)
-        self._assign(
-            token,
-            _Newest(nest.gather(table, last), before, after, taken < length),
-        )
+        last = tf.linalg.diag_part(tf.gather(place, taken))
+        flying = tf.where(active, taken < length, newest.flying & (taken == 0))
+        self._assign(token, _Newest(nest.gather(table, last), before, after, flying))
         return metrics.collected(trajectory, self.env.ok(token), self.env, self._info)
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
@@ -203,8 +211,10 @@ class AsyncRollout(tf.Module):
         version = tf.fill(timestep.first.shape, self.actor.version.read_value())
         return action, behavior | {VERSION: version}, state
 
-    def _send_parked(self, token, newest: _Newest, noise, step) -> tuple:
-        """Send actions to the environments that have none."""
+    def _send_parked(
+        self, token, newest: _Newest, active: tf.Tensor, noise, step
+    ) -> tuple:
+        """Send actions to the active environments that have none."""
         row = newest.row
         action, behavior, after = self._act(row.timestep, newest.before, noise, step)
         kept = row.action, row.behavior, newest.after
@@ -212,9 +222,10 @@ class AsyncRollout(tf.Module):
             newest.flying, kept, (action, behavior, after)
         )
         groups = tf.range(self.batch // self._size)
-        token = self._send(token, action, groups, ~newest.flying)
+        token = self._send(token, action, groups, active & ~newest.flying)
         row = row._replace(action=action, behavior=behavior)
-        return token, newest._replace(row=row, after=after)
+        flying = newest.flying | active
+        return token, newest._replace(row=row, after=after, flying=flying)
 
     def _environments(self, group: tf.Tensor) -> tf.Tensor:
         """Return the numbers of the environments of groups, int32 ``[k]``."""
