@@ -58,6 +58,17 @@ class Config:
     capacity: int = option(
         160, "transitions that may wait for an update; bounds the lag", least=1
     )
+    adjust: bool = option(
+        False,
+        "adjust the numbers of agents, predictors, trainers and rows during the run; "
+        "num_envs, queue.predictors and queue.trainers are then the largest",
+    )
+    adjust_seconds: float = option(
+        20.0, "seconds of a measurement of adjusting", above=0
+    )
+    adjust_lag: float = option(
+        50.0, "mean lag above which a setting is less good, for adjusting", least=0
+    )
     max_lag: int | None = option(
         None,
         "updates that the policy may have seen since a piece began; older pieces are "

@@ -15,6 +15,7 @@ from tfagents_batch.algorithms import ga3c
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.programs import asynchronous
+from tfagents_batch.training.programs.adjusting import Numbers
 from tfagents_batch.training.programs.bounded import Bounded, Stopping
 from tfagents_batch.training.run_flags import Config, with_options
 
@@ -26,6 +27,9 @@ def make(**options):
     queue["program_pieces"] = 2
     options = {"queue": queue | options.pop("queue", {}), **options}
     return Experiment(with_options(config, options), env=lambda: Counting())
+
+
+NUMBERS = {f"async/{name}" for name in Numbers._fields}
 
 
 def alive():
@@ -56,13 +60,20 @@ def recording(monkeypatch):
     return kept
 
 
-def test_every_transition_is_learned_from_once_and_the_terminal_one_too(monkeypatch):
-    kept = recording(monkeypatch)
-    with make(compile="off") as experiment:
+@pytest.mark.parametrize("adjust", [False, True])
+def test_every_transition_is_learned_from_once_and_the_terminal_one_too(
+    adjust, monkeypatch
+):
+    kept, seen = recording(monkeypatch), set()
+    queue = {"adjust": adjust, "adjust_seconds": 0.05}
+    with make(compile="off", queue=queue) as experiment:
         experiment.start(0)
-        for _ in range(3):
-            experiment.program(10**9, 10)
-        step = experiment.program.step
+        for _ in range(40 if adjust else 3):
+            metrics = experiment.program(10**9, 10)
+            numbers = {k: x for k, x in metrics.items() if k in NUMBERS}
+            seen.add(tuple(sorted(numbers.items())))
+        step, traces = experiment.program.step, experiment.program.traces()
+    assert traces == 1 and (len(seen) > 3) == adjust
     rows = []
     for observation, action, reward, mask, last in kept:
         t, b = np.nonzero(mask)

@@ -23,7 +23,8 @@ from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.sources import metrics
 from tfagents_batch.sources.queue import Queue
 from tfagents_batch.training.programs import in_pieces, rounds
-from tfagents_batch.training.programs.bounded import Bounded, Counts, Stopping
+from tfagents_batch.training.programs.adjusting import Adjusting
+from tfagents_batch.training.programs.bounded import POLL, Bounded, Counts, Stopping
 from tfagents_batch.training.programs.in_pieces import Pieces
 
 _JOIN = 5.0  # seconds that closing waits for a thread
@@ -63,14 +64,26 @@ class Asynchronous:
         self._seed, self._step = seed, step
         self._now = self._first = int(step.numpy())
         self._version = 0
-        self._train = in_pieces.Updates(
-            algorithm, source.joined, mode in ("full", "update")
-        )
-        self._join = tf.function(in_pieces.joined, autograph=False)
+        self._adjusting = Adjusting(source, seed)
+        self._numbers, choices = self._adjusting.numbers, self._adjusting.choices
+        # A program for each value, so that nothing is compiled later.
+        self._train = {
+            joined: in_pieces.Updates(algorithm, joined, mode in ("full", "update"))
+            for joined in choices["update_pieces"]
+        }
+        self._join = {
+            joined: tf.function(in_pieces.joined, autograph=False)
+            for joined in choices["update_pieces"]
+        }
         pieces = source.config.pieces(source.compilable)
         self._collect = [
-            in_pieces.collector(part, pieces, mode == "full") for part in source.parts
+            {
+                rows: in_pieces.collector(part, pieces, rows, mode == "full")
+                for rows in choices["predict_rows"]
+            }
+            for part in source.parts
         ]
+        self._untried = list(choices["update_pieces"])  # compiled by their first batch
         self._publish = tf.function(
             lambda: source.published.assign_from(algorithm.policy), autograph=False
         )
@@ -81,6 +94,7 @@ class Asynchronous:
         self._ready = Bounded(_READY, self._stopping)
         self._failed: BaseException | None = None
         self._threads: list[threading.Thread] = []
+        self._started = 0  # predictors that have run all their programs
 
     @property
     def step(self) -> int:
@@ -98,7 +112,9 @@ class Asynchronous:
 
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
-        parts = self._train, self._join, self._publish, *self._collect, *self._refresh
+        parts = [self._publish, *self._refresh]
+        for each in (self._train, self._join, *self._collect):
+            parts += each.values()
         return max(part.experimental_get_tracing_count() for part in parts)
 
     def origin(self) -> dict[str, str]:
@@ -133,10 +149,15 @@ class Asynchronous:
             pieces += in_pieces.number(batch.trajectory)
         seconds = time.perf_counter() - begin
         self.rounds = done
-        named = dict(zip(self._train.names, tf.unstack(sums), strict=True))
+        names = self._train[batch.joined].names
+        named = dict(zip(names, tf.unstack(sums), strict=True))
         found = rounds.summary(self._algorithm, named | vectors, totals, done, pieces)
+        if not self._untried and self._started == len(self._source.parts):
+            self._adjusting.add(rows, done, float(found.get("lag/updates", 0.0)))
+            self._numbers = self._adjusting.numbers
         counts = self._counts.take()
         predicting = seconds * len(self._source.parts)
+        found |= {f"async/{k}": float(x) for k, x in self._numbers._asdict().items()}
         return found | {
             "async/predictions_per_second": counts.get("steps", 0) / seconds,
             "async/updates_per_second": done / seconds,
@@ -187,18 +208,29 @@ class Asynchronous:
 
     def _predict(self, index: int) -> None:
         """Collect pieces, with the newest weights at the start of each."""
-        collect, calls = self._collect[index], 0
-        count = len(self._source.parts)
+        part, collect, calls = self._source.parts[index], self._collect[index], 0
+        count, untried = len(self._source.parts), list(collect)
+        agents = part.batch
         while not self._stopping.is_set():
+            numbers = self._numbers
+            if index >= numbers.predictors and not untried:
+                self._stopping.wait(POLL)
+                continue
+            rows = untried.pop() if untried else numbers.predict_rows
+            if numbers.agents != agents:
+                part.active.assign(numbers.agents)
+                agents = numbers.agents
             with self._lock:
                 version = self._version
                 self._refresh[index]()
             number = calls * count + index
             seed = seeds.iteration_seed(self._seed, self._first + number, "predict")
             calls += 1
-            trajectory, measured, steps = collect(
+            trajectory, measured, steps = collect[rows](
                 tf.constant(seed, tf.int32), tf.constant(self._now, tf.int64)
             )
+            if calls == len(collect):
+                self._started += 1
             steps = int(steps)
             if not steps:
                 continue
@@ -209,9 +241,14 @@ class Asynchronous:
 
     def _fill(self, index: int) -> None:
         """Join what predictors collected to batches."""
-        del index
-        most, joined = self._settings.max_lag, self._source.joined
+        most = self._settings.max_lag
         while not self._stopping.is_set():
+            if index >= self._numbers.trainers:
+                self._stopping.wait(POLL)
+                continue
+            joined = self._numbers.update_pieces
+            if self._untried and not index:
+                joined = self._untried.pop()
             parts: list[Pieces] = []
             while sum(in_pieces.number(part.trajectory) for part in parts) < joined:
                 part = self._pieces.get()
@@ -219,15 +256,16 @@ class Asynchronous:
                     self._counts.add(dropped=part.steps)
                 else:
                     parts.append(part)
-            self._ready.put(self._batch(parts))
+            self._ready.put(self._batch(parts, joined))
 
-    def _batch(self, parts: list[Pieces]) -> Pieces:
+    def _batch(self, parts: list[Pieces], joined: int) -> Pieces:
         """Return several parts as one."""
         if len(parts) == 1:
-            return parts[0]
-        trajectory, measured = self._join([part[:2] for part in parts])
+            return parts[0]._replace(joined=joined)
+        trajectory, measured = self._join[joined]([part[:2] for part in parts])
         steps = sum(part.steps for part in parts)
-        return Pieces(trajectory, measured, steps, min(part.version for part in parts))
+        oldest = min(part.version for part in parts)
+        return Pieces(trajectory, measured, steps, oldest, joined)
 
     def _learn(self, batch: Pieces, totals: Metrics) -> tuple:
         """Make updates, and publish the new weights.
@@ -237,14 +275,14 @@ class Asynchronous:
           of the last update.
         """
         seed = seeds.iteration_seed(self._seed, self._now)
-        found = self._train(
+        found = self._train[batch.joined](
             batch.trajectory,
             batch.metrics,
             totals,
             tf.constant(seed, tf.int32),
             tf.constant(self._now, tf.int64),
         )
-        updates = in_pieces.number(batch.trajectory) // self._source.joined
+        updates = in_pieces.number(batch.trajectory) // batch.joined
         self._now += batch.steps
         self._step.assign(self._now)
         with self._lock:

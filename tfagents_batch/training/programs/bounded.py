@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-_POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
+POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
 
 
 class Stopping(Exception):
@@ -59,7 +59,7 @@ class Bounded:
         while not ready():
             if self._stopping.is_set():
                 raise Stopping
-            self._changed.wait(_POLL)
+            self._changed.wait(POLL)
         if self._stopping.is_set():
             raise Stopping
         return time.perf_counter() - begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -25,15 +26,17 @@ class Pieces(NamedTuple):
       metrics: of what was collected, merged.
       steps: number of transitions.
       version: of the oldest policy when it began.
+      joined: number of pieces of an update; 0 before they are joined.
     """
 
     trajectory: Trajectory
     metrics: Metrics
     steps: int
     version: int
+    joined: int = 0
 
 
-def collector(part: AsyncRollout, pieces: int, compiled: bool) -> Any:
+def collector(part: AsyncRollout, pieces: int, wait_for: int, compiled: bool) -> Any:
     """Return the program of a predictor, which collects pieces.
 
     It is a function of seed and environment steps that returns trajectories
@@ -41,7 +44,8 @@ def collector(part: AsyncRollout, pieces: int, compiled: bool) -> Any:
     """
 
     def collect(seed, step):
-        one = tf.function(part.collect, autograph=False)
+        one = functools.partial(part.collect, wait_for=wait_for)
+        one = tf.function(one, autograph=False)
         known = one.get_concrete_function(seed, step).structured_outputs
 
         def body(index, steps, totals, written):
