@@ -385,7 +385,8 @@ class Program(Protocol):
         Args:
           until: the call ends with the first round in which ``step`` reaches it; a
             call has at least one round.
-          rounds: largest number of rounds.
+          rounds: largest number of rounds; asynchronous programs may end with those of
+            a batch.
 
         Returns:
           Metrics of all rounds of the call, see ``sources.metrics.merge``.

@@ -96,6 +96,15 @@ class Trajectory(NamedTuple):
         start = tf.ones_like(first[:1])
         return self.steps.valid & tf.concat([start, ~ended | first], 0)
 
+    @property
+    def counted(self) -> tf.Tensor:
+        """bool ``[T, B]``: observations of the first T rows that statistics count.
+
+        They are real, and the next row is not a failed one: where a stream ends early,
+        its last row is the first one of the next trajectory.
+        """
+        return self.real[:-1] & self.steps.valid[1:]
+
 
 class Collected(NamedTuple):
     """Result of one call of ``Source.collect``.

@@ -27,13 +27,14 @@ class Counting(gymnasium.Env):
     Args:
       seconds: duration of a step.
       gate: path without which a step does not end.
+      life: steps of its life at the start.
     """
 
     observation_space = gs.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gs.Discrete(3)
 
-    def __init__(self, seconds=0.0, gate=None):
-        self._life, self._steps, self._seconds, self._gate = 0, 0, seconds, gate
+    def __init__(self, seconds=0.0, gate=None, life=0):
+        self._life, self._steps, self._seconds, self._gate = life, 0, seconds, gate
 
     def _observe(self):
         return np.float32([self._life, self._steps])
@@ -77,7 +78,7 @@ def start(makes, length, wait_for, compiled=True, core="none", size=1, **options
 def test_every_transition_is_in_exactly_one_trajectory(wait_for, size, compiled):
     makes = [lambda i=i: Counting(0.004 if i == 0 else 0) for i in range(4)]
     env, _, collect = start(makes, 6, wait_for, compiled, size=size)
-    lives = np.zeros(4, int)
+    lives, seen, restarts = np.zeros(4, int), np.zeros(4, int), np.zeros(4, int)
     with env:
         for seed in range(5):
             steps, ok, trajectory = collect(tf.constant(seed))
@@ -87,6 +88,7 @@ def test_every_transition_is_in_exactly_one_trajectory(wait_for, size, compiled)
             reward = trajectory.reward.numpy()
             for i in range(4):
                 t = np.flatnonzero(mask[:, i])
+                seen[i] += np.sum(trajectory.counted[:, i])
                 np.testing.assert_array_equal(life[t, i], lives[i] + np.arange(t.size))
                 np.testing.assert_array_equal(life[t + 1, i], life[t, i] + 1)
                 np.testing.assert_array_equal(episode[t + 1, i], episode[t, i] + 1)
@@ -95,9 +97,13 @@ def test_every_transition_is_in_exactly_one_trajectory(wait_for, size, compiled)
                 ended = last[t + 1, i]
                 np.testing.assert_array_equal(ended, episode[t + 1, i] == 5)
                 lives[i] += t.size
+                ends = last[:-1, i] & trajectory.steps.valid.numpy()[1:, i]
+                restarts[i] += np.sum(ends)
             full = np.sum(trajectory.steps.valid[1:], 0) == 6
             assert np.sum(~full) < wait_for
     assert lives.min() > 0
+    # Statistics count every observation once: of transitions, and of restarts.
+    np.testing.assert_array_equal(seen, lives + restarts)
 
 
 def test_a_collect_does_not_wait_for_an_environment_that_does_not_answer(tmp_path):

@@ -147,7 +147,7 @@ class PPO(tf.Module):
                 trajectory, batch, policy, self.optimizer, self.observations
             )
         observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
-        self.observations.update(observation, trajectory.real[:-1])
+        self.observations.update(observation, trajectory.counted)
         return Updated(metrics)
 
     def _batch(self, trajectory: Trajectory) -> Batch:

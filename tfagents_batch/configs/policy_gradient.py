@@ -1,8 +1,7 @@
 """Presets of A2C, GA3C and REINFORCE.
 
 A comment gives the return that is reached, or the target where no result is recorded
-yet. ``deck/...`` have the sizes of "Building Deep Reinforcement Learning Applications
-on Apache Spark"; a comment gives what it reported.
+yet.
 """
 
 from __future__ import annotations

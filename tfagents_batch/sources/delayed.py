@@ -19,11 +19,15 @@ class Delayed(tf.Module):
       rollout: source with a policy of its own.
       trained: policy that learns, which it follows; one update after each collect.
       lag: number of updates.
+
+    Attributes:
+      followers: policies that copy the weights that learn: that of the rollout.
     """
 
     def __init__(self, rollout: Rollout, trained: Policy, lag: int):
         super().__init__()
         self.envs, self._rollout, self._trained = rollout.envs, rollout, trained
+        self.followers = [rollout.actor]
         self._lag, size = lag, lag + 1
         self._count = tf.Variable(0, trainable=False)
         self._rings = {

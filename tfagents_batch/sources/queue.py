@@ -56,7 +56,10 @@ class Config:
         least=1,
     )
     capacity: int = option(
-        160, "transitions that may wait for an update; bounds the lag", least=1
+        160,
+        "transitions that may wait for an update, or those of one program if these are "
+        "more; bounds the lag",
+        least=1,
     )
     adjust: bool = option(
         False,
@@ -71,8 +74,8 @@ class Config:
     )
     max_lag: int | None = option(
         None,
-        "updates that the policy may have seen since a piece began; older pieces are "
-        "dropped. none: no limit",
+        "updates since a program began, above which its pieces are dropped before they "
+        "are joined. none: no limit",
         least=0,
     )
 
@@ -121,7 +124,7 @@ class Config:
         """
         if self.predict_rows is not None:
             return self.predict_rows
-        size = num_envs // workers
+        size = num_envs // max(workers, 1)
         return max(workers // 2, 1) * size
 
     def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
@@ -143,6 +146,7 @@ class Queue(tf.Module):
 
     Attributes:
       policies: the policy of each predictor.
+      followers: all policies that copy the weights that learn.
       joined: number of pieces of an update, a power of two.
     """
 
@@ -152,6 +156,7 @@ class Queue(tf.Module):
         super().__init__()
         self.parts, self.published, self.config = parts, published, config
         self.policies = [part.actor for part in parts]
+        self.followers = [*self.policies, published]
         self.envs = tuple(part.env for part in parts)
         # When a program ends, fewer than ``wait_for`` environments lack steps.
         full = min(part.batch - part.wait_for + 1 for part in parts)

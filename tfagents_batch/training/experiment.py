@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import random
@@ -128,6 +129,8 @@ class Experiment:
                 self.algorithm,
                 config.log_info,
             )
+        for policy in getattr(self.source, "followers", ()):
+            overlap.check_separate(policy, self.algorithm.policy)
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -217,8 +220,26 @@ class Experiment:
         parts = getattr(source, "predictors", 0) if trains else 0
         if not parts:
             return self._environments(stack, config, given, count, alone)
-        options = config, given, count // parts, alone
-        fleet = Fleet([self._environments(stack, *options) for _ in range(parts)])
+        if isinstance(given, Env):
+            raise UserError(
+                f"env is a {type(given).__name__}, but predictors need environments of "
+                "their own; pass a name, or a function that creates one environment"
+            )
+        size, workers = count // parts, config.num_workers
+        if workers is not None:
+            if workers % parts:
+                raise UserError(
+                    f"num_workers is {workers}; expected a multiple of the {parts} "
+                    "predictors"
+                )
+            config = dataclasses.replace(config, num_workers=workers // parts)
+        made = []
+        for i in range(parts):
+            own = given
+            if isinstance(given, (list, tuple)):
+                own = given[i * size : (i + 1) * size]
+            made.append(self._environments(stack, config, own, size, alone))
+        fleet = Fleet(made)
         self._running = [fleet]  # instead of its parts
         return fleet
 
@@ -243,7 +264,7 @@ class Experiment:
             return given
         workers = config.num_workers
         if config.envs_per_worker is not None:
-            workers = math.ceil(config.num_envs / config.envs_per_worker)
+            workers = math.ceil(num_envs / config.envs_per_worker)
         if workers is not None:
             workers = min(workers, num_envs)
         if isinstance(given, (list, tuple)):

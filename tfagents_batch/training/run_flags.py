@@ -216,6 +216,11 @@ class Config:
                 f"{self.source_name}, which cannot be written and sampled at the same "
                 "time; leave overlap out"
             )
+        if self.overlap and getattr(self.source, "lag", 0):
+            raise UserError(
+                f"overlap is true and rollout.lag is {self.source.lag}, and both set "
+                "how old the policy that acts is; leave one of them out"
+            )
         settings = self.settings.check()
         getattr(settings, "check_steps", lambda steps: None)(self.steps)
         return dataclasses.replace(

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,7 +161,7 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
     assert 0 <= metrics["lag/updates"] <= metrics["lag/max"]
     # Programs in work, waiting, joined, ready and learned from, of 8 updates each.
     assert metrics["lag/max"] <= 5 * 8
-    assert metrics["async/predictions_per_second"] > 0
+    assert metrics["async/updates_per_second"] > 0
     agent = tfb.load(run.logdir)
     assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
 
@@ -169,7 +170,7 @@ def test_pieces_that_are_too_old_are_dropped_and_counted():
     with make(queue={"max_lag": 0, "capacity": 400, "train_rows": 20}) as experiment:
         experiment.start(0)
         found = [experiment.program(10**9, 20) for _ in range(3)]
-    assert sum(x["async/dropped_rows"] for x in found) > 0
+    assert sum(x["async/dropped"] for x in found) > 0
     assert all(x["lag/updates"] <= 4 for x in found)
 
 
@@ -182,6 +183,8 @@ def test_pieces_that_are_too_old_are_dropped_and_counted():
         ({"queue": {"program_pieces": 3}}, "expected a power of two"),
         ({"rollout_length": 8}, "rollout_length is a setting of.*'rollout'.*queue"),
         ({"overlap": True}, "overlap is true"),
+        ({"num_workers": 0}, "cannot share 0 worker processes"),
+        ({"num_workers": 3, "queue": {"predictors": 2}}, "multiple of the 2 predict"),
         ({"env_options": {"backend": "portable"}}, "native backend"),
     ],
 )
@@ -212,3 +215,34 @@ def test_a_queue_is_bounded_in_order_and_stops():
     for blocked in (queue.get, lambda: queue.put(1)):
         with pytest.raises(Stopping):
             blocked()
+
+
+def test_each_predictor_has_its_own_part_of_a_list_of_environments():
+    config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
+    config = with_options(config, {"queue": {"predictors": 2}, "envs_per_worker": 2})
+    makes = [lambda i=i: Counting(life=100 * i) for i in range(4)]
+    with Experiment(config, env=makes) as experiment:
+        experiment.start(0)
+        lives = [part.env.init(0)[1].observation for part in experiment.source.parts]
+        workers = [part.env.num_workers for part in experiment.source.parts]
+    np.testing.assert_array_equal(np.concatenate(lives)[:, 0], [0, 100, 200, 300])
+    assert workers == [1, 1]
+
+
+def test_a_model_that_is_returned_twice_is_refused():
+    shared = []
+
+    def build(observations, actions):
+        if not shared:
+            shared.append(keras.Sequential([keras.layers.Dense(4)]))
+        return shared[0]
+
+    for algorithm, options in (("ga3c", {}), ("a2c", {"rollout.lag": 1})):
+        shared.clear()
+        config = Config(algorithm=algorithm, env="counting", num_envs=2, eval_every=0)
+        config = with_options(config, options)
+        with (
+            Experiment(config, env=lambda: Counting(), network=build) as experiment,
+            pytest.raises(UserError, match=r"returned the same model twice"),
+        ):
+            experiment.start(0)

@@ -168,7 +168,7 @@ class SingleStep(tf.Module):
         if config.histograms:
             metrics |= self._histograms(trajectory, seen, rows, target)
         self.observations.update(
-            nest.map(lambda x: x[:-1], steps.observation), trajectory.real[:-1]
+            nest.map(lambda x: x[:-1], steps.observation), trajectory.counted
         )
         return Updated(metrics)
 

@@ -130,7 +130,7 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
 def measure(experiment: Any, repeats: int) -> Profile:
     """Time an iteration and its parts, see ``run``."""
     source, algorithm = experiment.source, experiment.algorithm
-    if not hasattr(source, "actor") or not source.envs:
+    if not hasattr(source, "explore") or not source.envs:
         raise UserError(
             f"a {type(source).__name__} cannot be profiled: only sources that step "
             "environments with an actor are supported"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from tfagents_batch.sources.queue import Queue
@@ -66,8 +65,7 @@ class Adjusting:
                 "update_pieces": [source.joined << i for i in range(3)],
             }
         self._tuner = Tuner(self.choices, start._asdict(), seed)
-        self._start: float | None = None
-        self._rows, self._lag, self._updates = 0, 0.0, 0
+        self._empty()
 
     @property
     def numbers(self) -> Numbers:
@@ -82,29 +80,31 @@ class Adjusting:
         """Whether the search has ended."""
         return self._tuner.settled
 
-    def add(self, rows: int, updates: int, lag: float) -> None:
+    def add(self, seconds: float, rows: int, updates: int, lag: float) -> None:
         """Add updates to the window; a window that is over sets new numbers.
 
         Args:
+          seconds: time that they took, without evaluations and checkpoints.
           rows: transitions that were learned from.
           updates: number of updates.
           lag: their mean lag.
         """
-        now = time.perf_counter()
-        if self._start is None:
-            self._start = now
-        skipped = _SKIPPED * self._seconds
-        if now - self._start < skipped:
+        self._passed += seconds
+        if self._passed <= _SKIPPED * self._seconds:
             return
+        self._counted += seconds
         self._rows += rows
         self._updates += updates
         self._lag += lag * updates
-        seconds = now - self._start - skipped
-        if seconds < (1 - _SKIPPED) * self._seconds:
+        if self._passed < self._seconds:
             return
         above = max(0.0, self._lag / self._updates - self._limit)
-        self._tuner.observe(self._rows / seconds / (1 + _PENALTY * above))
-        self._start, self._rows, self._lag, self._updates = now, 0, 0.0, 0
+        self._tuner.observe(self._rows / self._counted / (1 + _PENALTY * above))
+        self._empty()
+
+    def _empty(self) -> None:
+        self._passed = self._counted = self._lag = 0.0
+        self._rows = self._updates = 0
 
 
 def _spread(groups: int) -> list[int]:

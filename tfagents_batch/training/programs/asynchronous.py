@@ -75,7 +75,7 @@ class Asynchronous:
             joined: tf.function(in_pieces.joined, autograph=False)
             for joined in choices["update_pieces"]
         }
-        pieces = source.config.pieces(source.compilable)
+        pieces = source.config.pieces(mode == "full")
         self._collect = [
             {
                 rows: in_pieces.collector(part, pieces, rows, mode == "full")
@@ -93,8 +93,10 @@ class Asynchronous:
         self._pieces = Bounded(self._settings.capacity, self._stopping)
         self._ready = Bounded(_READY, self._stopping)
         self._failed: BaseException | None = None
+        self._failing = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._started = 0  # predictors that have run all their programs
+        self._counted = time.perf_counter()  # when the counts were taken
+        self._warm: set[int] = set()  # predictors that have run all their programs
 
     @property
     def step(self) -> int:
@@ -134,7 +136,6 @@ class Asynchronous:
     def _run(self, until: int, most: int) -> dict[str, Any]:
         if not self._threads:
             self._start()
-        self._counts.take()
         begin, waited, pieces, rows = time.perf_counter(), 0.0, 0, 0
         done, sums, totals, vectors = 0, None, {}, {}
         while done < most and (done < 1 or self._now < until):
@@ -152,20 +153,25 @@ class Asynchronous:
         names = self._train[batch.joined].names
         named = dict(zip(names, tf.unstack(sums), strict=True))
         found = rounds.summary(self._algorithm, named | vectors, totals, done, pieces)
-        if not self._untried and self._started == len(self._source.parts):
-            self._adjusting.add(rows, done, float(found.get("lag/updates", 0.0)))
+        if not self._untried and len(self._warm) == len(self._source.parts):
+            lag = float(found.get("lag/updates", 0.0))
+            self._adjusting.add(seconds, rows, done, lag)
             self._numbers = self._adjusting.numbers
-        counts = self._counts.take()
-        predicting = seconds * len(self._source.parts)
+        counts, since = self._counts.take(), time.perf_counter()
+        elapsed, self._counted = since - self._counted, since
+        predicting, dropped = (
+            elapsed * len(self._source.parts),
+            counts.get("dropped", 0),
+        )
         found |= {f"async/{k}": float(x) for k, x in self._numbers._asdict().items()}
         return found | {
-            "async/predictions_per_second": counts.get("steps", 0) / seconds,
+            "async/predictions_per_second": counts.get("steps", 0) / elapsed,
             "async/updates_per_second": done / seconds,
             "async/update_rows": rows / done,
             "async/update_wait": waited / seconds,
             "async/predictor_wait": min(1.0, counts.get("waited", 0) / predicting),
             "async/queue_rows": self._pieces.size,
-            "async/dropped_rows": counts.get("dropped", 0),
+            "async/dropped": dropped / (dropped + rows),
         }
 
     def _start(self) -> None:
@@ -191,9 +197,10 @@ class Asynchronous:
 
     def _fail(self, error: BaseException) -> None:
         """Keep the first error, and end all threads."""
-        if self._failed is None and not self._stopping.is_set():
-            self._failed = error
-        self._stopping.set()
+        with self._failing:
+            if self._failed is None and not self._stopping.is_set():
+                self._failed = error
+            self._stopping.set()
         for env in self._source.envs:
             env.stop()
 
@@ -229,8 +236,8 @@ class Asynchronous:
             trajectory, measured, steps = collect[rows](
                 tf.constant(seed, tf.int32), tf.constant(self._now, tf.int64)
             )
-            if calls == len(collect):
-                self._started += 1
+            if not untried:
+                self._warm.add(index)
             steps = int(steps)
             if not steps:
                 continue

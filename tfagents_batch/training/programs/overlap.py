@@ -35,7 +35,7 @@ def check_separate(acting: Policy, trained: Policy) -> None:
     mine, its = (each.named_variables().values() for each in (acting, trained))
     if {id(variable) for variable in mine} & {id(variable) for variable in its}:
         raise UserError(
-            "--overlap needs a second network to collect with, but your function "
+            "this run needs a second network to collect with, but your function "
             "returned the same model twice; create a new model in every call"
         )
 
@@ -120,5 +120,5 @@ class Ahead:
         collected = self._source.collect(seed, step)
         trajectory = collected.trajectory
         version = tf.fill(trajectory.mask.shape, self._acting.version.read_value())
-        behavior = trajectory.behavior | {VERSION: version}
+        behavior = {VERSION: version} | trajectory.behavior  # a source knows better
         return collected._replace(trajectory=trajectory._replace(behavior=behavior))

@@ -66,7 +66,7 @@ def configure(
     """
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
-    if not apply(threads, programs=2 if config.overlap else 1):
+    if not apply(threads, programs=_programs(config)):
         reason = f"TensorFlow had already run, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
@@ -89,6 +89,12 @@ def choose(
     if largest < LARGE:
         return 1, f"{text} are too few for several threads"
     return cores, f"{text} are enough for several threads"
+
+
+def _programs(config) -> int:
+    """Return the number of programs that run at the same time."""
+    predictors = getattr(config.source, "predictors", 0)
+    return predictors + 1 if predictors else 1 + config.overlap
 
 
 def apply(threads: int, programs: int = 1) -> bool:

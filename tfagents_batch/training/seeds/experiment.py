@@ -246,5 +246,5 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
         if value:
             raise UserError(
                 f"rollout.{name} is {value}, but several seeds in one program need "
-                "rollouts of one length; leave it out"
+                "rollouts of one length; leave it out, or set rollout.length"
             )
