@@ -100,10 +100,11 @@ class Trajectory(NamedTuple):
     def counted(self) -> tf.Tensor:
         """bool ``[T, B]``: observations of the first T rows that statistics count.
 
-        They are real, and the next row is not a failed one: where a stream ends early,
-        its last row is the first one of the next trajectory.
+        They are real. A source whose streams end early says in ``behavior["counted"]``
+        which rows are not the first one of its next trajectory.
         """
-        return self.real[:-1] & self.steps.valid[1:]
+        real = self.real[:-1]
+        return real & self.behavior["counted"] if "counted" in self.behavior else real
 
 
 class Collected(NamedTuple):

@@ -66,7 +66,8 @@ PRESETS = {
         target_tau=0.01,
         network={"hidden": (400, 300)},
     ),
-    # Discrete actions. Target: 450 or more.
+    # Discrete actions. With the default target entropy, of nearly uniform actions, the
+    # temperature would diverge. 450 or more.
     "sac/cartpole": trained_by(
         "sac",
         "CartPole-v1",
@@ -76,6 +77,7 @@ PRESETS = {
         batch_size=128,
         train_every=4,
         learning_rate="linear(1e-3, 0)",
+        target_entropy=0.6,
         network={"hidden": (64, 64)},
     ),
 }

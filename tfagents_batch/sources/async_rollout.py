@@ -260,7 +260,8 @@ class AsyncRollout(tf.Module):
 
     def _trajectory(self, rows: _Row, taken: tf.Tensor, state: Nest) -> Trajectory:
         """Return the trajectory of rows ``[T+1, n]``, of which some are missing."""
-        missing = tf.range(self.length + 1)[:, tf.newaxis] > taken
+        row = tf.range(self.length + 1)[:, tf.newaxis]
+        missing = row > taken
         steps = rows.timestep
         steps = steps._replace(
             reward=tf.where(missing, 0.0, steps.reward),
@@ -269,6 +270,7 @@ class AsyncRollout(tf.Module):
             truncated=steps.truncated | missing,
         )
         action, behavior = nest.map(lambda x: x[:-1], (rows.action, rows.behavior))
+        behavior["counted"] = row[:-1] < taken  # the last row begins the next one
         return Trajectory(steps, action, behavior, state)
 
     def _assign(self, *values) -> None:
