@@ -16,9 +16,8 @@ from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
-from tfagents_batch.nn import networks, optimizer, summary
+from tfagents_batch.nn import networks, summary
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
-from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import (
     batches,
     forward,
@@ -40,7 +39,7 @@ METRICS = (
 KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 
 
-class PPO(tf.Module):
+class PPO(on_policy.OnPolicy):
     """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
 
     Args:
@@ -58,16 +57,10 @@ class PPO(tf.Module):
       UserError: for settings or a network that cannot be used.
     """
 
-    source = "rollout"
-    several_seeds = True
-
     def __init__(self, config: Config, spec: EnvSpec, network=None):
-        super().__init__()
-        self.config = config = config.check()
+        config = config.check()
+        super().__init__(config, spec, network, config.adam_epsilon)
         self.alarms = ppo_alarms.rows(config, spec)
-        self._spec, self._given = spec, network
-        self.policy = self.make_policy()
-        self.network, self.observations = self.policy.network, self.policy.observations
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl_reduction == "sequence"
         self._check_minibatches()
@@ -75,33 +68,11 @@ class PPO(tf.Module):
         start = self.network.initial_state(2)
         self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # clears the losses of this call
-        self.optimizer = optimizer.Optimizer(
-            self.network.trainable_variables, config.gradient_norm, config.adam_epsilon
-        )
-        self.rewards = config.reward_normalizer()
         self.penalty = AdaptiveKL(config)
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA makes the update faster: not with convolutions on a CPU."""
-        return not self.network.convolves
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, alone or as a part of the update."""
-        self.optimizer.compiled = on
-
-    def make_policy(self) -> ActorCriticPolicy:
-        """Return a policy with variables of its own, like the one that learns."""
-        return self.config.make_policy(self._spec, self._given)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        return {
-            **self.policy.named_variables(),
-            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
-            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
-            "learner/penalty": self.penalty.beta,
-        }
+        return super().named_variables() | {"learner/penalty": self.penalty.beta}
 
     def _check_minibatches(self) -> None:
         config = self.config

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Self
 
+import keras
+import tensorflow as tf
+
 from tfagents_batch import config, nest
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.nn import moments, networks, user
+from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Constant, Schedule
@@ -103,6 +107,60 @@ class Settings:
             self.normalize_floor,
             self.normalize_epsilon,
         )
+
+
+class OnPolicy(tf.Module):
+    """Base of algorithms that learn an actor-critic from rollouts.
+
+    They add ``update``, and to the constructor what only they have.
+
+    Args:
+      config: checked settings.
+      spec: spec of the environments.
+      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
+        built-in network.
+      epsilon, rule: of the optimizer.
+    """
+
+    source = "rollout"
+    several_seeds = True
+
+    def __init__(
+        self,
+        config: Settings,
+        spec: EnvSpec,
+        network: Any,
+        epsilon: float,
+        rule: Rule = "adam",
+    ):
+        super().__init__()
+        self.config, self._spec, self._given = config, spec, network
+        self.policy = self.make_policy()
+        self.network, self.observations = self.policy.network, self.policy.observations
+        weights = self.network.trainable_variables
+        self.optimizer = Optimizer(weights, config.gradient_norm, epsilon, rule)
+        self.rewards = config.reward_normalizer()
+
+    @property
+    def compilable(self) -> bool:
+        """True if XLA makes the update faster: not with convolutions on a CPU."""
+        return not self.network.convolves
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer step, alone or as a part of the update."""
+        self.optimizer.compiled = on
+
+    def make_policy(self) -> ActorCriticPolicy:
+        """Return a policy with variables of its own, like the one that learns."""
+        return self.config.make_policy(self._spec, self._given)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        return {
+            **self.policy.named_variables(),
+            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
+            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
+        }
 
 
 def actions(trajectory: Trajectory) -> Nest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -13,8 +12,7 @@ from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import VERSION, Distribution, Metrics, Updated
 from tfagents_batch.nn import summary
-from tfagents_batch.nn.optimizer import Optimizer, Rule
-from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
+from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import carried, histograms, losses, masked
 from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
@@ -73,7 +71,7 @@ class Surrogate(NamedTuple):
     metrics: Metrics
 
 
-class SingleStep(tf.Module):
+class SingleStep(on_policy.OnPolicy):
     """Base of the algorithms; they add ``surrogate``, a loss of the policy.
 
     Args:
@@ -90,46 +88,14 @@ class SingleStep(tf.Module):
       UserError: for settings or a network that cannot be used.
     """
 
-    source = "rollout"
-    several_seeds = True
     learns_value = True  # whether the update has a value loss
 
     def __init__(self, config: Any, spec: EnvSpec, network=None):
-        super().__init__()
-        self.config = config = config.check()
-        self._spec, self._given = spec, network
+        config = config.check()
+        rule = config.optimizer_epsilon, config.optimizer
+        super().__init__(config, spec, network, *rule)
         limits = alarms.value_loss(config), alarms.entropy(config, spec)
         self.alarms = *limits, alarms.ACTIONS_CLIPPED
-        self.policy = self.make_policy()
-        self.network, self.observations = self.policy.network, self.policy.observations
-        self.optimizer = Optimizer(
-            self.network.trainable_variables,
-            config.gradient_norm,
-            config.optimizer_epsilon,
-            config.optimizer,
-        )
-        self.rewards = config.reward_normalizer()
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA makes the update faster: not with convolutions on a CPU."""
-        return not self.network.convolves
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, alone or as a part of the update."""
-        self.optimizer.compiled = on
-
-    def make_policy(self) -> ActorCriticPolicy:
-        """Return a policy with variables of its own, like the one that learns."""
-        return self.config.make_policy(self._spec, self._given)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        return {
-            **self.policy.named_variables(),
-            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
-            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
-        }
 
     def surrogate(self, rows: Rows) -> Surrogate:
         """Return the loss of the policy; called once in an update."""

@@ -75,11 +75,6 @@ class Adjusting:
         most = max(rows, default=found.predict_rows)
         return found._replace(predict_rows=min(found.predict_rows, most))
 
-    @property
-    def settled(self) -> bool:
-        """Whether the search has ended."""
-        return self._tuner.settled
-
     def add(self, seconds: float, rows: int, updates: int, lag: float) -> None:
         """Add updates to the window; a window that is over sets new numbers.
 

@@ -40,8 +40,7 @@ class Asynchronous:
     Args:
       source: predictors.
       algorithm: the algorithm that learns.
-      modes: what XLA compiles, the first of ``Plan.modes``.
-      reason: reason for that.
+      mode, reason: what XLA compiles, and why.
       seed: seed of the run.
       step: i64 ``[]`` variable, environment steps already done.
 
@@ -140,7 +139,7 @@ class Asynchronous:
         done, sums, totals, vectors = 0, None, {}, {}
         while done < most and (done < 1 or self._now < until):
             ask = time.perf_counter()
-            batch = self._take(self._ready)
+            batch = self._take()
             waited += time.perf_counter() - ask
             if not done:
                 totals = metrics.start(batch.metrics)
@@ -159,10 +158,8 @@ class Asynchronous:
             self._numbers = self._adjusting.numbers
         counts, since = self._counts.take(), time.perf_counter()
         elapsed, self._counted = since - self._counted, since
-        predicting, dropped = (
-            elapsed * len(self._source.parts),
-            counts.get("dropped", 0),
-        )
+        predicting = elapsed * len(self._source.parts)
+        dropped = counts.get("dropped", 0)
         found |= {f"async/{k}": float(x) for k, x in self._numbers._asdict().items()}
         return found | {
             "async/predictions_per_second": counts.get("steps", 0) / elapsed,
@@ -204,10 +201,10 @@ class Asynchronous:
         for env in self._source.envs:
             env.stop()
 
-    def _take(self, queue: Bounded) -> Any:
-        """Return the next item; raise what ended the threads."""
+    def _take(self) -> Pieces:
+        """Return the next batch; raise what ended the threads."""
         try:
-            return queue.get()
+            return self._ready.get()
         except Stopping:
             if self._failed is not None:
                 raise self._failed from None
@@ -271,8 +268,7 @@ class Asynchronous:
             return parts[0]._replace(joined=joined)
         trajectory, measured = self._join[joined]([part[:2] for part in parts])
         steps = sum(part.steps for part in parts)
-        oldest = min(part.version for part in parts)
-        return Pieces(trajectory, measured, steps, oldest, joined)
+        return Pieces(trajectory, measured, steps, parts[0].version, joined)
 
     def _learn(self, batch: Pieces, totals: Metrics) -> tuple:
         """Make updates, and publish the new weights.

@@ -25,7 +25,7 @@ class Pieces(NamedTuple):
       trajectory: K pieces, ``[K, T, n]``.
       metrics: of what was collected, merged.
       steps: number of transitions.
-      version: of the oldest policy when it began.
+      version: of the policy when the first of them began.
       joined: number of pieces of an update; 0 before they are joined.
     """
 
