@@ -34,7 +34,10 @@ class Command:
         10.0, "minimum of measured seconds; a run continues up to it", least=0
     )
     probe_seconds: float = option(
-        4.0, "seconds to try each setting of a peer, twice; the best runs", above=0
+        4.0, "seconds to try each setting of a peer; the best runs", above=0
+    )
+    probes: int = option(
+        duel.PROBES, "how often to try each setting; the better run counts", least=1
     )
     num_workers: int | None = option(None, "our workers; None: one per core", least=1)
     contender: str = option("", "run only this contender once; record nothing")
@@ -119,7 +122,11 @@ def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     run = results.context()
     short = dataclasses.replace(row.work, seconds=flags.probe_seconds, blocks=None)
     probed = duel.probe(
-        row, lambda each: _run(each, short, flags), CONTENDERS, command.report
+        row,
+        lambda each: _run(each, short, flags),
+        CONTENDERS,
+        command.report,
+        flags.probes,
     )
     seeds = list(range(1, flags.pairs + 1))
     played = duel.play(

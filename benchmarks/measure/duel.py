@@ -84,10 +84,11 @@ def probe(
     run: Callable[[str], Result | Failure],
     contenders: Mapping[str, Contender],
     report: Callable[[str], None] = print,
+    probes: int = PROBES,
 ) -> Probed:
-    """Run every setting of a peer twice, and select the best.
+    """Run every setting of a peer, and select the best.
 
-    The better of both runs counts, because other processes only slow a run down. A peer
+    The best of its runs counts, because other processes only slow a run down. A peer
     with one setting is not probed.
 
     Args:
@@ -95,6 +96,7 @@ def probe(
       run: function that runs a contender for a short time.
       contenders: descriptions by name.
       report: called with texts about the progress.
+      probes: number of runs of each setting.
     """
     groups: dict[str, list[str]] = {}
     for name in (row.subject, *row.rivals):
@@ -102,7 +104,7 @@ def probe(
     values: dict[str, float] = {}
     failures: dict[str, Failure] = {}
     probed = [x for names in groups.values() if len(names) > 1 for x in names]
-    for name in (x for names in ratios.rounds(probed, PROBES) for x in names):
+    for name in (x for names in ratios.rounds(probed, probes) for x in names):
         if name in failures:
             continue
         result = run(name)
