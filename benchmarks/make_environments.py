@@ -2,7 +2,8 @@
 
 It contains the peers, PyTorch, JAX, and the same releases of Gymnasium and its games as
 this interpreter, so that both sides step the same code. TF-Agents and batch-ppo need
-another TensorFlow. ``--tf_agents`` and ``--batch_ppo`` create their environments.
+another TensorFlow, and Sample Factory an older Gymnasium. ``--tf_agents``,
+``--batch_ppo`` and ``--sample_factory`` create their environments.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ BATCH_PPO = (
     # Without its requirement of gym, which Gymnasium replaces at import.
     ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
 )
+# It asks for an older Gymnasium, but steps environments of the newer one too.
+SAMPLE_FACTORY = (
+    ("sample-factory==2.1.1", "psutil", "ale-py", "opencv-python-headless"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Command:
 
     tf_agents: bool = option(False, "create TF-Agents' environment instead")
     batch_ppo: bool = option(False, "create batch-ppo's environment instead")
+    sample_factory: bool = option(False, "create Sample Factory's environment instead")
     folder: str = option("", "folder of the environment; by default beside this script")
     torch: str = option("torch", "requirement of PyTorch, such as torch==2.13.0")
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
@@ -65,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     if flags is None:
         return 0
     name = wanted(flags)
-    if name != "peers":
+    if name in ("tf_agents", "batch_ppo"):
         check_python(sys.version_info[:2])
     folder = flags.folder or machine.ROOT / "benchmarks" / process.FOLDERS[name]
     folder = pathlib.Path(folder).expanduser().absolute()
@@ -74,7 +80,10 @@ def main(argv: Sequence[str]) -> int:
     if name == "peers":
         _peers(python, flags)
     else:
-        steps = {"tf_agents": TF_AGENTS, "batch_ppo": BATCH_PPO}[name]
+        steps = {"tf_agents": TF_AGENTS, "batch_ppo": BATCH_PPO}
+        steps = (steps | {"sample_factory": SAMPLE_FACTORY})[name]
+        if name == "sample_factory":
+            _torch(python, flags)
         for step in (*steps, gymnasium_alone(versions(*SHARED))):
             _install(python, step)
     print(python)
@@ -87,11 +96,11 @@ def wanted(flags: Command) -> str:
     Raises:
       UserError: if the flags select two.
     """
-    names = [name for name in ("tf_agents", "batch_ppo") if getattr(flags, name)]
+    kinds = "tf_agents", "batch_ppo", "sample_factory"
+    names = [name for name in kinds if getattr(flags, name)]
     if len(names) > 1:
-        raise UserError(
-            "--tf_agents and --batch_ppo are two environments; run this script twice"
-        )
+        both = " and ".join(f"--{name}" for name in names)
+        raise UserError(f"{both} are separate environments; run this script for each")
     return names[0] if names else "peers"
 
 
@@ -138,12 +147,16 @@ def check_python(version: Sequence[int]) -> None:
 
 
 def _peers(python: str, flags: Command) -> None:
+    _torch(python, flags)
+    _install(python, [*PEERS, *pins(versions(*SHARED)), flags.torch])
+
+
+def _torch(python: str, flags: Command) -> None:
     for attempt in torch_attempts(flags.torch, flags.torch_index):
         if _pip(python, *attempt):
             break
     else:
         raise UserError(f"pip could not install {flags.torch!r}; see above")
-    _install(python, [*PEERS, *pins(versions(*SHARED)), flags.torch])
 
 
 def _install(python: str, arguments: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from benchmarks import table
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import command, duel, process, results, rows
 from benchmarks.work import machine
+from benchmarks.work.asynchronous import Asynchronous
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.training import Training
 from tfagents_batch.config import option, unknown
@@ -20,7 +21,7 @@ from tfagents_batch.scripts import app
 
 FILE = "training.jsonl"
 
-Work = Training | OffPolicy
+Work = Training | OffPolicy | Asynchronous
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Command:
     peer_python: str = option("", "interpreter that has Stable-Baselines3 and SBX")
     tf_agents_python: str = option("", "interpreter that has TF-Agents")
     batch_ppo_python: str = option("", "interpreter that has batch-ppo")
+    sample_factory_python: str = option("", "interpreter that has Sample Factory")
     deadline_seconds: float = option(3600.0, "time limit of a run", above=0)
     results: str = option(str(results.FOLDER / FILE), "file to append to")
 
@@ -146,6 +148,7 @@ def _run(name: str, work: Work, flags: Command) -> dict | process.Failure:
         "peers": flags.peer_python,
         "tf_agents": flags.tf_agents_python,
         "batch_ppo": flags.batch_ppo_python,
+        "sample_factory": flags.sample_factory_python,
     }
     return process.run_contender(
         name, dataclasses.asdict(work), flags.deadline_seconds, pythons

@@ -29,6 +29,12 @@ PAGES = {
         *numbers("BP-D", range(1, 27)),
         *numbers("BP-A", range(1, 24)),
     ],
+    "tests/ga3c_features.md": [
+        *numbers("GA-", range(1, 17), range(20, 31), range(35, 40), range(45, 54)),
+        *numbers("GA-", range(60, 67), range(70, 72)),
+        *numbers("GA-D", range(1, 19)),
+        *numbers("GA-A", range(1, 25)),
+    ],
     "tests/user_features.md": [
         *numbers("U-", range(1, 16), range(20, 22), range(25, 29), range(30, 34)),
         *numbers("U-", range(53, 55), "58"),
@@ -39,7 +45,7 @@ PAGES = {
 def rows(page):
     """Yield ``(row, feature, state, files, tests)`` of every row of a page's tables."""
     for line in (ROOT / page).read_text().splitlines():
-        if re.match(r"\| (BP|U)-", line):
+        if re.match(r"\| (BP|GA|U)-", line):
             cells = [x.strip() for x in line.strip()[1:-1].split("|")]
             row, feature, state, where, held = cells
             yield row, feature, state, quoted(where), quoted(held)

@@ -54,7 +54,7 @@ SMALL = {
     },
 }
 # Quoted words that are not settings.
-VALUES = {"kl", "both", "return", "per_step", "batch", "gru", "lstm", "ou"}
+VALUES = {"adam", "kl", "both", "return", "per_step", "batch", "gru", "lstm", "ou"}
 THEIRS = json.loads(peer_arguments.FILE.read_text())  # arguments of Stable-Baselines3
 # Other parts of Stable-Baselines3 in the tables of its arguments.
 OTHERS = re.compile(r"n_envs|make_vec_env|ent_coef=.*|(Vec\w+|\w+Noise)(\(.*\))?")

@@ -85,9 +85,17 @@ def test_a_preset_is_valid_and_survives_json(name):
     assert config.replace(config.from_dict(Config, plain), parts) == preset
 
 
+# The games of GA3C have the same settings, so two of them are enough.
+CREATED = [
+    name
+    for name in PRESETS
+    if not name.startswith("ga3c") or name.endswith(("cartpole", "pong", "boxing"))
+]
+
+
 # Box2D's SWIG module crashes if this warning of its import is an error.
 @pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", CREATED)
 def test_a_preset_creates_its_agent_for_its_environment(name):
     """All extras are part of [dev], so a missing package is a failure."""
     preset = PRESETS[name]()
@@ -159,6 +167,40 @@ def test_length_and_episodes_of_rollouts_replace_each_other():
     assert (changed.source.length, changed.source.episodes) == (64, None)
     back = with_options(changed, {"rollout": {"episodes": 30}}).check()
     assert back.source.episodes == 30
+
+
+def test_the_presets_of_ga3cs_paper_have_its_settings():
+    """Values of the original's Config.py; see the page of the algorithm."""
+    preset = config.to_dict(PRESETS["ga3c_paper/pong"]())
+    settings, queue = preset["settings"], preset["source"]
+    assert preset["env"] == "ALE/Pong-v5"
+    assert preset["env_kwargs"] == {"preprocess": "ga3c"}
+    agents = preset["num_envs"], queue["predictors"], queue["trainers"]
+    assert agents == (32, 2, 2) and queue["adjust"]
+    assert queue["length"] == queue["train_rows"] == 5  # TIME_MAX; a piece is enough
+    assert queue["capacity"] == 100 * 5  # pieces in the queue
+    assert (
+        differs(
+            settings,
+            {
+                "gamma": 0.99,
+                "learning_rate": 3e-4,
+                "entropy_scale": 0.01,
+                "gradient_norm": None,
+                "optimizer": "rmsprop",
+                "optimizer_epsilon": 0.1,
+                "reduction": "sum",
+                "correction": "log_floor",
+                "gae_lambda": 1.0,
+                "value_scale": 1.0,
+                "normalize_return": "clip",
+                "reward_clip": 1.0,
+            },
+        )
+        == {}
+    )
+    assert settings["network"]["cnn"] == "ga3c"
+    assert settings["network"]["initializer"] == "fan_in"
 
 
 def test_a_preset_of_batch_ppo_trains(tmp_path):

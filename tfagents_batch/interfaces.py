@@ -370,12 +370,15 @@ class Program(Protocol):
       step: environment steps so far, the only counter of a run.
       rounds: number of rounds of the newest call.
       mode, reason: the part that XLA compiles, and why.
+      failed: whether a thread beside the calls has failed; the next call raises its
+        exception.
     """
 
     step: int
     rounds: int
     mode: str
     reason: str
+    failed: bool
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Train.

@@ -21,7 +21,7 @@ class Contender(NamedTuple):
       module: module of this package to run.
       options: keyword arguments of the module's ``start``.
       interpreter: interpreter to run it in: "ours" is the command's own. "peers",
-        "tf_agents" and "batch_ppo" may be others, which
+        "tf_agents", "batch_ppo" and "sample_factory" may be others, which
         ``benchmarks.make_environments`` creates.
     """
 
@@ -39,6 +39,8 @@ ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
 SBX, TF_AGENTS, BATCH_PPO = "SBX", "TF-Agents", "batch-ppo"
 JAX = "JAX loop"  # written for these benchmarks
+# Our own baselines, and the peer with an asynchronous actor-critic.
+A3C, LOCKSTEP, SAMPLE_FACTORY = "A3C mode", "lock step", "Sample Factory"
 ONE, ALL = "1 thread", "a thread per core"
 
 CORES = machine.cores()
@@ -93,6 +95,9 @@ def _ours() -> dict[str, Contender]:
         OURS, "PPO", "environment in TensorFlow", "ppo_ours", {"in_graph": True}
     )
     for end, mode in _MODES:
+        found[f"a2c_ours{end}"] = Contender(
+            OURS, "A2C", f"compile={mode}", "ppo_ours", {"compile": mode}
+        )
         found[f"ppo_ours_preset{end}"] = Contender(
             OURS, "PPO", f"compile={mode}", "ppo_ours_preset", {"compile": mode}
         )
@@ -114,6 +119,8 @@ def _training_peers() -> dict[str, Contender]:
         for name, kind, how in (
             ("ppo_sb3", DUMMY, "dummy"),
             ("ppo_sb3_subproc", SUBPROC, "forkserver"),
+            ("a2c_sb3", DUMMY, "dummy"),
+            ("a2c_sb3_subproc", SUBPROC, "forkserver"),
         ):
             found[name + end] = peer(
                 SB3, kind, setting, "ppo_sb3", vectorisation=how, **only
@@ -181,6 +188,21 @@ CONTENDERS = {
     ),
     **_off_policy("sac"),
     **_off_policy("td3"),
+    **{
+        name: Contender(peer, kind, "", "asynchronous_ours", {"mode": mode})
+        for name, peer, kind, mode in (
+            ("ga3c_ours", OURS, "GA3C", "ga3c"),
+            ("a3c_ours", A3C, "an agent predicts for itself", "a3c"),
+            ("a2c_first", OURS, "A2C, first of all", "first"),
+            ("a2c_lockstep", LOCKSTEP, "A2C", "lockstep"),
+        )
+    },
+    "appo_sample_factory": Contender(
+        SAMPLE_FACTORY,
+        "APPO",
+        module="appo_sample_factory",
+        interpreter="sample_factory",
+    ),
     "learn_ours": Contender(OURS, "preset", module="learn_ours"),
     "learn_sb3": Contender(
         SB3, "preset of rl-baselines3-zoo", module="learn_sb3", interpreter="peers"

@@ -1,4 +1,4 @@
-"""Our PPO as ``tfagents_batch`` trains it, collecting and updating in one program."""
+"""Our PPO and A2C as they train, collecting and updating in one program."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Train:
         self._trained.close()
 
     def _block(self) -> int:
-        steps, metrics = self._trained.call(2**62, rounds=1)
+        steps, metrics = self._trained.call(2**62, self._work.block)
         self._check(steps, metrics)
         return steps
 
@@ -147,30 +147,37 @@ def parameters(*networks: Any) -> int:
 
 
 def _config(work: Training, compile: str = "auto", precision: str = "float32") -> Any:
-    from tfagents_batch.algorithms import ppo
+    from tfagents_batch.algorithms import a2c, ppo
     from tfagents_batch.nn import networks
     from tfagents_batch.schedules import Constant
     from tfagents_batch.sources import on_policy
     from tfagents_batch.training import experiment
 
     hidden = {"mlp": work.hidden, "nature_cnn": None}[work.network]
-    settings = ppo.Config(
-        clip_ratio=work.clip_ratio,
-        gamma=work.gamma,
-        gae_lambda=work.gae_lambda,
-        learning_rate=Constant(work.learning_rate),
-        adam_epsilon=work.adam_epsilon,
-        epochs=work.epochs,
-        minibatch_size=work.minibatch_size,
-        gradient_norm=work.gradient_norm,
-        entropy_scale=Constant(work.entropy_scale),
-        value_scale=2 * work.value_scale,  # of half the squared error
-        normalize_advantage=True,
-        normalize_observation=False,
-        normalize_return=False,
-        network=networks.Config(hidden=hidden),
-    )
+    shared = {
+        "gamma": work.gamma,
+        "gae_lambda": work.gae_lambda,
+        "learning_rate": Constant(work.learning_rate),
+        "gradient_norm": work.gradient_norm,
+        "entropy_scale": Constant(work.entropy_scale),
+        "value_scale": 2 * work.value_scale,  # of half the squared error
+        "normalize_observation": False,
+        "normalize_return": False,
+        "network": networks.Config(hidden=hidden),
+    }
+    if work.algorithm == "a2c":
+        settings: Any = a2c.Config(optimizer_epsilon=work.adam_epsilon, **shared)
+    else:
+        settings = ppo.Config(
+            clip_ratio=work.clip_ratio,
+            adam_epsilon=work.adam_epsilon,
+            epochs=work.epochs,
+            minibatch_size=work.minibatch_size,
+            normalize_advantage=True,
+            **shared,
+        )
     return experiment.Config(
+        algorithm=work.algorithm,
         env=work.env,
         env_kwargs=work.env_kwargs,
         steps=work.steps,

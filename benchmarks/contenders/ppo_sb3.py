@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO."""
+"""Stable-Baselines3's PPO and A2C."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def start(
     envs = vectorised.make(
         work.constructor(), work.num_envs, vectorisation, monitor=True
     )
-    model = stable_baselines3.PPO(
-        _POLICIES[work.network], envs, device="cpu", **settings
-    )
+    kind = getattr(stable_baselines3, work.algorithm.upper())
+    model = kind(_POLICIES[work.network], envs, device="cpu", **settings)
     own = {
         "workers": 0 if vectorisation == "dummy" else work.num_envs,
         "autoreset": "same step",

@@ -96,8 +96,8 @@ class Learning:
         self._run.close()
 
     def _block(self) -> int:
-        steps = self._run.learn(self._work.batch)
-        self._iterations += 1
+        steps = self._run.learn(self._work.batch * self._work.block)
+        self._iterations += self._work.block
         return steps
 
     def _counting(self) -> int:
@@ -142,7 +142,7 @@ def of_torch(
 def hyperparameters(
     work: Training, networks: Sequence[str] = ("mlp",)
 ) -> dict[str, Any]:
-    """Return the arguments of PPO that SB3 and SBX share.
+    """Return the arguments that SB3 and SBX share, of PPO, or of A2C in SB3.
 
     Args:
       work: what to train on.
@@ -150,18 +150,24 @@ def hyperparameters(
     """
     if work.network not in networks:
         raise ValueError(f"network is {work.network!r}; expected one of {networks}")
-    policy: dict[str, Any] = {"optimizer_kwargs": {"eps": work.adam_epsilon}}
+    policy: dict[str, Any] = {}
+    if work.algorithm == "a2c":
+        own = {"rms_prop_eps": work.adam_epsilon, "normalize_advantage": False}
+    else:
+        policy["optimizer_kwargs"] = {"eps": work.adam_epsilon}
+        own = {
+            "batch_size": work.minibatch_size,
+            "n_epochs": work.epochs,
+            "clip_range": work.clip_ratio,
+            "normalize_advantage": True,
+        }
     if work.network == "mlp":
         policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}
-    return {
+    return own | {
         "learning_rate": work.learning_rate,
         "n_steps": work.rollout_length,
-        "batch_size": work.minibatch_size,
-        "n_epochs": work.epochs,
         "gamma": work.gamma,
         "gae_lambda": work.gae_lambda,
-        "clip_range": work.clip_ratio,
-        "normalize_advantage": True,
         "ent_coef": work.entropy_scale,
         "vf_coef": work.value_scale,
         "max_grad_norm": work.gradient_norm,

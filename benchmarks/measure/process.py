@@ -23,6 +23,7 @@ FOLDERS = {
     "peers": ".venv",
     "tf_agents": ".venv_tf_agents",
     "batch_ppo": ".venv_batch_ppo",
+    "sample_factory": ".venv_sample_factory",
 }
 
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.contenders import (
+    A3C,
     ASYNC,
     BATCH_PPO,
     JAX,
     LIMIT,
+    LOCKSTEP,
+    SAMPLE_FACTORY,
     SB3,
     SBX,
     SUBPROC,
@@ -19,6 +22,7 @@ from benchmarks.contenders import (
     Contender,
     settings,
 )
+from benchmarks.work.asynchronous import Asynchronous
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.preset import PresetTraining
 from benchmarks.work.stepping import Stepping
@@ -241,6 +245,67 @@ ACTOR_CRITIC = {
     )
 }
 
+# The paper's network, and its larger ones by the stride of the first convolution.
+_GA3C_PONG = Asynchronous(
+    "benchmarks.work.atari:make",
+    num_envs=16,
+    length=5,
+    train_rows=80,
+    steps=4000,
+    env_kwargs={"game": "ALE/Pong-v5", "preprocess": "ga3c"},
+    network="ga3c",
+)
+ASYNCHRONOUS = {
+    **{
+        f"ga3c-pong-stride{stride}": Row(
+            f"GA3C, ALE/Pong-v5, 16 agents, stride {stride}",
+            dataclasses.replace(
+                _GA3C_PONG, network="ga3c" if stride == 4 else f"ga3c_stride{stride}"
+            ),
+            "ga3c_ours",
+            ("a3c_ours",),
+            {A3C: 1.2},
+        )
+        for stride in (4, 3, 2, 1)
+    },
+    "ga3c-pong-peer": Row(
+        "GA3C, ALE/Pong-v5, 16 agents, batches of 320",
+        dataclasses.replace(_GA3C_PONG, length=20, train_rows=320, steps=16_000),
+        "ga3c_ours",
+        ("appo_sample_factory",),
+        {SAMPLE_FACTORY: 1},
+    ),
+    "ga3c-cartpole-peer": Row(
+        "GA3C, CartPole-v1, 32 agents, batches of 512",
+        Asynchronous(
+            "CartPole-v1",
+            num_envs=32,
+            length=16,
+            train_rows=512,
+            steps=100_000,
+        ),
+        "ga3c_ours",
+        ("appo_sample_factory",),
+        {SAMPLE_FACTORY: 8},
+    ),
+    "a2c-uneven": Row(
+        "A2C, CartPole-v1 with steps of 1 ms, and one of 10 ms: first 6 of 8",
+        Asynchronous(
+            "CartPole-v1",
+            num_envs=8,
+            length=16,
+            train_rows=128,
+            steps=40_000,
+            wait=(1.0,) * 7 + (10.0,),
+            wait_for=6,
+            compare_returns=True,
+        ),
+        "a2c_first",
+        ("a2c_lockstep",),
+        {LOCKSTEP: 2.5},
+    ),
+}
+
 TRAINING = {
     **_ppo("CartPole-v1", _LONG, (10, 4.5, 2.2)),
     **_ppo("Pendulum-v1", _LONG, (8, 4, 2)),
@@ -305,8 +370,28 @@ TRAINING = {
         (*_OTHER_BFLOAT16_MODES, *_SB3_SETTINGS),
         {SB3: 1.5},
     ),
+    # Stable-Baselines3's defaults, with more environments.
+    "a2c-cartpole": Row(
+        "A2C, CartPole-v1, 16 x 5",
+        Training(
+            "CartPole-v1",
+            num_envs=16,
+            rollout_length=5,
+            epochs=1,
+            minibatch_size=80,
+            steps=200_000,
+            algorithm="a2c",
+            block=100,
+            learning_rate=7e-4,
+            gae_lambda=1.0,
+        ),
+        "a2c_ours",
+        ("a2c_ours_update", "a2c_ours_off", *settings("a2c_sb3")),
+        {SB3: 8},
+    ),
     **DQN,
     **ACTOR_CRITIC,
+    **ASYNCHRONOUS,
 }
 
 # Numbers of the goals page, and their rows.
@@ -323,6 +408,8 @@ ALIASES = {
     "PF-12": ("dqn-cartpole", "dqn-cartpole-zoo"),
     "PF-13": tuple(ACTOR_CRITIC),
     "PF-14": ("dqn-breakout-minatar",),
+    "PF-16": tuple(name for name in ASYNCHRONOUS if name.startswith("ga3c")),
+    "PF-17": ("a2c-uneven",),
 }
 
 

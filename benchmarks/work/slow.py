@@ -1,4 +1,4 @@
-"""An environment with slow steps, for rows about stepping many of them."""
+"""Environments with slow steps, for rows about stepping many of them."""
 
 from __future__ import annotations
 
@@ -38,3 +38,20 @@ class Slow(gymnasium.Env):
 
     def _observation(self) -> np.ndarray:
         return self.np_random.random(4, np.float32)
+
+
+class Waiting(gymnasium.Wrapper):
+    """Wait before each step.
+
+    Args:
+      env: environment.
+      milliseconds: time of waiting.
+    """
+
+    def __init__(self, env: gymnasium.Env, milliseconds: float):
+        super().__init__(env)
+        self._seconds = milliseconds / 1000
+
+    def step(self, action):
+        time.sleep(self._seconds)
+        return super().step(action)

@@ -1,4 +1,4 @@
-"""Work of training with PPO, the same for every contender.
+"""Work of training with PPO or A2C, the same for every contender.
 
 Peers run this file too, in an interpreter that may have no TensorFlow.
 """
@@ -22,8 +22,9 @@ class Training:
     """PPO with clipped objective, two tanh networks, Adam and global-norm clipping.
 
     Advantages are standardised in each minibatch. Observations and rewards are not
-    normalised. A block of work is one iteration: it collects ``rollout_length`` steps
-    of every environment, and trains ``epochs`` over them.
+    normalised. An iteration collects ``rollout_length`` steps of every environment, and
+    trains ``epochs`` over them. A block of work has ``block`` iterations. A2C has one
+    gradient step in an iteration, RMSProp, and advantages that are not standardised.
 
     Attributes:
       env: Gymnasium id.
@@ -32,7 +33,10 @@ class Training:
       epochs: passes over the ``T * B`` transitions.
       minibatch_size: transitions per gradient step.
       steps: environment steps of a whole run, with warm-up.
-      learning_rate: constant learning rate of Adam.
+      algorithm: "ppo" or "a2c".
+      block: iterations of a block. Ours makes them in one call of its program, as it
+        does in a run if they are short.
+      learning_rate: constant learning rate.
       hidden: units of each layer of policy and value network.
       network: "mlp" with ``hidden`` units, or "nature_cnn" for frames.
       env_kwargs: arguments of every environment.
@@ -50,6 +54,8 @@ class Training:
     epochs: int
     minibatch_size: int
     steps: int
+    algorithm: str = "ppo"
+    block: int = 1
     learning_rate: float = 3e-4
     gamma: float = 0.99
     gae_lambda: float = 0.95
@@ -82,11 +88,13 @@ class Training:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations of a whole run."""
-        return -(-self.steps // self.batch)
+        """Number of blocks of a whole run."""
+        return -(-self.steps // (self.batch * self.block))
 
     def gradient_steps(self, transitions: int) -> int:
-        """Return the number of gradient steps, with a smaller last minibatch."""
+        """Return an iteration's gradient steps, with a smaller last minibatch."""
+        if self.algorithm == "a2c":
+            return 1
         return self.epochs * -(-transitions // self.minibatch_size)
 
     def constructor(self) -> Callable[[], gymnasium.Env]:
@@ -119,7 +127,9 @@ class Training:
                 "gradient_steps_an_iteration": gradient_steps,
                 "samples_a_gradient_step": samples,
                 "parameters": parameters,
-                "advantages": "standardised by minibatch",
+                "advantages": "not standardised"
+                if self.algorithm == "a2c"
+                else "standardised by minibatch",
                 "precision": "float32",
                 "counted": "transitions collected; restart rows are not",
                 "versions": versions("gymnasium", "numpy", *_packages(env)),

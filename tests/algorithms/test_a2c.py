@@ -9,6 +9,7 @@ from tests.algorithms.cases import B, T, assert_gradients, assert_same, collect,
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import a2c
+from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.run_flags import Config
 
@@ -82,7 +83,12 @@ def test_vtrace_scales_the_gradient_of_unlikely_actions_down():
     log_prob = trajectory.behavior["log_prob"] + tf.math.log(2.0)
     behavior = trajectory.behavior | {"log_prob": log_prob}
     update(agents[0], trajectory, 0)
-    update(agents[1], trajectory._replace(behavior=behavior), 0)
+    behavior[VERSION] = tf.zeros(log_prob.shape, tf.int64)
+    metrics = update(agents[1], trajectory._replace(behavior=behavior), 0)
+    np.testing.assert_allclose(metrics["lag/ratio"], 0.5, rtol=1e-4)
+    assert float(metrics["lag/ratio_above_1"]) == 0
+    ratios = metrics["lag/row_ratio"].numpy()
+    np.testing.assert_allclose(ratios[np.isfinite(ratios)], 0.5, rtol=1e-3)
     pairs = (agent.optimizer.rule.mean_gradients() for agent in agents)
     for one, half in zip(*pairs, strict=True):
         np.testing.assert_allclose(half, one / 2, rtol=1e-3, atol=1e-6)

@@ -12,8 +12,9 @@ from tests.algorithms.cases import B, T, assert_same, collect, make_ppo, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.interfaces import VERSION
 from tfagents_batch.nn import networks
-from tfagents_batch.ops import chunks, returns
+from tfagents_batch.ops import chunks, forward, returns
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import TimeStep
@@ -279,6 +280,52 @@ def test_targets_do_not_depend_on_the_sequence_length(network):
         np.testing.assert_allclose(target, targets[0], rtol=1e-5, atol=1e-5)
         if network == "feed_forward":
             np.testing.assert_allclose(gradient, gradients[0], rtol=1e-5, atol=1e-5)
+
+
+@BOTH
+def test_advantages_are_corrected_if_an_older_policy_acted(network):
+    off = {"normalize_observation": False, "normalize_return": False}
+    agents = [make(network, correction=x, **off) for x in ("none", "vtrace")]
+    trajectory = collect(agents[0], state=moving_state(agents[0]))
+    behavior = trajectory.behavior
+    drawn = tf.random.stateless_normal(behavior["log_prob"].shape, [1, 2])
+    log_ratio = 0.5 * drawn  # of the policies' probabilities
+    older = behavior | {"log_prob": behavior["log_prob"] - log_ratio}
+    version = {VERSION: tf.zeros(drawn.shape, tf.int64)}
+
+    def found(agent, behavior):
+        batch = agent._batch(trajectory._replace(behavior=behavior))
+        return batch.advantage, batch.target, batch.value
+
+    # Without a version, or with the same policy, nothing is corrected.
+    plain, *same = (
+        found(agent, each)
+        for agent, each in zip(
+            [agents[0], agents[1], agents[1]],
+            [older | version, older, behavior | version],
+            strict=True,
+        )
+    )
+    for each in same:
+        for x, y in zip(each, plain, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    advantage, target, _ = found(agents[1], older | version)
+    state = trajectory.state[0]
+    values = forward.values(agents[1].network, trajectory.steps, state)
+    expected, expected_target = returns.vtrace(
+        trajectory.reward,
+        trajectory.discount(0.99),
+        values,
+        log_ratio,
+        trajectory.mask,
+        lambda_=0.95,
+    )
+    rho = tf.minimum(tf.exp(log_ratio), 1)
+    np.testing.assert_allclose(rho * advantage, expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(target, expected_target, rtol=1e-3, atol=1e-5)
+    assert np.abs(advantage - plain[0]).max() > 0.1
+    lag = update(agents[1], trajectory._replace(behavior=older | version), 0)
+    assert float(lag["lag/updates"]) == 0
 
 
 def test_recurrent_values_start_from_the_acting_state():

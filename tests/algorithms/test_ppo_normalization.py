@@ -1,10 +1,13 @@
 """Tests of PPO's normalization of advantages, rewards and observations."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.algorithms.cases import collect, make_ppo, named, update
+from tfagents_batch.ops import masked
 
 
 def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
@@ -89,9 +92,17 @@ def test_observations_are_clipped_at_the_configured_bound():
 
 
 def test_rewards_are_clipped_at_the_configured_bound():
-    for clip in (0.5, 50.0):
-        agent = make_ppo(reward_clip=clip, gae_lambda=0.0, gamma=0.0)
-        metrics = update(agent, collect(agent), 1)
+    for kind, clip in itertools.product((True, "clip"), (0.5, 50.0)):
+        options = {"normalize_return": kind, "reward_clip": clip}
+        agent = make_ppo(**options, gae_lambda=0.0, gamma=0.0)
+        trajectory = collect(agent)
+        metrics = update(agent, trajectory, 1)
+        if kind == "clip":  # and not divided
+            clipped = tf.clip_by_value(trajectory.reward, -clip, clip)
+            expected = masked.mean(clipped, trajectory.mask)
+            found = metrics["normalize/reward_scaled"]
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+            assert "normalize/reward_std" not in metrics
         target = metrics["value/target"].numpy()
         size = np.abs(target[np.isfinite(target)])  # equals rewards up to rounding
         assert (size.max() == pytest.approx(clip)) == (clip == 0.5)

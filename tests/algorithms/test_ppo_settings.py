@@ -37,7 +37,7 @@ from tfagents_batch.schedules import Constant, Linear
         ({"value_target": "mc"}, "value_target is 'mc'; expected gae or return"),
         ({"kl_reduction": "row"}, "kl_reduction is 'row'; expected batch or sequence"),
         ({"normalize_advantage": "row"}, "expected true or false or batch"),
-        ({"normalize_return": "reward"}, "expected true or false or per_step"),
+        ({"normalize_return": "reward"}, "expected true or false or per_step or clip"),
         ({"network": networks.Config(policy_scale=0.0)}, "network.policy_scale is 0.0"),
         ({"network": networks.Config(core="rnn")}, "expected none or gru or lstm"),
         ({"objective": "clp"}, "objective is 'clp'; expected clip or kl or both"),

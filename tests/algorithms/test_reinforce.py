@@ -20,12 +20,18 @@ def make(action="discrete", **settings):
     return reinforce.Reinforce(reinforce.Config(**PLAIN | settings), spec)
 
 
-def slow_returns(trajectory, gamma, end):
-    """Return G, with ``end`` [T+1, B] after a truncated state and at the last row."""
+def slow_returns(trajectory, gamma, end, reset=False):
+    """Return G, with ``end`` [T+1, B] after a truncated state and at the last row.
+
+    With ``reset``, it ends at each reward other than 0.
+    """
     steps, mask = trajectory.steps, trajectory.mask.numpy()
     found = np.array(end)
     for t in reversed(range(T)):
-        going = np.where(steps.terminated[t + 1], 0, gamma)
+        ends = steps.terminated[t + 1]
+        if reset:
+            ends = ends | (steps.reward[t + 1] != 0)
+        going = np.where(ends, 0, gamma)
         new = steps.reward[t + 1] + going * found[t + 1]
         found[t] = np.where(mask[t], new, end[t])
     return found[:-1]
@@ -74,6 +80,23 @@ def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
     for gradient, x in zip(found, expected, strict=True):
         x = tf.zeros_like(gradient) if x is None else x
         np.testing.assert_allclose(gradient, x, rtol=1e-3, atol=1e-6)
+
+
+def test_a_return_can_end_at_each_reward():
+    agent = make(reset_return=True, baseline="none", gamma=0.9)
+    trajectory = collect(agent)
+    time = np.arange(T + 1)[:, None]
+    reward = np.where((time + np.arange(B)) % 2 == 0, 1.0 + time, 0)
+    reward = tf.constant(reward, tf.float32)
+    trajectory = trajectory._replace(steps=trajectory.steps._replace(reward=reward))
+    zeros = np.zeros([T + 1, B], np.float32)
+    expected, plain = (
+        slow_returns(trajectory, 0.9, zeros, reset)[trajectory.mask.numpy()].mean()
+        for reset in (True, False)
+    )
+    found = update(agent, trajectory, 0)["value/return"]
+    assert abs(expected - plain) > 0.1
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_the_moving_average_follows_the_mean_return():

@@ -189,6 +189,11 @@ def test_vtrace_is_its_slow_recursion(seed, rho_max, c_max, lambda_):
     expected = slow_vtrace(reward, discount, value, ratio, mask, **limits)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    plain, _ = returns.vtrace(
+        *tensors(reward, discount, value, log_ratio, mask), **limits, weighted=False
+    )
+    weighted = np.where(mask, np.minimum(ratio, rho_max) * plain, 0)
+    np.testing.assert_allclose(weighted, expected[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])

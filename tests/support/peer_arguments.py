@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 FILE = pathlib.Path(__file__).with_suffix(".json")
-ALGORITHMS = ("PPO", "DQN", "SAC", "TD3", "DDPG")
+ALGORITHMS = ("PPO", "A2C", "DQN", "SAC", "TD3", "DDPG")
 # Arguments that an algorithm passes to its policy and replay buffer itself.
 _PASSED = ("self", "observation_space", "action_space", "lr_schedule", "n_envs")
 

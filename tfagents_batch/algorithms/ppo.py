@@ -15,7 +15,7 @@ from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics, Updated
+from tfagents_batch.interfaces import VERSION, Metrics, Updated
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
 from tfagents_batch.ops import (
@@ -112,6 +112,7 @@ class PPO(on_policy.OnPolicy):
             if config.histograms:
                 metrics["policy/row_kl"] = histograms.rows(kl, counts)
         metrics |= self.rewards.metrics(trajectory.reward, mask)
+        metrics |= self.lag(trajectory)
         if config.histograms:
             policy = self._type.with_params(batch.policy)
             metrics |= summary.update_histograms(
@@ -128,16 +129,26 @@ class PPO(on_policy.OnPolicy):
         reward = self.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
         value = forward.values(self.network, seen, trajectory.state[0])
-        advantage = returns.gae(reward, discount, value, config.gae_lambda, mask)
-        target = advantage + value[:-1]
+        action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
+        data, first = (reward, discount, value), nest.map(lambda x: x[:-1], seen)
+        if VERSION in trajectory.behavior and config.correction == "vtrace":
+            state = trajectory.state[0]
+            log_prob = forward.log_probs(self.network, first, state, action)
+            log_ratio, lambda_ = log_prob - acted, config.gae_lambda
+            advantage, target = returns.vtrace(
+                *data, log_ratio, mask, lambda_=lambda_, weighted=False
+            )
+        else:
+            advantage = returns.gae(*data, config.gae_lambda, mask)
+            target = advantage + value[:-1]
         if config.value_target == "return":
             target = returns.discounted(reward, discount, value, mask)
         if config.normalize_advantage == "batch":
             advantage = masked.standardize(advantage, mask, 1e-8)
         return Batch(
-            steps=nest.map(lambda x: x[:-1], seen),
-            action=on_policy.actions(trajectory),
-            log_prob=trajectory.behavior["log_prob"],
+            steps=first,
+            action=action,
+            log_prob=acted,
             policy=trajectory.behavior["policy"],
             advantage=advantage,
             value=value[:-1],

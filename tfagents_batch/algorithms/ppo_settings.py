@@ -48,6 +48,11 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
     value_target: Literal["gae", "return"] = option(
         "gae", "target of the value: GAE advantage plus value, or the discounted return"
     )
+    correction: Literal["none", "vtrace"] = option(
+        "vtrace",
+        "correction of advantages, and of targets with value_target=gae, if the policy "
+        "that acted is older, as with rollout.wait_for, rollout.lag and overlap",
+    )
     kl_stop: float | None = option(
         None,
         "KL in nats at which an update skips its remaining epochs; none: never",

@@ -46,6 +46,9 @@ class Config(single_step.Settings):
         "A sum_i (1[a = i] - pi(i))^2 / 4",
     )
     normalize_advantage: bool = option(True, "standardize the advantages of an update")
+    reset_return: bool = option(
+        False, "end a return at each reward other than 0, as at a point of Pong"
+    )
 
 
 class Reinforce(single_step.SingleStep):
@@ -82,7 +85,10 @@ class Reinforce(single_step.SingleStep):
         """
         config, mask = self.config, rows.mask
         end = rows.value if config.baseline == "value" else tf.zeros_like(rows.value)
-        found = returns.discounted(rows.reward, rows.discount, end, mask)
+        discount = rows.discount
+        if config.reset_return:
+            discount = tf.where(rows.reward == 0, discount, 0.0)
+        found = returns.discounted(rows.reward, discount, end, mask)
         advantage = masked.safe(found - self._baseline(rows, found), mask)
         if config.normalize_advantage:
             advantage = masked.standardize(advantage, mask, 1e-8)

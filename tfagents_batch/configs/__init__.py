@@ -2,7 +2,7 @@
 
 Presets with a plain name are tuned for this package. A comment gives the target return;
 ``docs/results.md`` has the results and the commands that reproduce them. Presets in
-``batch_ppo/`` have the settings of the original.
+``batch_ppo/``, ``ga3c_paper/`` and ``deck/`` have settings of the originals.
 """
 
 from tfagents_batch.configs import (
@@ -11,7 +11,9 @@ from tfagents_batch.configs import (
     box2d,
     classic_control,
     continuous,
+    deck,
     dqn,
+    ga3c,
     mujoco,
     policy_gradient,
     tensorflow,
@@ -27,6 +29,8 @@ PRESETS = {
     **dqn.PRESETS,
     **continuous.PRESETS,
     **policy_gradient.PRESETS,
+    **ga3c.PRESETS,
+    **deck.PRESETS,
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

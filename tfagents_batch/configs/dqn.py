@@ -108,41 +108,4 @@ PRESETS = {
         target_every=250,
         epsilon="linear(1, 0.01, 100000)",
     ),
-    # The sizes of "Building Deep Reinforcement Learning Applications on Apache Spark",
-    # whose agent had no target network and did not learn. With so small a replay,
-    # values diverge unless targets are double and move slowly. Two of three seeds reach
-    # a return of 475.
-    "deck/dqn-cartpole": _dqn(
-        "CartPole-v1",
-        100_000,
-        4,
-        {"capacity": 2000},
-        gamma=0.95,
-        target="double",
-        learning_rate="linear(5e-4, 0)",
-        batch_size=32,
-        train_every=4,
-        train_updates=4,
-        warmup_steps=500,
-        target_every=1,
-        target_tau=0.005,
-        epsilon="linear(1, 0.05, 20000)",
-        network={"hidden": (24, 24)},
-    ),
-    # The network, frames, discount and replay of "Building Deep Reinforcement Learning
-    # Applications on Apache Spark". Double targets of 3 rewards learn in a
-    # twentieth of its 3 million steps. 10 pipes or more, which is a return of 9.
-    "deck/flappy": _dqn(
-        "tf/Flappy-v0",
-        150_000,
-        8,
-        {"capacity": 50_000, "stack": 4},
-        target="double",
-        n_step=3,
-        learning_rate=2.5e-4,
-        train_every=8,
-        warmup_steps=5000,
-        target_every=500,
-        epsilon="linear(0.5, 0.0001, 100000)",
-    ),
 }

@@ -29,6 +29,18 @@ PRESETS = {
         gae_lambda=0.9,
         learning_rate="linear(1e-3, 0)",
     ),
+    # rl-baselines3-zoo's sizes. Target: 18.
+    "a2c/pong": trained_by(
+        "a2c",
+        "ALE/Pong-v5",
+        10_000_000,
+        16,
+        {"length": 5},
+        learning_rate="linear(7e-4, 0)",
+        entropy_scale=0.01,
+        normalize_return="clip",
+        reward_clip=1.0,
+    ),
     # Target: 475.
     "ga3c/cartpole": trained_by(
         "ga3c",
@@ -42,5 +54,26 @@ PRESETS = {
     # Target: 475.
     "reinforce/cartpole": trained_by(
         "reinforce", "CartPole-v1", 500_000, 16, {"episodes": 16}
+    ),
+    # Rewards are dense, so a short horizon makes returns less noisy. Target: -400.
+    "reinforce/pendulum": trained_by(
+        "reinforce",
+        "Pendulum-v1",
+        1_000_000,
+        16,
+        {"episodes": 16},
+        gamma=0.9,
+    ),
+    # Whole games would have thousands of steps. Returns end at each point.
+    "reinforce/pong": trained_by(
+        "reinforce",
+        "ALE/Pong-v5",
+        10_000_000,
+        16,
+        {"length": 128},
+        learning_rate=5e-4,
+        entropy_scale=0.01,
+        normalize_return=False,
+        reset_return=True,
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfagents_batch.algorithms import REGISTRY, ppo
+from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.config import replace
 from tfagents_batch.training.run_flags import Config, with_options
 
@@ -28,15 +28,10 @@ def tuned(
     """
     env, steps, num_envs, rollout_length = task
     start, epochs, minibatch_size = update
-
-    def preset() -> Config:
-        changes = {"learning_rate": f"linear({start}, 0)", "epochs": epochs}
-        changes |= {"minibatch_size": minibatch_size, **settings}
-        options = {"env": env, "steps": steps, "num_envs": num_envs}
-        options |= {"rollout.length": rollout_length, **(run or {})}
-        return with_options(Config(settings=replace(ppo.Config(), changes)), options)
-
-    return preset
+    settings = {"learning_rate": f"linear({start}, 0)", "epochs": epochs} | settings
+    settings = {"minibatch_size": minibatch_size} | settings
+    source = {"length": rollout_length}
+    return trained_by("ppo", env, steps, num_envs, source, run, **settings)
 
 
 def like(other: Preset, **changes: Any) -> Preset:

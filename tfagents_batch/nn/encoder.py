@@ -50,7 +50,8 @@ def is_grid(space: gymnasium.Space) -> bool:
 class Encoder(keras.layers.Layer):
     """Layer that encodes a nested observation ``[N, ...]`` as features ``[N, F]``.
 
-    Images (uint8, channels first or last) are scaled to [0, 1] and go through a CNN.
+    Images (uint8, channels first or last) are scaled to [0, 1], or as in GA3C to
+    [-1, 1) for its networks, and go through a CNN.
     Planes of flags (bool of rank 3) go through it only if ``cnn`` is not "auto".
     Other integers are scaled to [0, 1] if their bounds are at most ``WIDEST`` apart.
     Discrete and MultiDiscrete become one-hot; everything else is flattened.
@@ -122,13 +123,16 @@ class _Image(keras.layers.Layer):
                 "flatten it, or declare it as a float Box"
             )
         self.cnn = _cnn(cnn, shape, side)
+        self.signed = cnn in _STRIDES
 
     def build(self, _):
         self.cnn.build((None, *self.pixels))
 
     def call(self, x):
-        scale = 1 if x.dtype == tf.bool else 255
-        x = tf.cast(x, self.compute_dtype) / scale
+        flags = x.dtype == tf.bool
+        x = tf.cast(x, self.compute_dtype)
+        if not flags:
+            x = x / 128 - 1 if self.signed else x / 255
         if self.channels_first:
             x = tf.transpose(x, [0, 2, 3, 1])
         return self.cnn(tf.reshape(x, [-1, *self.pixels]))

@@ -21,7 +21,7 @@ from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.types import Nest, Trajectory
 
-RewardKind = Literal[True, False, "per_step"]
+RewardKind = Literal[True, False, "per_step", "clip"]
 FLOOR = 1e-4  # lower bound of a standard deviation
 EQUAL = 1e-12  # samples with less variance are equal up to rounding
 
@@ -189,14 +189,14 @@ class ObservationNormalizer(tf.Module):
 
 
 class RewardNormalizer(tf.Module):
-    """Normalizer that divides rewards by a standard deviation and clips them.
+    """Normalizer that divides rewards by a standard deviation, or only clips them.
 
     The mean is not subtracted, so rewards keep their sign.
 
     Args:
       kind: True to divide by the std of running discounted returns, "per_step" by that
         of the rewards themselves, as batch-ppo does (sparse rewards become large),
-        False to leave rewards unchanged.
+        "clip" to only clip them, False to leave rewards unchanged.
       clip: largest magnitude of a scaled reward.
       floor, epsilon: see ``Moments.std``.
     """
@@ -226,7 +226,7 @@ class RewardNormalizer(tf.Module):
         """
         if self.kind == "per_step":
             self.moments.update(trajectory.reward, trajectory.mask)
-        elif self.kind:
+        elif self.kind is True:
             reached = gamma * trajectory.behavior["return"] + trajectory.reward
             self.moments.update(reached, trajectory.mask)
 
@@ -234,6 +234,7 @@ class RewardNormalizer(tf.Module):
         """Scale f32 rewards with the current statistics."""
         if not self.kind:
             return reward
+        # Without statistics, as with "clip", the scale is 1.
         scale = self.moments.scale(*self._bounds)
         return tf.clip_by_value(reward / scale, -self.clip, self.clip)
 
@@ -246,11 +247,12 @@ class RewardNormalizer(tf.Module):
             "normalize/reward_scaled": masked.mean(scaled, mask),
         }
         if self.kind:
+            metrics["normalize/reward_clipped"] = _share(scaled, self.clip, mask)
+        if self.kind in (True, "per_step"):
             mean = tf.cast(self.moments.mean.value, tf.float32)
             metrics |= {
                 "normalize/reward_mean": mean,
                 "normalize/reward_std": self.moments.scale(*self._bounds),
-                "normalize/reward_clipped": _share(scaled, self.clip, mask),
             }
         return metrics
 

@@ -31,16 +31,41 @@ def values(network: Network, steps: TimeStep, state: Nest) -> tf.Tensor:
       steps: steps with normalized observations.
       state: state of the network before the first step; ``()`` if feed-forward.
     """
+    return _evaluate(lambda heads: heads.value, network, state, steps)
+
+
+def log_probs(
+    network: Network, steps: TimeStep, state: Nest, action: Nest
+) -> tf.Tensor:
+    """Return ln pi of a trajectory's actions, f32 ``[T, B]``.
+
+    Args:
+      network, state: as of ``values``.
+      steps: the T steps with actions, with normalized observations.
+      action: nest of ``[T, B, ...]``.
+    """
+
+    def log_prob(heads, action):
+        return heads.policy.log_prob(action)
+
+    return _evaluate(log_prob, network, state, steps, action)
+
+
+def _evaluate(function, network: Network, state: Nest, steps: TimeStep, *more: Nest):
+    """Return f32 ``[T, B]``, a function of the heads and of more rows ``[T, B]``."""
     if not nest.flatten(state):
-        value = chunks.apply(lambda rows: network(rows, ())[0].value, nest.fold(steps))
-        return tf.reshape(value, steps.first.shape)
+        found = chunks.apply(
+            lambda rows: function(network(rows[0], ())[0], *rows[1:]),
+            nest.fold((steps, *more)),
+        )
+        return tf.reshape(found, steps.first.shape)
 
     def unrolled(streams):
-        steps, state = streams
-        steps = sequences.swap(steps)
-        return sequences.swap(network.unroll(steps, state)[0].value)
+        rows, state = streams
+        steps, *more = sequences.swap(rows)
+        return sequences.swap(function(network.unroll(steps, state)[0], *more))
 
-    streams = sequences.swap(steps), state
+    streams = sequences.swap((steps, *more)), state
     return sequences.swap(chunks.apply(unrolled, streams, steps=steps.first.shape[0]))
 
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from tfagents_batch.ops import masked
 
-_MOST_LOG_RATIO = 20.0  # of V-trace, so that no ratio overflows
+MOST_LOG_RATIO = 20.0  # of V-trace, so that no ratio overflows
 
 
 def discounted(
@@ -155,6 +155,7 @@ def vtrace(
     lambda_: float | tf.Tensor = 1.0,
     rho_max: float = 1.0,
     c_max: float = 1.0,
+    weighted: bool = True,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return advantages and value targets, corrected for an older behavior policy.
 
@@ -173,11 +174,13 @@ def vtrace(
       log_ratio: f32 ``[T, B]``, ln w.
       lambda_: in [0, 1].
       rho_max, c_max: largest ratios.
+      weighted: whether advantages have the factor rho; without it, they are for a loss
+        that has the ratio itself, as PPO's.
 
     Returns:
       f32 ``[T, B]`` each; where masked, the advantage is 0 and the target V(s).
     """
-    ratio = tf.exp(tf.minimum(masked.safe(log_ratio, mask), _MOST_LOG_RATIO))
+    ratio = tf.exp(tf.minimum(masked.safe(log_ratio, mask), MOST_LOG_RATIO))
     rho, c = tf.minimum(ratio, rho_max), tf.minimum(ratio, c_max) * lambda_
     factor = masked.safe(discount, mask)
     ahead = reward + tf.math.multiply_no_nan(value[1:], discount)
@@ -185,7 +188,9 @@ def vtrace(
     delta = rho * error
     change = _linear_recurrence(factor * c, delta, delta, factor.shape[0])
     # The row after a truncated one is masked: its change is 0, and nothing leaks.
-    advantage = rho * (error + factor * lambda_ * _shift(change, 1))
+    advantage = error + factor * lambda_ * _shift(change, 1)
+    if weighted:
+        advantage = rho * advantage
     target = value[:-1] + change
     return tf.stop_gradient(advantage), tf.stop_gradient(target)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from tfagents_batch.scripts import app
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
 _COLUMNS = 3
+_LEGEND = 60  # characters of a line of a legend
 _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
 
 
@@ -104,7 +106,8 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
             if not read:
                 continue
             runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
-            line = f"{group.name if compare else metric} ({runs})", read
+            label = f"{group.name if compare else metric} ({runs})"
+            line = textwrap.fill(label, _LEGEND), read
             title, part = f"{group.name} on {group.env}", ""
             if compare:
                 title, part = group.env, metric
@@ -144,7 +147,7 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
 
 
 def _draw_panel(axis: Any, panel: Panel) -> None:
-    from matplotlib import ticker
+    from matplotlib import ticker, transforms
 
     from tfagents_batch.training.analysis import curves
 
@@ -161,7 +164,13 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.set_ylabel(panel.metric)
     axis.grid(alpha=0.3)
     # The legend is below the panel because names of groups can be long.
-    axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17))
+    below = transforms.ScaledTranslation(0, -0.5, axis.figure.dpi_scale_trans)
+    axis.legend(
+        fontsize=8,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=axis.transAxes + below,
+    )
 
 
 if __name__ == "__main__":

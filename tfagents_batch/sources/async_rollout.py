@@ -83,6 +83,7 @@ class AsyncRollout(tf.Module):
       info: info columns to report, see ``metrics.episode_info_metrics``.
 
     Attributes:
+      size: number of environments of a worker.
       active: int32 ``[]`` variable, the number of environments that are stepped, the
         first ones; a multiple of those of a worker, and at least k. The others rest.
 
@@ -109,7 +110,7 @@ class AsyncRollout(tf.Module):
                 f"each a group of its own; this is a {type(env).__name__} of "
                 f"{groups} groups and {workers} workers"
             )
-        self._size = group_size(self.batch, groups, wait_for)
+        self.size = group_size(self.batch, groups, wait_for)
         self._info = tuple(info)
         token, timestep = env.init(seed)
         state = actor.initial_state(self.batch)
@@ -156,7 +157,7 @@ class AsyncRollout(tf.Module):
         noise = nest.unfold(nest.map(lambda x: x[batch:], noise), most, count)
 
         def advance(t, token, after, before, taken, place, written):
-            token, group, timestep = self.env.receive(token, count=count // self._size)
+            token, group, timestep = self.env.receive(token, count=count // self.size)
             env = self._environments(group)
             state = nest.gather(after, env)
             drawn = nest.map(lambda x: x[t], noise)
@@ -221,7 +222,7 @@ class AsyncRollout(tf.Module):
         action, behavior, after = nest.where(
             newest.flying, kept, (action, behavior, after)
         )
-        groups = tf.range(self.batch // self._size)
+        groups = tf.range(self.batch // self.size)
         token = self._send(token, action, groups, active & ~newest.flying)
         row = row._replace(action=action, behavior=behavior)
         flying = newest.flying | active
@@ -229,14 +230,14 @@ class AsyncRollout(tf.Module):
 
     def _environments(self, group: tf.Tensor) -> tf.Tensor:
         """Return the numbers of the environments of groups, int32 ``[k]``."""
-        each = group[:, tf.newaxis] * self._size + tf.range(self._size)
+        each = group[:, tf.newaxis] * self.size + tf.range(self.size)
         return tf.reshape(each, [-1])
 
     def _send(
         self, token, action: Nest, group: tf.Tensor, goes: tf.Tensor
     ) -> tf.Tensor:
         """Send actions ``[k, ...]`` to those groups that go on, bool ``[k]``."""
-        count, size = group.shape[0], self._size
+        count, size = group.shape[0], self.size
         goes = tf.reshape(goes, [count, size])[:, 0]  # all of a group do, or none
 
         def one(i, token):

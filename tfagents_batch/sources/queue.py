@@ -158,9 +158,11 @@ class Queue(tf.Module):
         self.policies = [part.actor for part in parts]
         self.followers = [*self.policies, published]
         self.envs = tuple(part.env for part in parts)
-        # When a program ends, fewer than ``wait_for`` environments lack steps.
-        full = min(part.batch - part.wait_for + 1 for part in parts)
-        fewest = -(-config.train_rows // (full * parts[0].length))
+        # When a program ends, fewer than ``wait_for`` environments lack steps, and
+        # those of a worker are at the same step.
+        part = parts[0]
+        full = part.batch - part.wait_for + part.size
+        fewest = -(-config.train_rows // (full * part.length))
         self.joined = 1 << (fewest - 1).bit_length()
 
     @property

@@ -173,10 +173,14 @@ class Loop:
 
     def _evaluate(self) -> None:
         seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
-        begin = time.perf_counter()
-        result = self.experiment.evaluator(
-            seed, lambda: self._interrupts.requested, self.step
-        )
+        program, begin = self.experiment.program, time.perf_counter()
+
+        def stop():
+            # A failure beside the evaluation is raised by the next iteration, if any.
+            failed = not self._record.done and program.failed
+            return self._interrupts.requested or failed
+
+        result = self.experiment.evaluator(seed, stop, self.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

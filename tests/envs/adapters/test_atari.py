@@ -171,6 +171,34 @@ def test_rewards_stay_those_of_the_game():
     assert max(rewards) >= 10
 
 
+def test_frames_of_ga3c_are_stretched_and_reduced_as_the_original_does():
+    """The original: luma, SciPy's range to bytes, and Pillow's bilinear resize."""
+    pillow = pytest.importorskip("PIL.Image")
+    sticky = {"repeat_action_probability": 0.0}
+    with make("ALE/Pong-v5", preprocess="ga3c", frame_stack=2, **sticky) as env:
+        assert wrappers(env)[-3:] == ["GA3CFrames", "OrderEnforcing", "AtariEnv"]
+        assert env.observation_space == gs.Box(0, 255, (84, 84, 2), np.uint8)
+        assert stepper.inspect(env)["max_episode_steps"] == 27_000
+        observation, _ = env.reset(seed=1)
+        np.testing.assert_array_equal(observation[..., 0], observation[..., 1])
+        assert frames(env) == 0  # no no-ops, no FIRE
+        last = None
+        for action in (2, 2, 3, 0, 3):
+            before = frames(env)
+            observation, *_ = env.step(action)
+            assert frames(env) == before + 4
+            gray = env.unwrapped.ale.getScreenRGB() @ np.array([0.299, 0.587, 0.114])
+            scale = 255 / (gray.max() - gray.min())
+            stretched = ((gray - gray.min()) * scale + 0.5).astype(np.uint8)
+            image = pillow.fromarray(stretched).resize((84, 84), pillow.BILINEAR)
+            found = observation[..., -1].astype(int)
+            assert np.abs(found - np.asarray(image, int)).max() <= 1
+            assert gray.max() < 240 and found.max() > 250  # stretched
+            if last is not None:
+                np.testing.assert_array_equal(observation[..., 0], last)
+            last = observation[..., -1]
+
+
 def test_preprocessing_can_be_turned_off_and_on():
     with make("ALE/Pong-v5", preprocess=False) as env:
         assert env.observation_space.shape == (210, 160, 3)
@@ -196,7 +224,10 @@ def test_preprocessing_can_be_turned_off_and_on():
         ({"sound_obs": True}, "sound is not an image"),
         ({"continuous": True}, "pass noop_max=0 too"),
         ({"noop": 3}, "did you mean 'noop_max'?"),
-        ({"preprocess": False, "noop_max": 3}, "belongs to the preprocessing, which"),
+        ({"preprocess": False, "noop_max": 3}, "preprocessing; preprocess is off"),
+        ({"preprocess": "ga3c", "noop_max": 3}, 'preprocessing; preprocess is "ga3c"'),
+        ({"preprocess": "ga3c", "obs_type": "grayscale"}, "computes gray values"),
+        ({"preprocess": "nature"}, 'expected true, false or "ga3c"'),
         ({"clip_reward": True}, "rewards stay raw"),
         ({"game": "pong"}, "env_kwargs has 'game'"),
     ],

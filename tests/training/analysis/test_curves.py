@@ -55,6 +55,20 @@ def test_runs_with_different_settings_are_groups_named_by_these_settings(tmp_pat
     }
 
 
+def test_names_of_many_groups_leave_out_usual_values(tmp_path):
+    for rate, epochs in ((0.1, 4), (0.2, 4), (0.3, 4), (0.1, 8)):
+        settings = {"learning_rate": rate, "epochs": epochs}
+        make_run(tmp_path, 1, [1, 2], settings=settings)
+    assert [group.name for group in curves.group([tmp_path])] == [
+        "cartpole",
+        "cartpole, learning_rate=0.2",
+        "cartpole, learning_rate=0.3",
+        "cartpole, epochs=8",
+    ]
+    make_run(tmp_path, 1, [1, 2], settings={"learning_rate": 0.2, "epochs": 8})
+    assert len(named(curves.group([tmp_path]))) == 5  # no two have the same name
+
+
 def test_evaluation_and_worker_settings_do_not_split_groups(tmp_path):
     make_run(tmp_path, 1, [1, 2], num_workers=1, eval_every=0)
     make_run(tmp_path, 2, [1, 2], num_workers=2, eval_every=10)

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import types
 
 import keras
 import numpy as np
@@ -12,11 +13,13 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.sources.test_async_rollout import Counting
+from tests.training.programs.test_program import PythonInside
 from tfagents_batch.algorithms import ga3c
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.sources import queue
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.programs import asynchronous
-from tfagents_batch.training.programs.adjusting import Numbers
+from tfagents_batch.training.programs.adjusting import Adjusting, Numbers
 from tfagents_batch.training.programs.bounded import Bounded, Stopping
 from tfagents_batch.training.run_flags import Config, with_options
 
@@ -24,9 +27,9 @@ from tfagents_batch.training.run_flags import Config, with_options
 def make(**options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
     config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
-    queue = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
-    queue["program_pieces"] = 2
-    options = {"queue": queue | options.pop("queue", {}), **options}
+    own = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
+    own["program_pieces"] = 2
+    options = {"queue": own | options.pop("queue", {}), **options}
     return Experiment(with_options(config, options), env=lambda: Counting())
 
 
@@ -66,13 +69,16 @@ def test_every_transition_is_learned_from_once_and_the_terminal_one_too(
     adjust, monkeypatch
 ):
     kept, seen = recording(monkeypatch), set()
-    queue = {"adjust": adjust, "adjust_seconds": 0.05}
-    with make(compile="off", queue=queue) as experiment:
+    own = {"adjust": adjust, "adjust_seconds": 0.05}
+    with make(compile="off", queue=own) as experiment:
         experiment.start(0)
-        for _ in range(40 if adjust else 3):
+        deadline = time.monotonic() + 60
+        for _ in range(400 if adjust else 3):
             metrics = experiment.program(10**9, 10)
             numbers = {k: x for k, x in metrics.items() if k in NUMBERS}
             seen.add(tuple(sorted(numbers.items())))
+            if len(seen) > 4 or time.monotonic() > deadline:
+                break
         step, traces = experiment.program.step, experiment.program.traces()
     assert traces == 1 and (len(seen) > 3) == adjust
     rows = []
@@ -125,6 +131,84 @@ def test_an_exception_in_a_thread_ends_the_run_with_it(thread, monkeypatch):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+class Single(Counting):
+    """Episodes of one step."""
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, True, False, {}
+
+
+def test_episodes_of_one_step_are_learned_from():
+    config = Config(algorithm="ga3c", env="single", num_envs=4, eval_every=0)
+    options = {"queue": {"length": 6, "train_rows": 10}, "compile": "off"}
+    with Experiment(with_options(config, options), env=lambda: Single()) as experiment:
+        experiment.start(0)
+        metrics = experiment.program(10**9, 20)
+        assert metrics["episode/count"] == experiment.program.step > 0
+        assert metrics["episode/length_sum"] == metrics["episode/count"]
+
+
+class Endless(Counting):
+    """Creates a file when it starts, and has no end."""
+
+    def __init__(self, path):
+        super().__init__(seconds=0.005)
+        self._path = path
+
+    def reset(self, **arguments):
+        self._path.touch()
+        return super().reset(**arguments)
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, False, False, {}
+
+
+class Failing(Counting):
+    """Fails when a file exists."""
+
+    def __init__(self, path):
+        super().__init__()
+        self._path = path
+
+    def step(self, action):
+        if self._path.exists():
+            raise ZeroDivisionError("during an evaluation")
+        return super().step(action)
+
+
+def test_a_failure_beside_an_evaluation_ends_the_run(tmp_path):
+    path = tmp_path / "evaluating"
+    options = {"num_envs": 2, "eval_episodes": 1, "eval_every": 100, "compile": "off"}
+    begin = time.monotonic()
+    with pytest.raises(EnvError, match="during an evaluation"):
+        tfb.train(
+            "ga3c",
+            env=lambda: Failing(path),
+            eval_env=lambda: Endless(path),
+            steps=10_000,
+            logdir=tmp_path / "logs",
+            **options,
+        )
+    assert time.monotonic() - begin < 60  # an evaluation would take longer
+    assert not alive()
+
+
+def test_an_operation_that_xla_refuses_is_named():
+    def build(observations, actions):
+        return keras.Sequential([keras.layers.Dense(4), PythonInside()])
+
+    config = Config(algorithm="ga3c", env="counting", num_envs=2, eval_every=0)
+    with Experiment(config, env=lambda: Counting(), network=build) as experiment:
+        experiment.start(0)
+        with pytest.raises(
+            UserError, match=r"XLA cannot compile .*PyFunc.*compile=off"
+        ):
+            experiment.program(10**9, 10)
+    assert not alive()
 
 
 def test_a_killed_worker_ends_the_run_or_is_replaced():
@@ -197,24 +281,44 @@ def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
 
 def test_a_queue_is_bounded_in_order_and_stops():
     stopping = threading.Event()
-    queue = Bounded(10, stopping)
-    queue.put("large", 50)  # fits, because the queue is empty
+    bounded = Bounded(10, stopping)
+    bounded.put("large", 50)  # fits, because the queue is empty
     done = []
 
     def put():
         for i in range(20):
-            queue.put(i, 4)
-            done.append(queue.size)
+            bounded.put(i, 4)
+            done.append(bounded.size)
 
     thread = threading.Thread(target=put)
     thread.start()
-    assert [queue.get() for _ in range(21)] == ["large", *range(20)]
+    assert [bounded.get() for _ in range(21)] == ["large", *range(20)]
     thread.join(10)
-    assert max(done) <= 10 and queue.size == 0
+    assert max(done) <= 10 and bounded.size == 0
     stopping.set()
-    for blocked in (queue.get, lambda: queue.put(1)):
+    for blocked in (bounded.get, lambda: bounded.put(1)):
         with pytest.raises(Stopping):
             blocked()
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_few_agents_still_make_updates_of_enough_rows(size):
+    """A piece has the rows of at least agents - predict_rows + size environments."""
+    part = types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)
+    config = queue.Config(train_rows=40, length=5, adjust=True)
+    source = types.SimpleNamespace(parts=[part], config=config, joined=1)
+    adjusting = Adjusting(source, 0)
+    for agents in adjusting.choices["agents"]:
+        for rows in adjusting.choices["predict_rows"]:
+            chosen = {"agents": agents, "predict_rows": rows}
+            chosen |= {"predictors": 1, "trainers": 1, "update_pieces": 1}
+            adjusting._tuner = types.SimpleNamespace(settings=chosen)
+            found = adjusting.numbers
+            assert found.predict_rows <= found.agents == agents
+            full = found.agents - found.predict_rows + size
+            assert found.update_pieces * full * 5 >= 40
+            # and no more pieces than needed
+            assert found.update_pieces == 1 or found.update_pieces // 2 * full * 5 < 40
 
 
 def test_each_predictor_has_its_own_part_of_a_list_of_environments():

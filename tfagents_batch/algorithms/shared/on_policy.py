@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from tfagents_batch import config, nest
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.interfaces import VERSION, Metrics, UpdateSize
 from tfagents_batch.nn import moments, networks, user
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
-from tfagents_batch.ops import masked
+from tfagents_batch.ops import histograms, masked
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Nest, Trajectory
 
@@ -45,10 +45,11 @@ class Settings:
     )
     normalize_return: moments.RewardKind = option(
         True,
-        "divide rewards by the std of returns (true) or of rewards (per_step)",
+        "divide rewards by the std of returns (true) or of rewards (per_step), then "
+        "clip them; clip: only clip them; false: leave them",
     )
     reward_clip: float = option(
-        10.0, "largest magnitude of a normalized reward", above=0
+        10.0, "largest magnitude of a reward, unless normalize_return is false", above=0
     )
     histograms: bool = option(
         True,
@@ -153,6 +154,20 @@ class OnPolicy(tf.Module):
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
         return self.config.make_policy(self._spec, self._given)
+
+    def lag(self, trajectory: Trajectory) -> Metrics:
+        """Return the lag of the policy that acted, in updates, if it is recorded."""
+        if VERSION not in trajectory.behavior:
+            return {}
+        mask, acted = trajectory.mask, trajectory.behavior[VERSION]
+        lag = tf.cast(self.policy.version.read_value() - acted, tf.float32)
+        found = {
+            "lag/updates": masked.mean(lag, mask),
+            "lag/max": tf.reduce_max(masked.safe(lag, mask)),
+        }
+        if self.config.histograms:
+            found["lag/row_updates"] = histograms.rows(lag, mask)
+        return found
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""

@@ -13,7 +13,7 @@ from tfagents_batch.config import option
 from tfagents_batch.interfaces import VERSION, Distribution, Metrics, Updated
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Rule
-from tfagents_batch.ops import carried, histograms, losses, masked
+from tfagents_batch.ops import carried, histograms, losses, masked, returns
 from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
@@ -130,7 +130,7 @@ class SingleStep(on_policy.OnPolicy):
         }
         metrics |= self.rewards.metrics(trajectory.reward, mask)
         if VERSION in trajectory.behavior:
-            metrics |= self._lag(trajectory)
+            metrics |= self.lag(trajectory) | self._ratios(rows)
         if config.histograms:
             metrics |= self._histograms(trajectory, seen, rows, target)
         self.observations.update(
@@ -138,16 +138,16 @@ class SingleStep(on_policy.OnPolicy):
         )
         return Updated(metrics)
 
-    def _lag(self, trajectory: Trajectory) -> Metrics:
-        """Return the lag of the policy that acted, in updates."""
-        mask, acted = trajectory.mask, trajectory.behavior[VERSION]
-        lag = tf.cast(self.policy.version.read_value() - acted, tf.float32)
+    def _ratios(self, rows: Rows) -> Metrics:
+        """Return the ratios of the probabilities of both policies, pi / mu."""
+        log_ratio = masked.safe(rows.log_prob - rows.behavior_log_prob, rows.mask)
+        ratio = tf.exp(tf.minimum(log_ratio, returns.MOST_LOG_RATIO))
         found = {
-            "lag/updates": masked.mean(lag, mask),
-            "lag/max": tf.reduce_max(masked.safe(lag, mask)),
+            "lag/ratio": masked.mean(ratio, rows.mask),
+            "lag/ratio_above_1": masked.mean(tf.cast(ratio > 1, tf.float32), rows.mask),
         }
         if self.config.histograms:
-            found["lag/row_updates"] = histograms.rows(lag, mask)
+            found["lag/row_ratio"] = histograms.rows(ratio, rows.mask)
         return found
 
     def _loss(self, trajectory: Trajectory, seen: TimeStep, step) -> tuple:

@@ -11,7 +11,8 @@ An ``ALE/...`` id is created with ``frameskip=1`` and wrapped, from the inside o
 (Mnih et al. 2015, Methods; Machado et al. 2018, section 5.) Sticky actions (with
 probability 0.25 the previous action is repeated), the minimal action set and the limit
 of 108 000 frames come from ALE's ids. Rewards stay raw, so that episode returns are
-scores of the game; the algorithm scales them.
+scores of the game; the algorithm scales them. ``preprocess="ga3c"`` gives the frames of
+GA3C instead, without no-ops, maximum and FIRE, see ``ga3c_frames``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
+from tfagents_batch.envs.adapters.ga3c_frames import GA3CFrames
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
 EXTRA = 'pip install "tfagents_batch[atari]"'
 _CONTROL = ("preprocess", "max_episode_steps", "disable_env_checker")
+_GA3C = "ga3c"  # value of preprocess
 
 
 def preprocess(
@@ -82,6 +85,28 @@ def preprocess(
     has_fire = env.unwrapped.get_action_meanings()[1:2] == ["FIRE"]
     if fire_reset and discrete and has_fire:
         env = FireReset(env)
+    return _stacked(env, frame_stack)
+
+
+def preprocess_ga3c(
+    env: gymnasium.Env, *, frame_skip: int = 4, frame_stack: int = 4
+) -> gymnasium.Env:
+    """Add the preprocessing of GA3C to an Atari game.
+
+    Args:
+      env: environment of ale-py that observes RGB, created with the same frame skip.
+      frame_skip: number of frames for which an action is repeated.
+      frame_stack: frames per observation; the oldest is the first channel.
+
+    Returns:
+      an environment that observes uint8 ``[84, 84, frame_stack]``.
+    """
+    del frame_skip  # of ALE, which observes the last frame
+    return _stacked(GA3CFrames(env), frame_stack)
+
+
+def _stacked(env: gymnasium.Env, frame_stack: int) -> gymnasium.Env:
+    """Observe the last frames as channels."""
     env = FrameStackObservation(env, frame_stack)
     height, width, colors = env.observation_space.shape[1:]
     shape = (height, width, frame_stack * colors)
@@ -110,22 +135,26 @@ def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
     Args:
       spec: spec of an id that ale-py registered.
       kwargs: arguments of ``preprocess`` and of ALE. The key ``preprocess`` turns the
-        preprocessing on or off; by default it is on for ids that begin with ``ALE/``
-        (older ids skip frames themselves). ``max_episode_steps`` counts actions.
+        preprocessing on or off, or is "ga3c"; by default it is on for ids that begin
+        with ``ALE/`` (older ids skip frames themselves). ``max_episode_steps`` counts
+        actions.
     """
     kwargs = {"disable_env_checker": True, **kwargs}
     ale_py = importlib.import_module("ale_py")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # print no banner
-    if not kwargs.pop("preprocess", spec.id.startswith("ALE/")):
+    kind = kwargs.pop("preprocess", spec.id.startswith("ALE/"))
+    if not kind:
         return gymnasium.make(spec, **kwargs)
-    options = {name: kwargs.pop(name) for name in _options() if name in kwargs}
+    known = _options(kind)
+    options = {name: kwargs.pop(name) for name in known if name in kwargs}
     limit = kwargs.pop("max_episode_steps", None)
     frames = {**spec.kwargs, **kwargs}.get("max_num_frames_per_episode")
-    base = gymnasium.make(spec, **{**kwargs, "frameskip": 1})
-    env = preprocess(base, **options)
+    skip = options.get("frame_skip", known["frame_skip"].default)
+    skipped = skip if kind == _GA3C else 1
+    base = gymnasium.make(spec, **{**kwargs, "frameskip": skipped})
+    env = (preprocess_ga3c if kind == _GA3C else preprocess)(base, **options)
     if limit is None and frames:
         # ALE truncates at this step or earlier; the wrapper makes the limit readable.
-        skip = options.get("frame_skip", _options()["frame_skip"].default)
         limit = math.ceil(frames / skip)
     return env if limit is None else TimeLimit(env, limit)
 
@@ -142,20 +171,26 @@ def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
       UserError: with the name of the argument or of the missing package.
     """
     wanted = kwargs.get("preprocess", spec.id.startswith("ALE/"))
-    if wanted and importlib.util.find_spec("cv2") is None:
+    if wanted not in (True, False, _GA3C):
+        raise UserError(
+            f"env_kwargs['preprocess'] of {name!r} is {wanted!r}; expected true, false "
+            f'or "{_GA3C}"'
+        )
+    if wanted is True and importlib.util.find_spec("cv2") is None:
         raise UserError(
             f"environment {name!r} needs cv2 for its preprocessing: {EXTRA}, or pass "
             "preprocess=false in env_kwargs"
         )
     ale = inspect.signature(importlib.import_module("ale_py.env").AtariEnv).parameters
-    options = _options()
-    known = {*ale, *_CONTROL, *(options if wanted else ())} - {"game"}
+    options = _options(wanted) if wanted else {}
+    known = {*ale, *_CONTROL, *options} - {"game"}
     for key in kwargs:
         if key not in known:
             close = closest(key, known)
             hint = f"did you mean {close!r}?" if close else f"known: {sorted(known)}"
-            if key in options:
-                hint = "it belongs to the preprocessing, which is off"
+            if key in _options(True):
+                kind = '"ga3c"' if wanted else "off"
+                hint = f"it belongs to the standard preprocessing; preprocess is {kind}"
             elif "reward" in key:
                 hint = (
                     "rewards stay raw, so that episode returns are scores; the "
@@ -169,14 +204,16 @@ def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
 
 
 def _check_preprocessed(name: str, kwargs: dict[str, Any]) -> None:
-    wrong = None
+    wrong, ga3c = None, kwargs.get("preprocess") == _GA3C
     if kwargs.get("frameskip", 1) != 1:
-        wrong = "frameskip", "pass frame_skip, which takes the maximum of two frames"
+        wrong = "frameskip", "pass frame_skip"
     elif kwargs.get("obs_type", "rgb") == "ram":
         wrong = "obs_type", "RAM is not an image"
     elif kwargs.get("sound_obs"):
         wrong = "sound_obs", "sound is not an image"
-    elif kwargs.get("continuous") and kwargs.get("noop_max", 1) > 0:
+    elif ga3c and kwargs.get("obs_type", "rgb") != "rgb":
+        wrong = "obs_type", "GA3C computes gray values itself"
+    elif kwargs.get("continuous") and kwargs.get("noop_max", 0 if ga3c else 1) > 0:
         wrong = "continuous", "no-ops are discrete: pass noop_max=0 too"
     if wrong is not None:
         key, why = wrong
@@ -186,7 +223,9 @@ def _check_preprocessed(name: str, kwargs: dict[str, Any]) -> None:
         )
 
 
-def _options() -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(preprocess).parameters)
+def _options(kind: bool | str) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a preprocessing."""
+    function = preprocess_ga3c if kind == _GA3C else preprocess
+    parameters = dict(inspect.signature(function).parameters)
     del parameters["env"]
     return parameters

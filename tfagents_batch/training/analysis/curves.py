@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 from collections.abc import Sequence
@@ -141,7 +142,8 @@ def _by_differences(
     """Group run folders by the settings in which they differ, as text.
 
     A setting that is missing in some runs, because an older version wrote them, is
-    ignored.
+    ignored. With more than three groups, the text leaves out a value that half of
+    them have, or more.
     """
     shared = set.intersection(*(set(settings) for _, settings in members))
     first = members[0][1]
@@ -150,8 +152,15 @@ def _by_differences(
         for name in first
         if name in shared and any(s[name] != first[name] for _, s in members)
     ]
-    found: dict[str, list[Path]] = {}
+    found: dict[tuple[str, ...], list[Path]] = {}
     for folder, settings in members:
-        text = "".join(f", {name}={settings[name]}" for name in differing)
-        found.setdefault(text, []).append(folder)
-    return found
+        texts = tuple(f", {name}={settings[name]}" for name in differing)
+        found.setdefault(texts, []).append(folder)
+    usual = []  # of each setting, its usual text, or none
+    for column in zip(*found, strict=True):
+        text, n = collections.Counter(column).most_common(1)[0]
+        usual.append(text if 2 * n >= len(found) > 3 else None)
+    return {
+        "".join(x for x, y in zip(texts, usual, strict=True) if x != y): folders
+        for texts, folders in found.items()
+    }

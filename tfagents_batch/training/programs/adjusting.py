@@ -45,7 +45,8 @@ class Adjusting:
     def __init__(self, source: Queue, seed: int):
         config, part = source.config, source.parts[0]
         self._seconds, self._limit = config.adjust_seconds, config.adjust_lag
-        size = part.batch // part.env.num_workers
+        self._least, self._length = config.train_rows, config.length
+        self._size = size = part.size
         start = Numbers(
             part.batch,
             part.wait_for,
@@ -62,7 +63,7 @@ class Adjusting:
                 "predict_rows": sorted({*rows, part.wait_for}),
                 "predictors": list(range(1, start.predictors + 1)),
                 "trainers": list(range(1, start.trainers + 1)),
-                "update_pieces": [source.joined << i for i in range(3)],
+                "update_pieces": self._pieces(source.joined),
             }
         self._tuner = Tuner(self.choices, start._asdict(), seed)
         self._empty()
@@ -73,7 +74,19 @@ class Adjusting:
         found = Numbers(**self._tuner.settings)
         rows = [x for x in self.choices["predict_rows"] if x <= found.agents]
         most = max(rows, default=found.predict_rows)
-        return found._replace(predict_rows=min(found.predict_rows, most))
+        found = found._replace(predict_rows=min(found.predict_rows, most))
+        # Each piece has at least the steps of these environments.
+        full = found.agents - found.predict_rows + self._size
+        pieces = self.choices["update_pieces"]
+        least = min(x for x in pieces if x * full * self._length >= self._least)
+        return found._replace(update_pieces=max(found.update_pieces, least))
+
+    def _pieces(self, joined: int) -> list[int]:
+        """Return numbers of pieces that are enough also with the fewest agents."""
+        found = [joined, 2 * joined, 4 * joined]
+        while found[-1] * self._size * self._length < self._least:
+            found.append(2 * found[-1])
+        return found
 
     def add(self, seconds: float, rows: int, updates: int, lag: float) -> None:
         """Add updates to the window; a window that is over sets new numbers.

@@ -22,7 +22,7 @@ from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.interfaces import Algorithm, Metrics
 from tfagents_batch.sources import metrics
 from tfagents_batch.sources.queue import Queue
-from tfagents_batch.training.programs import in_pieces, rounds
+from tfagents_batch.training.programs import in_pieces, refused, rounds
 from tfagents_batch.training.programs.adjusting import Adjusting
 from tfagents_batch.training.programs.bounded import POLL, Bounded, Counts, Stopping
 from tfagents_batch.training.programs.in_pieces import Pieces
@@ -102,6 +102,11 @@ class Asynchronous:
         """Environment steps that were learned from."""
         return self._now
 
+    @property
+    def failed(self) -> bool:
+        """True if a thread has failed; the next call raises its exception."""
+        return self._failed is not None
+
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Make updates, see ``interfaces.Program``; a round is an update."""
         with interrupts.guard():
@@ -109,7 +114,12 @@ class Asynchronous:
                 return self._run(until, rounds)
             except BaseException as error:
                 self._fail(error)
-                raise
+                name = refused.operation(error)
+                if name is None:
+                    raise
+                off = "--compile=off"
+                error = refused.user_error("compile", self.mode, name, off)
+                raise error from None
 
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""

@@ -98,9 +98,9 @@ class Ahead:
                 self._trained.version.assign_add(1)
                 self._step.assign_add(collected.steps)
                 metrics |= {rounds.UPDATE + k: x for k, x in updated.metrics.items()}
-                metrics["lag/updates"] = masked.mean(
-                    tf.cast(lag, tf.float32), trajectory.mask
-                )
+                if rounds.UPDATE + "lag/updates" not in metrics:
+                    lag = masked.mean(tf.cast(lag, tf.float32), trajectory.mask)
+                    metrics["lag/updates"] = lag
         self._ahead = future.result()  # raises the thread's exception
         self._copy()
         return metrics | {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.queue import Queue
-from tfagents_batch.training.programs import rounds
+from tfagents_batch.training.programs import refused, rounds
 from tfagents_batch.training.programs.asynchronous import Asynchronous
 from tfagents_batch.training.programs.overlap import Ahead
 from tfagents_batch.training.programs.rounds import split
@@ -127,6 +126,8 @@ class Training:
     Attributes:
       rounds: number of rounds in the newest call.
     """
+
+    failed = False  # nothing runs beside its calls
 
     def __init__(
         self, make: Callable[[str], Call], plan: Plan, seed: int, step: tf.Variable
@@ -246,7 +247,7 @@ class Compiled:
                 tf.errors.InvalidArgumentError,
                 tf.errors.UnimplementedError,
             ) as error:
-                operation = _refused_operation(str(error))
+                operation = refused.operation(error)
                 if operation is None:
                     raise
                 self._fall_back(operation)
@@ -261,9 +262,8 @@ class Compiled:
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
-            raise UserError(
-                f"{self._setting}={self.mode}: XLA cannot compile {operation}; use "
-                "--compile=auto or off, or another operation in the network"
+            raise refused.user_error(
+                self._setting, self.mode, operation, "--compile=auto or off"
             )
         mode = self._others.pop(0)
         _LOG.warning(
@@ -275,13 +275,6 @@ class Compiled:
         )
         self.mode, self._program = mode, self._make(mode)
         self.reason = f"XLA cannot compile {operation}"
-
-
-def _refused_operation(message: str) -> str | None:
-    """Return the operation that XLA has no kernel for; None for other errors."""
-    found = re.search(r"No registered '(\w+)' OpKernel for XLA", message)
-    found = found or re.search(r"unsupported operations.*?: (\w+)", message, re.S)
-    return found[1] if found else None
 
 
 def _variables(

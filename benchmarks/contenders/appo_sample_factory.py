@@ -1,0 +1,207 @@
+"""Sample Factory's APPO, an asynchronous PPO with V-trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import tempfile
+import time
+from typing import Any
+
+from benchmarks.inside import session
+from benchmarks.work.asynchronous import Asynchronous
+from benchmarks.work.stepping import versions
+
+_WARM = 10.0  # seconds before the measurement, in which processes start
+_NAME = "benchmark"
+_WORK = "TFAGENTS_BATCH_BENCHMARK_WORK"  # environment variable with the work
+_STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
+
+
+def load():
+    import sample_factory  # noqa: F401
+
+
+class Train:
+    """A run of APPO; its processes start and end with the measurement.
+
+    Args:
+      work: what to train on.
+    """
+
+    unit = "env steps"
+
+    def __init__(self, work: Asynchronous):
+        self._work, self._points = work, []
+        self._parameters = 0
+        self.returns = None
+        self.own = {
+            "workers": work.num_workers,
+            "autoreset": "same step",
+            "policy_workers": 1,
+        }
+        self.versions = versions("sample-factory", "torch", "gymnasium")
+        self.differs = {"versions": "it needs an older NumPy"}
+
+    @property
+    def same(self) -> dict[str, Any]:
+        assert self._parameters, "nothing was trained yet"
+        return self._work.same(self._parameters, self._work.train_rows)
+
+    def compile(self) -> int:
+        return 0
+
+    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
+        if not seconds and blocks:  # the warm-up is part of the run
+            return session.Measured(0, 0.0, 0.0)
+        with tempfile.TemporaryDirectory() as folder:
+            self._run(folder, seconds)
+        late = [point for point in self._points if point[0] >= _WARM]
+        if len(late) < 2:
+            raise RuntimeError(f"no update in {seconds:g} s after the warm-up")
+        (begin, first), (end, last) = late[0], late[-1]
+        took = end - begin
+        return session.Measured(last - first, took, (last - first) / took)
+
+    def close(self) -> None:
+        pass
+
+    def _run(self, folder: str, seconds: float) -> None:
+        from sample_factory.algo.runners.runner import AlgoObserver
+        from sample_factory.algo.utils.context import global_model_factory
+        from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
+        from sample_factory.envs.env_utils import register_env
+        from sample_factory.train import make_runner
+
+        os.environ[_WORK] = json.dumps(dataclasses.asdict(self._work))
+        register_env(_NAME, make_env)
+        if self._work.network != "mlp":
+            global_model_factory().register_encoder_factory(make_encoder)
+        arguments = _arguments(self._work, folder, seconds)
+        parser, _ = parse_sf_args(arguments)
+        config = parse_full_cfg(parser, arguments)
+        config, runner = make_runner(config)
+        points, began = self._points, time.perf_counter()
+        points.clear()
+
+        class Observer(AlgoObserver):
+            def on_training_step(self, runner, training_iteration_since_resume):
+                steps = sum(runner.env_steps.values())
+                points.append((time.perf_counter() - began, steps))
+
+        runner.register_observer(Observer())
+        runner.init()
+        self._parameters = _parameters(config)
+        runner.run()
+
+
+def _work() -> Asynchronous:
+    """Return the work, also in the processes that were started for it."""
+    return Asynchronous(**json.loads(os.environ[_WORK]))
+
+
+def make_env(full_env_name, cfg=None, env_config=None, render_mode=None):
+    """Create an environment; runs in the peer's processes."""
+    del full_env_name, cfg, env_config, render_mode
+    return _work().constructors()[0]()
+
+
+def make_encoder(cfg, obs_space):
+    """Create GA3C's convolutions, see ``nn.layers.blocks.ga3c_cnn``."""
+    import torch
+    from sample_factory.model.encoder import Encoder
+    from torch import nn
+
+    stride = _STRIDES[_work().network]
+    height, _, channels = obs_space["obs"].shape
+
+    class Convolutions(Encoder):
+        def __init__(self):
+            super().__init__(cfg)
+            first, side = _same(height, 8, stride), math.ceil(height / stride)
+            second = _same(side, 4, 2)
+            self.layers = nn.Sequential(
+                nn.ZeroPad2d(2 * first),
+                nn.Conv2d(channels, 16, 8, stride),
+                nn.ReLU(),
+                nn.ZeroPad2d(2 * second),
+                nn.Conv2d(16, 32, 4, 2),
+                nn.ReLU(),
+                nn.Flatten(),
+                nn.Linear(32 * math.ceil(side / 2) ** 2, 256),
+                nn.ReLU(),
+            )
+
+        def forward(self, observations):
+            frames = observations["obs"].permute(0, 3, 1, 2)
+            return self.layers(frames.to(torch.float32))
+
+        def get_out_size(self):
+            return 256
+
+    return Convolutions()
+
+
+def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the padding before and after, as of TensorFlow's "same"."""
+    total = max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
+    return total // 2, total - total // 2
+
+
+def _parameters(config: Any) -> int:
+    """Return the number of trainable numbers of the policy."""
+    from sample_factory.algo.utils.make_env import make_env_func_batched
+    from sample_factory.model.actor_critic import create_actor_critic
+
+    env = make_env_func_batched(config, env_config=None)
+    policy = create_actor_critic(config, env.observation_space, env.action_space)
+    env.close()
+    return sum(x.numel() for x in policy.parameters() if x.requires_grad)
+
+
+def _arguments(work: Asynchronous, folder: str, seconds: float) -> list[str]:
+    frames = work.network != "mlp"
+    options = {
+        "algo": "APPO",
+        "env": _NAME,
+        "experiment": _NAME,
+        "train_dir": folder,
+        "device": "cpu",
+        "seed": work.seed,
+        "num_workers": work.num_workers,
+        "num_envs_per_worker": work.num_envs // work.num_workers,
+        "rollout": work.length,
+        "recurrence": work.length,  # V-trace needs whole rollouts
+        "batch_size": work.train_rows,
+        "num_batches_per_epoch": 1,
+        "num_epochs": 1,
+        "with_vtrace": True,
+        "use_rnn": False,
+        "gamma": work.gamma,
+        "learning_rate": work.learning_rate,
+        "exploration_loss_coeff": work.entropy_scale,
+        "normalize_input": False,
+        "normalize_returns": False,
+        "obs_subtract_mean": 128.0 if frames else 0.0,
+        "obs_scale": 128.0 if frames else 1.0,
+        "actor_critic_share_weights": frames,
+        "nonlinearity": "relu" if frames else "tanh",
+        "env_frameskip": 1,
+        "adaptive_stddev": False,
+        "save_every_sec": 10_000,
+        "decorrelate_envs_on_one_worker": False,
+        "decorrelate_experience_max_seconds": 0,
+        "train_for_seconds": int(_WARM + seconds + 2),
+        "train_for_env_steps": 10**12,
+    }
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    if not frames:
+        sizes = [str(size) for size in work.hidden]
+        arguments += ["--encoder_mlp_layers", *sizes]
+    return arguments
+
+
+if __name__ == "__main__":
+    session.main(load, Train, Asynchronous)

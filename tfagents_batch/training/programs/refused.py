@@ -1,0 +1,28 @@
+"""Operations that XLA cannot compile."""
+
+from __future__ import annotations
+
+import re
+
+import tensorflow as tf
+
+from tfagents_batch.errors import UserError
+
+
+def operation(error: BaseException) -> str | None:
+    """Return the operation that XLA has no kernel for; None for other errors."""
+    kinds = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+    if not isinstance(error, kinds):
+        return None
+    text = str(error)
+    found = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
+    found = found or re.search(r"unsupported operations.*?: (\w+)", text, re.S)
+    return found[1] if found else None
+
+
+def user_error(setting: str, mode: str, name: str, instead: str) -> UserError:
+    """Return the error that names the operation, and what to do."""
+    return UserError(
+        f"{setting}={mode}: XLA cannot compile {name}; use {instead}, or another "
+        "operation in the network"
+    )
