@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfagents_batch as tfb
 from tests.algorithms import cases
 from tests.algorithms.cases import B, T, collect, named, update
 from tests.algorithms.test_a2c import PLAIN
@@ -115,6 +116,13 @@ def test_a_mean_at_each_time_step_needs_whole_episodes(tmp_path):
     with pytest.raises(UserError, match=r"time_step needs whole episodes.*episodes"):
         cases.train("reinforce", tmp_path, **options | {"rollout": {"length": 16}})
     assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_of_whole_episodes_is_evaluated_over_any_number(tmp_path):
+    options = {"steps": 60, "settings": {"baseline": "time_step", "histograms": False}}
+    run = cases.train("reinforce", tmp_path, **options, compile="off")
+    # As many environments as episodes, which is no divisor of those of an update.
+    assert tfb.evaluate(run.logdir, episodes=3).episodes == 3
 
 
 def test_squared_errors_need_discrete_actions():

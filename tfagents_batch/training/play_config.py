@@ -78,7 +78,8 @@ def for_playing(
     """
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
-    changes["source"] = None  # not used, and may not fit another num_envs
+    # Not used, and may not fit another num_envs. An algorithm's own may not, either.
+    changes["source"] = type(saved.source)()
     overrides = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     changes |= {name: value for name, value in overrides.items() if value is not None}
     if env is not None:  # a function may create the run's own environment
