@@ -63,7 +63,15 @@ def test_the_sign_of_the_t_maze_is_remembered(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("preset", "threshold"), [("cartpole", 475), ("pendulum", -200)]
+    ("preset", "threshold"),
+    [
+        ("cartpole", 475),
+        ("pendulum", -200),
+        ("a2c/cartpole", 475),
+        ("a2c/pendulum", -250),
+        ("ga3c/cartpole", 475),
+        ("reinforce/cartpole", 475),
+    ],
 )
 def test_a_preset_solves_its_task_for_four_of_five_seeds(preset, threshold, tmp_path):
     returns = []

@@ -101,8 +101,8 @@ PRESETS = {
         8,
         {"length": 32},
         {"wrappers": [{"name": "RangeNormalize", "observation": False}]},
-        gamma=0.9,
-        learning_rate="linear(1e-3, 0)",
+        gamma=0.95,
+        learning_rate="linear(5e-4, 0)",
         network={
             "hidden": (100,),
             "activation": "relu",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tfagents_batch.configs.tuned import trained_by
 
 PRESETS = {
-    # Target: 475.
+    # 500.
     "a2c/cartpole": trained_by(
         "a2c",
         "CartPole-v1",
@@ -41,7 +41,7 @@ PRESETS = {
         normalize_return="clip",
         reward_clip=1.0,
     ),
-    # Target: 475.
+    # 500.
     "ga3c/cartpole": trained_by(
         "ga3c",
         "CartPole-v1",
@@ -51,7 +51,7 @@ PRESETS = {
         {"num_workers": 2},
         learning_rate="linear(2e-3, 0)",
     ),
-    # Target: 475.
+    # 500.
     "reinforce/cartpole": trained_by(
         "reinforce", "CartPole-v1", 500_000, 16, {"episodes": 16}
     ),
