@@ -75,7 +75,7 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> Non
     columns = min(_COLUMNS, len(found))
     lines = -(-len(found) // columns)
     most = max(len(panel) for panel in found.values())
-    size = (6 * columns, lines * (1 + 0.5 * most))
+    size = (6 * columns, lines * (1 + 0.6 * most))
     pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
     with panels(lines, columns, size, out) as axes:
         from matplotlib import ticker
@@ -91,6 +91,7 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, bool]]], out: str) -> Non
             axis.invert_yaxis()
             axis.margins(x=0.25)
             axis.set_title(_folded(title, _WIDTH), fontsize=10)
+            axis.tick_params(axis="y", labelsize=8)
             axis.set_xlabel("env steps a second")
             axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             axis.spines[["top", "right"]].set_visible(False)
