@@ -23,11 +23,12 @@ PRESETS = {
         "a2c",
         "Pendulum-v1",
         1_000_000,
-        16,
-        {"length": 8},
-        gamma=0.95,
+        8,
+        {"length": 5},
+        gamma=0.9,
         gae_lambda=0.9,
         learning_rate="linear(1e-3, 0)",
+        optimizer="adam",
     ),
     # rl-baselines3-zoo's sizes. Target: 18.
     "a2c/pong": trained_by(
