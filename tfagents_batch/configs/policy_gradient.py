@@ -18,12 +18,12 @@ PRESETS = {
         {"length": 5},
         learning_rate="linear(2e-3, 0)",
     ),
-    # Target: -250.
+    # Four of five seeds reach -200.
     "a2c/pendulum": trained_by(
         "a2c",
         "Pendulum-v1",
         1_000_000,
-        8,
+        4,
         {"length": 5},
         gamma=0.9,
         gae_lambda=0.9,
