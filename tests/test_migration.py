@@ -54,10 +54,23 @@ SMALL = {
     },
 }
 # Quoted words that are not settings.
-VALUES = {"adam", "kl", "both", "return", "per_step", "batch", "gru", "lstm", "ou"}
+VALUES = {
+    "adam",
+    "rmsprop_tf",
+    "kl",
+    "both",
+    "return",
+    "per_step",
+    "batch",
+    "gru",
+    "lstm",
+    "ou",
+}
 THEIRS = json.loads(peer_arguments.FILE.read_text())  # arguments of Stable-Baselines3
 # Other parts of Stable-Baselines3 in the tables of its arguments.
-OTHERS = re.compile(r"n_envs|make_vec_env|ent_coef=.*|(Vec\w+|\w+Noise)(\(.*\))?")
+OTHERS = re.compile(
+    r"n_envs|make_vec_env|ent_coef=.*|RMSpropTFLike|(Vec\w+|\w+Noise)(\(.*\))?"
+)
 # Arguments whose defaults the page says in other words.
 DEPENDS = {"learn(tb_log_name)", 'policy_kwargs["net_arch"]'}
 

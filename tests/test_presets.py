@@ -187,7 +187,7 @@ def test_the_presets_of_ga3cs_paper_have_its_settings():
                 "learning_rate": 3e-4,
                 "entropy_scale": 0.01,
                 "gradient_norm": None,
-                "optimizer": "rmsprop",
+                "optimizer": "rmsprop_tf",
                 "optimizer_epsilon": 0.1,
                 "reduction": "sum",
                 "correction": "log_floor",

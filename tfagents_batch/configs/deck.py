@@ -73,7 +73,7 @@ PRESETS = {
         {"episodes": 15},
         gamma=0.95,
         learning_rate=5e-3,
-        optimizer="rmsprop",
+        optimizer="rmsprop_tf",
         gradient_norm=None,
         baseline="time_step",
         network={"hidden": (10,)},

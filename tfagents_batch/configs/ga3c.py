@@ -57,7 +57,7 @@ def _paper(env: str) -> Preset:
         learning_rate=3e-4,
         gradient_norm=None,
         entropy_scale=0.01,
-        optimizer="rmsprop",
+        optimizer="rmsprop_tf",
         optimizer_epsilon=0.1,
         reduction="sum",
         value_scale=1.0,

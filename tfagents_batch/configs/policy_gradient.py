@@ -17,6 +17,7 @@ PRESETS = {
         16,
         {"length": 5},
         learning_rate="linear(2e-3, 0)",
+        optimizer="rmsprop_tf",
     ),
     # Four of five seeds reach -200.
     "a2c/pendulum": trained_by(
@@ -51,6 +52,7 @@ PRESETS = {
         {"length": 5},
         {"num_workers": 2},
         learning_rate="linear(2e-3, 0)",
+        optimizer="rmsprop_tf",
     ),
     # 500.
     "reinforce/cartpole": trained_by(

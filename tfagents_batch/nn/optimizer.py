@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,8 +14,12 @@ from tfagents_batch.nn.adam import Adam
 from tfagents_batch.nn.rmsprop import RMSProp
 from tfagents_batch.ops import carried
 
-Rule = Literal["adam", "rmsprop"]
-_RULES = {"adam": Adam, "rmsprop": RMSProp}
+Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
+_RULES = {
+    "adam": Adam,
+    "rmsprop": functools.partial(RMSProp, inside=False),
+    "rmsprop_tf": functools.partial(RMSProp, inside=True),
+}
 _PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
 
 
@@ -28,7 +33,8 @@ class Optimizer(tf.Module):
       variables: weights to train.
       clip_norm: largest global gradient norm; None for no clipping.
       epsilon: of the rule.
-      rule: "adam" (Kingma and Ba 2015, algorithm 1) or "rmsprop" (``nn/rmsprop.py``).
+      rule: "adam" (Kingma and Ba 2015, algorithm 1), "rmsprop" as in PyTorch, or
+        "rmsprop_tf" as in TensorFlow 1, see ``nn/rmsprop.py``.
 
     Attributes:
       rule: the rule, with its variables.

@@ -22,7 +22,10 @@ from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 class Settings(on_policy.Settings):
     """Settings of one gradient step."""
 
-    optimizer: Rule = option("rmsprop", "rule of the gradient step")
+    optimizer: Rule = option(
+        "rmsprop",
+        "rule of the gradient step; rmsprop as in PyTorch, rmsprop_tf as in GA3C",
+    )
     optimizer_epsilon: float = option(1e-5, "epsilon of the rule", above=0)
     value_scale: float = option(
         0.5, "weight of the value loss, which is half the mean squared error", least=0
