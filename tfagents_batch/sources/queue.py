@@ -158,11 +158,9 @@ class Queue(tf.Module):
         self.policies = [part.actor for part in parts]
         self.followers = [*self.policies, published]
         self.envs = tuple(part.env for part in parts)
-        # When a program ends, fewer than ``wait_for`` environments lack steps, and
-        # those of a worker are at the same step.
         part = parts[0]
-        full = part.batch - part.wait_for + part.size
-        fewest = -(-config.train_rows // (full * part.length))
+        rows = least_rows(part.batch, part.wait_for, part.size, part.length)
+        fewest = -(-config.train_rows // rows)
         self.joined = 1 << (fewest - 1).bit_length()
 
     @property
@@ -173,6 +171,15 @@ class Queue(tf.Module):
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return no variables: what is in flight is not saved."""
         return {}
+
+
+def least_rows(agents: int, wait_for: int, size: int, length: int) -> int:
+    """Return the smallest number of rows of a piece.
+
+    When it ends, fewer than ``wait_for`` of the agents lack steps, and the ``size``
+    agents of a worker are at the same step.
+    """
+    return (agents - wait_for + size) * length
 
 
 def make(

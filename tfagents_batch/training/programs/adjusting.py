@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfagents_batch.sources.queue import Queue
+from tfagents_batch.sources.queue import Queue, least_rows
 from tfagents_batch.training.programs.tuner import Tuner
 
 _SKIPPED = 0.2  # part of a window before it counts, while queues change
@@ -75,10 +75,9 @@ class Adjusting:
         rows = [x for x in self.choices["predict_rows"] if x <= found.agents]
         most = max(rows, default=found.predict_rows)
         found = found._replace(predict_rows=min(found.predict_rows, most))
-        # Each piece has at least the steps of these environments.
-        full = found.agents - found.predict_rows + self._size
-        pieces = self.choices["update_pieces"]
-        least = min(x for x in pieces if x * full * self._length >= self._least)
+        shape = found.agents, found.predict_rows, self._size, self._length
+        rows, pieces = least_rows(*shape), self.choices["update_pieces"]
+        least = min(x for x in pieces if x * rows >= self._least)
         return found._replace(update_pieces=max(found.update_pieces, least))
 
     def _pieces(self, joined: int) -> list[int]:

@@ -243,10 +243,7 @@ class Compiled:
         while not self._settled:
             try:
                 metrics = self._run(*arguments)
-            except (
-                tf.errors.InvalidArgumentError,
-                tf.errors.UnimplementedError,
-            ) as error:
+            except tf.errors.OpError as error:
                 operation = refused.operation(error)
                 if operation is None:
                     raise
