@@ -39,7 +39,9 @@ def test_the_counted_steps_are_those_of_the_environments(name, tmp_path, request
     played = sum(steps)
     restarts = played // (LENGTH + 1) if "next" in result["own"]["autoreset"] else 0
     assert sum(count.values()) == ENVS * (played - restarts)
-    assert result["value"] == pytest.approx(
-        count["steady"] / result["phases"]["steady"], rel=1
-    )
+    rate = count["steady"] / result["phases"]["steady"]
+    if name == "bare":  # a sum of rates: each process has its own time, none longer
+        assert result["value"] >= rate * (1 - 1e-9)
+    else:
+        assert result["value"] == pytest.approx(rate)
     assert {"import", "construction", "compile", "warm_up"} <= {*result["phases"]}
