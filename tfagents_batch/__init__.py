@@ -14,6 +14,7 @@ import importlib
 from tfagents_batch import importing
 
 __version__ = "0.1.0"
+importing.prefer_onednn()
 
 _HOMES = {
     "train": "tfagents_batch.api",

@@ -1,14 +1,28 @@
-"""Faster imports of large packages."""
+"""How large packages are imported."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
 
 STARTED = time.time()  # this is the first module of the package that is imported
+
+
+def prefer_onednn() -> None:
+    """Let TensorFlow compute convolutions with oneDNN, if it is not imported yet.
+
+    By default it does so only on processors with certain AVX-512 instructions. On one
+    with AVX2, gradients of the Nature CNN take 1.7 times as long without oneDNN, and
+    those of GA3C's CNN 2.4 times. ``TF_ENABLE_ONEDNN_OPTS=0`` in the environment
+    disables it.
+    """
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 @contextlib.contextmanager

@@ -54,6 +54,15 @@ def test_large_layers_and_minibatches_get_every_core(space, options, expected):
     assert ("too few" if expected == 1 else "enough for several") in reason
 
 
+@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (8, 4)])
+def test_asynchronous_training_leaves_cores_to_predictions(cores, expected):
+    asynchronous = with_options(Config(algorithm="ga3c", env="x"), {"num_envs": 8})
+    number, reason = threads.choose(asynchronous, spec(IMAGE), cores)
+    assert number == expected
+    assert ("predictions" in reason) == (cores > 1)
+    assert threads.choose(asynchronous, spec(VECTOR), cores)[0] == 1
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_images_get_every_core(nested):
     space = gymnasium.spaces.Dict({"a": VECTOR, "b": IMAGE}) if nested else IMAGE

@@ -79,6 +79,16 @@ def choose(
     """Return the number of threads for a config, and the reason; see ``configure``."""
     if config.threads is not None:
         return config.threads, "set by the user"
+    number, reason = _for_network(config, spec, cores, own_network)
+    if getattr(config.source, "predictors", 0) and number > 1:
+        reason += "; predictions run beside updates, with threads of their own"
+        return max(cores // 2, 1), reason
+    return number, reason
+
+
+def _for_network(
+    config: Any, spec: EnvSpec, cores: int, own_network: bool
+) -> tuple[int, str]:
     if own_network:
         return cores, "the network is your own, and its size is not known yet"
     observations = spaces.leaves(spec.observation_space)
