@@ -55,6 +55,15 @@ def test_runs_with_different_settings_are_groups_named_by_these_settings(tmp_pat
     }
 
 
+def test_settings_of_a_source_are_named_as_their_flags(tmp_path):
+    for lag in (0, 5):
+        make_run(tmp_path, 1, [1, 2], source={"length": 8, "lag": lag})
+    assert named(curves.group([tmp_path])) == {
+        "cartpole, rollout.lag=0 on CartPole-v1": 1,
+        "cartpole, rollout.lag=5 on CartPole-v1": 1,
+    }
+
+
 def test_names_of_many_groups_leave_out_usual_values(tmp_path):
     for rate, epochs in ((0.1, 4), (0.2, 4), (0.3, 4), (0.1, 8)):
         settings = {"learning_rate": rate, "epochs": epochs}

@@ -131,9 +131,11 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that affect the learning curve, with short names."""
-    named = flat({name: x for name, x in config.items() if name not in _IGNORED})
-    return {name.removeprefix("settings."): x for name, x in named.items()}
+    """Return the settings that affect the learning curve, named as their flags."""
+    config = {name: x for name, x in config.items() if name not in _IGNORED}
+    source = Config(algorithm=config["algorithm"]).source_name
+    config[source] = config.pop("source", {})
+    return {name.removeprefix("settings."): x for name, x in flat(config).items()}
 
 
 def _by_differences(
