@@ -1,8 +1,8 @@
 """Presets of GA3C for the Atari games of its paper (extra ``atari``).
 
 Those in ``ga3c_paper/`` have the settings of the paper's code (Babaeizadeh et al. 2017,
-arXiv:1611.06256). The others are for few cores: fewer agents, a longer piece, GAE, Adam
-and V-trace.
+arXiv:1611.06256). The others are for few cores: fewer agents, GAE, V-trace, and updates
+of 40 transitions or more.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ def _tuned(env: str) -> Preset:
         env,
         _STEPS,
         16,
-        {"length": 10, "train_rows": 80, "capacity": 320},
+        {},
         {"env_kwargs": {"preprocess": "ga3c"}},
-        learning_rate="linear(4e-4, 0)",
-        optimizer="adam",
+        learning_rate="linear(7e-4, 0)",
         gae_lambda=0.95,
         entropy_scale=0.01,
         normalize_return="clip",
