@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
+from tests.support import growth
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
@@ -172,3 +173,9 @@ def test_make_env_refuses_an_environment_written_in_tensorflow(tmp_path, linear)
     assert agent.action_space.contains(agent.predict(observation)[0])
     with pytest.raises(UserError, match="is a batch written in TensorFlow"):
         agent.make_env()
+
+
+def test_predictions_keep_no_memory(runs):
+    agent = tfb.load(runs["CartPole-v1"].logdir)
+    observation = np.zeros(4, np.float32)
+    assert growth.kept(lambda: agent.predict(observation)) < 0.5

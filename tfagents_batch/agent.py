@@ -15,6 +15,7 @@ from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
+from tfagents_batch.ops import constants
 from tfagents_batch.training.run_flags import Config
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
@@ -93,7 +94,7 @@ class Agent:
         self._calls += 1
         seed = seeds.iteration_seed(self.config.seed, self._calls, "agent/actions")
         rows = spaces.pack(self.observation_space, map(tf.constant, flat))
-        inputs = rows, tf.constant(start), state, tf.constant(seed)
+        inputs = rows, tf.constant(start), state, constants.argument(seed)
         action, state = self._program(*inputs, explore=not deterministic)
         action, space = action.numpy(), self.action_space
         if isinstance(space, gs.Box):

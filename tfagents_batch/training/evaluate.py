@@ -14,6 +14,7 @@ from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
@@ -151,7 +152,7 @@ class Evaluator:
             self._play = Compiled(self._program, plan, "--compile of evaluations")
         else:
             self._rollout.restart(seed)
-        return self._collect(seed, stop, tf.constant(step, tf.int64))
+        return self._collect(seed, stop, constants.argument(step, tf.int64))
 
     def _program(self, mode: str) -> Callable:
         compilation.name_evaluation(sampled=self._explore)
@@ -181,7 +182,7 @@ class Evaluator:
                 break
             if stop():
                 return None
-            rows = self._play(tf.constant(_noise_seed(seed, chunk), tf.int32), step)
+            rows = self._play(constants.argument(_noise_seed(seed, chunk)), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if chunk == 0 else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)

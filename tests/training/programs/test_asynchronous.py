@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.sources.test_async_rollout import Counting
+from tests.support import growth
 from tests.training.programs.test_program import PythonInside
 from tfagents_batch.algorithms import ga3c
 from tfagents_batch.errors import EnvError, UserError
@@ -350,3 +351,9 @@ def test_a_model_that_is_returned_twice_is_refused():
             pytest.raises(UserError, match=r"returned the same model twice"),
         ):
             experiment.start(0)
+
+
+def test_a_long_run_keeps_no_memory_of_its_updates():
+    with make(compile="off") as experiment:
+        experiment.start(0)
+        assert growth.kept(lambda: experiment.program(2**62, 1)) < 0.5

@@ -1,3 +1,5 @@
+import itertools
+
 import gymnasium
 import keras
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.algorithms.cases import named
-from tests.support import linear
+from tests.support import growth, linear
 from tests.support.fault_env import FaultEnv
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
@@ -162,3 +164,10 @@ def test_acting_is_compiled_only_if_the_environment_is_compilable(compile):
         agent = linear.Linear(linear.Config(), env.spec)
         whole = compile in ("auto", "full")
         assert program.is_whole(env, agent, compile, "cpu") == whole
+
+
+def test_a_long_run_keeps_no_memory_of_its_iterations():
+    until = itertools.count(10**9)
+    with make_env("CartPole-v1", 2, 0) as env:
+        _, training = build(env, compile="off")
+        assert growth.kept(lambda: training(next(until), 1)) < 0.5

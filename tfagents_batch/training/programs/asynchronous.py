@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.ops import constants
 from tfagents_batch.sources import metrics
 from tfagents_batch.sources.queue import Queue
 from tfagents_batch.training.programs import in_pieces, refused, rounds
@@ -241,7 +242,7 @@ class Asynchronous:
             seed = seeds.iteration_seed(self._seed, self._first + number, "predict")
             calls += 1
             trajectory, measured, steps = collect[rows](
-                tf.constant(seed, tf.int32), tf.constant(self._now, tf.int64)
+                constants.argument(seed), constants.argument(self._now, tf.int64)
             )
             if not untried:
                 self._warm.add(index)
@@ -292,12 +293,12 @@ class Asynchronous:
             batch.trajectory,
             batch.metrics,
             totals,
-            tf.constant(seed, tf.int32),
-            tf.constant(self._now, tf.int64),
+            constants.argument(seed),
+            constants.argument(self._now, tf.int64),
         )
         updates = in_pieces.number(batch.trajectory) // batch.joined
         self._now += batch.steps
-        self._step.assign(self._now)
+        self._step.assign(constants.argument(self._now, tf.int64))
         with self._lock:
             self._version += updates
             self._publish()

@@ -12,6 +12,7 @@ from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
+from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.queue import Queue
 from tfagents_batch.training.programs import refused, rounds
@@ -153,7 +154,7 @@ class Training:
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Train, see ``interfaces.Program``."""
-        limits = tf.constant(until, tf.int64), tf.constant(rounds, tf.int32)
+        limits = constants.argument(until, tf.int64), constants.argument(rounds)
         found = self._compiled(self._seed, *limits)
         metrics, self.rounds = split(found)
         return metrics

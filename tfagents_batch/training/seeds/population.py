@@ -20,6 +20,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.metrics import EACH, collected
 from tfagents_batch.sources.rollout import Rollout
@@ -103,7 +104,9 @@ class Population:
           (with ``STEP``, i64, the step after each round, and ``[MOST, S, n]`` of
           ``metrics.EACH``); and histograms ``[S, n]`` of the last round.
         """
-        found = self._program(tf.constant(rounds), tf.constant(until, tf.int64))
+        found = self._program(
+            constants.argument(rounds), constants.argument(until, tf.int64)
+        )
         count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
         return int(count), metrics, newest
 
