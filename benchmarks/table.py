@@ -166,7 +166,7 @@ def _row(line: Line) -> str:
 
 
 def _trained(line: Line) -> str:
-    ours = f"{line['title']}, {line['subject_setting']}"
+    ours = ", ".join(x for x in (line["title"], line["subject_setting"]) if x)
     row = _row({**line, "title": ours})
     if "failed" in line:
         return f"{row} | | |"

@@ -111,3 +111,48 @@ def test_masked_actions_are_never_taken_during_training(tmp_path):
     )
     # The best return without the state is 5.
     assert tfb.evaluate(run.logdir, episodes=16, env=Masked).mean_return >= 9.5
+
+
+class Late(gymnasium.Env):
+    """Environment whose last step rewards all actions of the episode.
+
+    The right action of a step is the parity of its number; the reward is the share of
+    right actions. Episodes terminate after ``length`` steps.
+    """
+
+    def __init__(self, length: int):
+        self.observation_space = gs.Discrete(length)
+        self.action_space = gs.Discrete(2)
+        self._length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = self._right = 0
+        return 0, {}
+
+    def step(self, action):
+        self._right += int(action == self._steps % 2)
+        self._steps += 1
+        last = self._steps == self._length
+        reward = self._right / self._length if last else 0.0
+        return self._steps % self._length, reward, last, False, {}
+
+
+@pytest.mark.parametrize("length", [1, 10])
+def test_ga3c_learns_from_the_last_step_of_an_episode(length, tmp_path):
+    def make():
+        return Late(length)
+
+    run = tfb.train(
+        "ga3c",
+        env=make,
+        steps=60_000,
+        seed=1,
+        num_envs=8,
+        num_workers=2,
+        eval_every=0,
+        logdir=tmp_path,
+        settings={"learning_rate": 3e-3, "histograms": False},
+    )
+    # The mean return of random actions is 0.5.
+    assert tfb.evaluate(run.logdir, episodes=16, env=make).mean_return >= 0.95

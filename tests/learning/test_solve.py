@@ -79,3 +79,26 @@ def test_a_preset_solves_its_task_for_four_of_five_seeds(preset, threshold, tmp_
         run = tfb.train(config=preset, seed=seed, logdir=tmp_path)
         returns.append(tfb.evaluate(run.logdir, episodes=100).mean_return)
     assert sum(value >= threshold for value in returns) >= 4, returns
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_vtrace_learns_from_a_lag_of_fifty_updates_as_without_one(tmp_path):
+    def mean(lag: int, correction: str) -> float:
+        returns = []
+        for seed in (1, 2, 3):
+            run = tfb.train(
+                config="a2c/cartpole",
+                steps=300_000,
+                seed=seed,
+                rollout={"lag": lag},
+                settings={"correction": correction},
+                eval_every=0,
+                logdir=tmp_path,
+            )
+            returns.append(tfb.evaluate(run.logdir, episodes=100).mean_return)
+        return np.mean(returns)
+
+    corrected = mean(50, "vtrace")
+    assert corrected >= 0.9 * mean(0, "vtrace")
+    assert corrected >= mean(50, "none")

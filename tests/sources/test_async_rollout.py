@@ -176,7 +176,7 @@ def test_a_run_learns_from_the_first_environments(name, tmp_path):
     [
         ({"env": "tf/CartPole-v1"}, "written in TensorFlow.*another environment"),
         ({"num_workers": 3}, "4 environments cannot share 3 worker processes"),
-        ({"num_workers": 2}, "wait_for is 3; expected a multiple of the 2 env"),
+        ({"num_workers": 2}, "rollout.wait_for is 3; expected a multiple of the 2 env"),
         ({"rollout": {"wait_for": 5}}, "a worker, up to 4"),
         ({"rollout": {"wait_for": 2, "episodes": 8}}, "wait for every environment"),
     ],

@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfagents_batch.algorithms.shared import advantages
-from tfagents_batch.algorithms.shared.single_step import Rows, SingleStep, Surrogate
-from tfagents_batch.config import option
-from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.algorithms import a2c
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(advantages.Settings):
+class Config(a2c.Config):
     """Settings of GA3C."""
 
-    learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
 
-
-class GA3C(SingleStep):
-    """GA3C with an actor-critic network; satisfies ``interfaces.Algorithm``."""
+class GA3C(a2c.A2C):
+    """A2C whose experience comes from a queue; satisfies ``interfaces.Algorithm``."""
 
     source = "queue"
     several_seeds = False
-
-    def surrogate(self, rows: Rows) -> Surrogate:
-        """Return the loss of the policy, see ``shared/advantages.py``."""
-        return advantages.surrogate(self.config, rows)

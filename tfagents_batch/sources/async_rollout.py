@@ -21,8 +21,16 @@ from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 
-def group_size(num_envs: int, workers: int, wait_for: int) -> int:
+def group_size(
+    num_envs: int, workers: int, wait_for: int, setting: str = "wait_for"
+) -> int:
     """Return the number of environments of a worker.
+
+    Args:
+      num_envs: environments that are stepped together.
+      workers: their processes.
+      wait_for: number that a step waits for.
+      setting: its name in an error.
 
     Raises:
       UserError: if workers do not have equally many, or if ``wait_for`` is no multiple.
@@ -36,8 +44,8 @@ def group_size(num_envs: int, workers: int, wait_for: int) -> int:
     size = num_envs // workers
     if not 1 <= wait_for <= num_envs or wait_for % size:
         raise UserError(
-            f"wait_for is {wait_for}; expected a multiple of the {size} environments "
-            f"of a worker, up to {num_envs}"
+            f"{setting} is {wait_for}; expected a multiple of the {size} environments "
+            f"of a worker, up to {num_envs}, which are stepped together"
         )
     return size
 

@@ -34,7 +34,6 @@ class Delayed(tf.Module):
             name: tf.Variable(tf.repeat(tf.convert_to_tensor(x)[tf.newaxis], size, 0))
             for name, x in trained.named_variables().items()
         }
-        self._versions = tf.Variable(tf.zeros([size], tf.int64), trainable=False)
 
     @property
     def compilable(self) -> bool:
@@ -44,8 +43,7 @@ class Delayed(tf.Module):
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the state of the rollout and all older weights."""
         rings = {f"ring/{name}": x for name, x in self._rings.items()}
-        own = {"count": self._count, "versions": self._versions}
-        return self._rollout.named_variables() | rings | own
+        return self._rollout.named_variables() | rings | {"count": self._count}
 
     def collect(self, seed, step) -> Collected:
         """Store the newest weights, take the oldest ones, and collect."""
@@ -54,12 +52,13 @@ class Delayed(tf.Module):
         newest, oldest = count % size, (count + 1) % size
         acting, trained = self._rollout.actor, self._trained
         mine, its = acting.named_variables(), trained.named_variables()
-        pairs = [(self._rings[name], its[name], mine[name]) for name in mine]
-        pairs.append((self._versions, trained.version, acting.version))
-        for ring, new, old in pairs:
-            value = tf.convert_to_tensor(new)[tf.newaxis]
+        for name, ring in self._rings.items():
+            value = tf.convert_to_tensor(its[name])[tf.newaxis]
             ring.scatter_nd_update(tf.reshape(newest, [1, 1]), value)
-            old.assign(tf.gather(ring.read_value(), oldest))
+            mine[name].assign(tf.gather(ring.read_value(), oldest))
+        # A resumed run counts its versions from 0 again, so those before are negative.
+        age = tf.cast(tf.minimum(count, self._lag), tf.int64)
+        acting.version.assign(trained.version.read_value() - age)
         self._count.assign(count + 1)
         found = self._rollout.collect(seed, step)
         trajectory = found.trajectory

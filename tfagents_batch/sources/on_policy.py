@@ -26,6 +26,7 @@ class Config:
     """Settings of an on-policy source."""
 
     overlaps: ClassVar[bool] = True  # collecting may go on during an update
+    waits_for_name: ClassVar[str] = "rollout.wait_for"
 
     length: int = option(
         256, "steps per environment and iteration", least=1, most=1_000_000

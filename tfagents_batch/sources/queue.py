@@ -28,6 +28,7 @@ class Config:
 
     overlaps: ClassVar[bool] = False  # collecting goes on beside updates anyway
     groups_of_one: ClassVar[bool] = True  # each worker is a group of its own
+    waits_for_name: ClassVar[str] = "queue.predict_rows"
 
     length: int = option(
         5, "largest number of steps of an environment in a piece", least=1, most=10_000
@@ -55,10 +56,10 @@ class Config:
         "row has a transition, unless an episode restarts there",
         least=1,
     )
-    capacity: int = option(
-        160,
+    capacity: int | None = option(
+        None,
         "transitions that may wait for an update, or those of one program if these are "
-        "more; bounds the lag",
+        "more; bounds the lag. none: 160, or train_rows if that is more",
         least=1,
     )
     adjust: bool = option(
@@ -99,7 +100,7 @@ class Config:
                 f"queue.predictors is {checked.predictors}; expected a divisor of the "
                 f"{num_envs} environments, because each has the same number"
             )
-        if checked.capacity < checked.train_rows:
+        if checked.room < checked.train_rows:
             raise UserError(
                 f"queue.capacity is {checked.capacity}; expected at least "
                 f"queue.train_rows, {checked.train_rows}"
@@ -110,6 +111,11 @@ class Config:
                 f"queue.program_pieces is {pieces}; expected a power of two"
             )
         return checked
+
+    @property
+    def room(self) -> int:
+        """The number of transitions that may wait for an update."""
+        return self.capacity or max(160, self.train_rows)
 
     def pieces(self, compilable: bool) -> int:
         """Return the number of pieces of a predictor's program."""

@@ -278,9 +278,9 @@ class Experiment:
                     "processes, use another environment"
                 )
             workers = num_envs if workers is None else workers
-            async_rollout.group_size(
-                num_envs, workers, config.source.waits_for(num_envs, workers)
-            )
+            waits_for = config.source.waits_for(num_envs, workers)
+            name = config.source.waits_for_name
+            async_rollout.group_size(num_envs, workers, waits_for, name)
             options["groups"] = workers
         if config.log_info:
             if make.tensor_env(given, config.env_kwargs) is not None:

@@ -212,6 +212,36 @@ def test_an_operation_that_xla_refuses_is_named():
     assert not alive()
 
 
+def test_a_worker_that_dies_while_the_queue_is_full_is_noticed():
+    with make() as experiment:
+        experiment.start(0)
+        program, deadline = experiment.program, time.monotonic() + 60
+        program(10**9, 2)
+        while program._pieces.size < 30:  # of 40; predictors wait for room
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(experiment.source.parts[0].env._pool.pids[0], signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while not program.failed:  # without a call, as during an evaluation
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(EnvError, match="worker"):
+            program(10**9, 1)
+    assert not alive()
+
+
+def test_rates_are_those_of_a_call_whatever_went_before(monkeypatch):
+    clock, past = time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + past[0])
+    with make() as experiment:
+        experiment.start(0)
+        experiment.program(10**9, 20)
+        past[0] = 10_000.0  # an evaluation
+        found = experiment.program(10**9, 20)
+    each = found["async/predictions_per_second"] / found["async/updates_per_second"]
+    assert each > 1  # at least 10 transitions of an update, less those in the queue
+
+
 def test_a_killed_worker_ends_the_run_or_is_replaced():
     for on_fault in ("raise", "restart"):
         with make(on_fault=on_fault) as experiment:
@@ -269,6 +299,11 @@ def test_pieces_that_are_too_old_are_dropped_and_counted():
         ({"rollout_length": 8}, "rollout_length is a setting of.*'rollout'.*queue"),
         ({"overlap": True}, "overlap is true"),
         ({"num_workers": 0}, "cannot share 0 worker processes"),
+        ({"queue": {"predict_rows": 8}}, "queue.predict_rows is 8; expected .*up to 4"),
+        (
+            {"env": "Pendulum-v1", "settings": {"correction": "log_floor"}},
+            "correction is log_floor, but the action space is Box",
+        ),
         ({"num_workers": 3, "queue": {"predictors": 2}}, "multiple of the 2 predict"),
         ({"env_options": {"backend": "portable"}}, "native backend"),
     ],

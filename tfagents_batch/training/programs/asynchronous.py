@@ -10,6 +10,7 @@ pieces or updates, because a call from Python costs as much as a small update.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from tfagents_batch.training.programs.adjusting import Adjusting
 from tfagents_batch.training.programs.bounded import POLL, Bounded, Counts, Stopping
 from tfagents_batch.training.programs.in_pieces import Pieces
 
-_JOIN = 5.0  # seconds that closing waits for a thread
+_LOG = logging.getLogger("tfagents_batch")
+_JOIN = 5.0  # seconds that closing waits for the threads
 _READY = 1  # batches that wait for an update
 
 
@@ -90,13 +92,14 @@ class Asynchronous:
         self._refresh = [_copy(each, source.published) for each in source.policies]
         self._lock = threading.Lock()  # guards the published weights
         self._stopping, self._counts = threading.Event(), Counts()
-        self._pieces = Bounded(self._settings.capacity, self._stopping)
+        self._pieces = Bounded(self._settings.room, self._stopping)
         self._ready = Bounded(_READY, self._stopping)
         self._failed: BaseException | None = None
         self._failing = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._counted = time.perf_counter()  # when the counts were taken
+        self._begun = 0.0  # when the newest call began
         self._warm: set[int] = set()  # predictors that have run all their programs
+        self._learned: set[int] = set()  # numbers of pieces of updates that were made
 
     @property
     def step(self) -> int:
@@ -139,14 +142,22 @@ class Asynchronous:
         if self._threads:
             for env in self._source.envs:
                 env.stop()
+        deadline = time.monotonic() + _JOIN
         for thread in self._threads:
-            thread.join(_JOIN)
-        self._threads = []
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads = [each for each in self._threads if each.is_alive()]
+        if self._threads:
+            names = ", ".join(each.name for each in self._threads)
+            _LOG.warning("still in a call of TensorFlow after %g s: %s", _JOIN, names)
 
     def _run(self, until: int, most: int) -> dict[str, Any]:
         if not self._threads:
             self._start()
-        begin, waited, pieces, rows = time.perf_counter(), 0.0, 0, 0
+        warm = len(self._warm) == len(self._source.parts)
+        warm = warm and len(self._learned) == len(self._train)
+        self._counts.take()  # of evaluations and checkpoints since the call before
+        self._begun = begin = time.perf_counter()
+        waited, pieces, rows = 0.0, 0, 0
         done, sums, totals, vectors = 0, None, {}, {}
         while done < most and (done < 1 or self._now < until):
             ask = time.perf_counter()
@@ -158,22 +169,20 @@ class Asynchronous:
             sums = found if sums is None else sums + found
             done, rows = done + updates, rows + batch.steps
             pieces += in_pieces.number(batch.trajectory)
-        seconds = time.perf_counter() - begin
+        seconds, counts = time.perf_counter() - begin, self._counts.take()
+        predicting = seconds * self._numbers.predictors
         self.rounds = done
         names = self._train[batch.joined].names
         named = dict(zip(names, tf.unstack(sums), strict=True))
         found = rounds.summary(self._algorithm, named | vectors, totals, done, pieces)
-        if not self._untried and len(self._warm) == len(self._source.parts):
+        if warm:
             lag = float(found.get("lag/updates", 0.0))
             self._adjusting.add(seconds, rows, done, lag)
             self._numbers = self._adjusting.numbers
-        counts, since = self._counts.take(), time.perf_counter()
-        elapsed, self._counted = since - self._counted, since
-        predicting = elapsed * len(self._source.parts)
         dropped = counts.get("dropped", 0)
         found |= {f"async/{k}": float(x) for k, x in self._numbers._asdict().items()}
         return found | {
-            "async/predictions_per_second": counts.get("steps", 0) / elapsed,
+            "async/predictions_per_second": counts.get("steps", 0) / seconds,
             "async/updates_per_second": done / seconds,
             "async/update_rows": rows / done,
             "async/update_wait": waited / seconds,
@@ -230,6 +239,7 @@ class Asynchronous:
             numbers = self._numbers
             if index >= numbers.predictors and not untried:
                 self._stopping.wait(POLL)
+                part.env.check()
                 continue
             rows = untried.pop() if untried else numbers.predict_rows
             if numbers.agents != agents:
@@ -249,9 +259,9 @@ class Asynchronous:
             steps = int(steps)
             if not steps:
                 continue
-            waited = self._pieces.put(
-                Pieces(trajectory, measured, steps, version), steps
-            )
+            found = Pieces(trajectory, measured, steps, version)
+            waited = self._pieces.put(found, steps, part.env.check)
+            waited = min(waited, time.perf_counter() - self._begun)
             self._counts.add(steps=steps, waited=waited)
 
     def _fill(self, index: int) -> None:
@@ -296,6 +306,7 @@ class Asynchronous:
             constants.argument(seed),
             constants.argument(self._now, tf.int64),
         )
+        self._learned.add(batch.joined)
         updates = in_pieces.number(batch.trajectory) // batch.joined
         self._now += batch.steps
         self._step.assign(constants.argument(self._now, tf.int64))

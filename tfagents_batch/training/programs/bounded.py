@@ -32,37 +32,47 @@ class Bounded:
         self._changed = threading.Condition()
         self.size = 0
 
-    def put(self, item: Any, size: int = 1) -> float:
-        """Add an item when there is room; return the seconds waited."""
+    def put(
+        self, item: Any, size: int = 1, watch: Callable[[], None] | None = None
+    ) -> float:
+        """Add an item when there is room; return the seconds waited.
+
+        Args:
+          item: what is added.
+          size: its size.
+          watch: called every 0.2 s while it waits, to look for failures; may raise.
+        """
 
         def fits():
             return not self._items or self.size + size <= self._capacity
 
-        with self._changed:
-            waited = self._wait(fits)
-            self._items.append((item, size))
-            self.size += size
-            self._changed.notify_all()
-        return waited
+        begin = time.perf_counter()
+        while True:
+            with self._changed:
+                if self._becomes(fits):
+                    self._items.append((item, size))
+                    self.size += size
+                    self._changed.notify_all()
+                    return time.perf_counter() - begin
+            if watch is not None:
+                watch()
 
     def get(self) -> Any:
         """Remove and return the oldest item when there is one."""
         with self._changed:
-            self._wait(lambda: self._items)
+            while not self._becomes(lambda: self._items):
+                pass
             item, size = self._items.popleft()
             self.size -= size
             self._changed.notify_all()
         return item
 
-    def _wait(self, ready: Callable[[], Any]) -> float:
-        begin = time.perf_counter()
-        while not ready():
-            if self._stopping.is_set():
-                raise Stopping
-            self._changed.wait(POLL)
+    def _becomes(self, ready: Callable[[], Any]) -> bool:
+        """Return whether a condition is true, now or after up to ``POLL`` seconds."""
+        found = ready() or self._changed.wait_for(ready, POLL)
         if self._stopping.is_set():
             raise Stopping
-        return time.perf_counter() - begin
+        return bool(found)
 
 
 class Counts:

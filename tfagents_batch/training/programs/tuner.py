@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MARGIN = 0.01  # share by which a candidate has to be better, beyond its standard error
+MARGIN = 0.03  # share by which a candidate has to be better, beyond the noise
+ERRORS = 1.5  # standard errors of a difference that count as noise
 DROP = 0.1  # loss of score that starts the search again
 PAIRS = 2, 6  # fewest and most measurements of incumbent and candidate
 WATCHED = 3  # windows in a row with such a loss
@@ -118,14 +119,14 @@ class Tuner:
         before, after = (float(np.mean(x)) for x in self._scores)
         count = len(self._scores[1])
         variance = sum(float(np.var(x, ddof=1)) for x in self._scores) / count
-        gain, error = after - before, variance**0.5
+        gain, noise = after - before, ERRORS * variance**0.5
         least = MARGIN * abs(before)
-        if gain - error > least:
+        if gain - noise > least:
             self._best, self._level = self._candidate, after
             self._failed.discard(self._change.name)
             self.changed += 1
             self._plan.append(self._change)  # further in the same direction
-        elif gain + error > least and count < PAIRS[1]:
+        elif gain + noise > least and count < PAIRS[1]:
             return
         else:
             self._level = before
