@@ -141,6 +141,7 @@ def train(
             events.append({"kind": runs.STARTED_FROM, **origin})
             facts[runs.STARTED_FROM] = origin
         root, seed = logdir or "logs", resolved.seed
+        training_run.check(experiment, profile)
         folder = runs.create(root, name, seed, text, facts=facts)
         with runs.lock(folder):
             return training_run.run(
@@ -480,6 +481,7 @@ def _resume(
                 text = config_file.to_text(resolved, env, network, played)
                 runs.write_atomic(run.folder / "config.json", text)
 
+        training_run.check(experiment, profile)
         watched = (callbacks, state, events, profile, started)
         return training_run.run(experiment, run.folder, *watched)
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfagents_batch.algorithms import a2c
+from tfagents_batch.algorithms.shared import advantages
+from tfagents_batch.config import option
+from tfagents_batch.schedules import Constant, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(a2c.Config):
+class Config(advantages.Settings):
     """Settings of GA3C."""
 
+    learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
 
-class GA3C(a2c.A2C):
-    """A2C whose experience comes from a queue; satisfies ``interfaces.Algorithm``."""
+
+class GA3C(advantages.Learner):
+    """A2C with experience from a queue; satisfies ``interfaces.Algorithm``."""
 
     source = "queue"
     several_seeds = False

@@ -60,9 +60,8 @@ class Episodes(tf.Module):
         info: Sequence[str] = (),
     ):
         super().__init__()
-        self.env = env
-        self.envs = (env,)
-        self._actor, self._explore = actor, explore
+        self.env, self.envs = env, (env,)
+        self.actor, self.explore = actor, explore
         self._batch = env.spec.num_envs
         self._rounds = rounds(episodes, self._batch)
         self._length = longest(env.spec, max_length)
@@ -93,6 +92,12 @@ class Episodes(tf.Module):
         ok = self.env.ok(env_state)
         return metrics.collected(trajectory, ok, self.env, self._info, counters)
 
+    def played(self, trajectory: Trajectory) -> int:
+        """Return how many steps the batch made for a trajectory without failures."""
+        lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
+        lengths = tf.reduce_sum(tf.reshape(lengths, [self._rounds, self._batch]), 0)
+        return int(tf.reduce_max(lengths)) + self._rounds - 1  # restarts between them
+
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the collected trajectory."""
         del seed, step
@@ -109,13 +114,13 @@ class Episodes(tf.Module):
           rows of the episodes, and int32 ``[]`` idle steps.
         """
         most = self._rounds * (self._length + 1)
-        noise = self._actor.noise((most, self._batch), seed)
-        initial = self._actor.initial_state(self._batch)
+        noise = self.actor.noise((most, self._batch), seed)
+        initial = self.actor.initial_state(self._batch)
 
         def act(t, timestep, state):
             state = nest.where(timestep.first, initial, state)
             drawn = nest.map(lambda x: x[t], noise)
-            return self._actor.act(timestep, state, drawn, now, self._explore)
+            return self.actor.act(timestep, state, drawn, now, self.explore)
 
         def step(t, env_state, action, state, written, turns, idle):
             wanted = _wanted(turns, t, self._length)
@@ -164,7 +169,7 @@ class Episodes(tf.Module):
             first=steps.first | ended,
             truncated=steps.truncated | cut | missing,
         )
-        return Trajectory(steps, action, behavior, self._actor.initial_state(count))
+        return Trajectory(steps, action, behavior, self.actor.initial_state(count))
 
 
 def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:

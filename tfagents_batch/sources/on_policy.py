@@ -90,6 +90,11 @@ class Config:
         return checked
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether nothing is under way between collecting and an update."""
+        return self.wait_for is None and not self.lag
+
+    @property
     def groups_of_one(self) -> bool:
         """Whether each environment needs a worker process and group of its own."""
         return self.wait_for is not None

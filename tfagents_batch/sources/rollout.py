@@ -110,6 +110,11 @@ class Rollout(tf.Module):
         ok = self.env.ok(env_state)
         return metrics.collected(trajectory, ok, self.env, self._info)
 
+    def played(self, trajectory: Trajectory) -> int:
+        """Return how many steps the batch made for a trajectory."""
+        del trajectory
+        return self.length
+
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the collected trajectory."""
         del seed, step

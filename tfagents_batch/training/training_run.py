@@ -164,6 +164,16 @@ def run(
     return Run(str(folder), loop.step, loop.latest, finished, signal)
 
 
+def check(experiment: Experiment, profiled: bool) -> None:
+    """Refuse what could only fail at the end of a run.
+
+    Raises:
+      UserError: if the run cannot be profiled, but should be.
+    """
+    if profiled:
+        profile.check(experiment.config)
+
+
 def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
     """Return facts about the agent, its spaces and the code version for run.json."""
     return {

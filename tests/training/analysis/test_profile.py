@@ -1,9 +1,11 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tfagents_batch as tfb
 from tests.algorithms.cases import named
 from tests.support import linear
 from tfagents_batch.envs.testing import CountingEnv
@@ -72,7 +74,16 @@ def test_the_table_has_a_line_for_each_part_and_the_advice():
     assert lines[-1] == "larger minibatches"
 
 
-def test_a_source_without_environments_is_refused(experiment, monkeypatch):
-    monkeypatch.setattr(experiment, "source", object())
-    with pytest.raises(UserError, match="cannot be profiled"):
-        profile.measure(experiment, 1)
+def test_whole_episodes_are_profiled_and_other_sources_refused_at_once(tmp_path):
+    options = {"env": "CartPole-v1", "num_envs": 2, "num_workers": 0, "eval_every": 0}
+    options |= {"logdir": tmp_path, "profile": True}
+    for algorithm, more in (
+        ("ga3c", {"num_workers": 2}),
+        ("a2c", {"rollout": {"lag": 2}}),
+    ):
+        with pytest.raises(UserError, match="take turns"):
+            tfb.train(algorithm, steps=100, **options | more)
+    assert not list(tmp_path.iterdir())
+    run = tfb.train("reinforce", steps=10, rollout={"episodes": 4}, **options)
+    found = json.loads((Path(run.logdir) / profile.FILE).read_text())
+    assert list(found["parts_ms"]) == PARTS

@@ -1,4 +1,4 @@
-"""Policy losses with n-step advantages, corrected if an older policy acted."""
+"""Actor-critic with n-step advantages, corrected if an older policy acted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import math
 from typing import Literal
 
 import tensorflow as tf
+from gymnasium import spaces as gs
 
+from tfagents_batch import spaces
 from tfagents_batch.algorithms.shared import single_step
 from tfagents_batch.algorithms.shared.single_step import Rows, Surrogate
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.ops import losses, masked, returns
+from tfagents_batch.types import EnvSpec
 
 _FLOOR = math.log(1e-6)  # of ln pi in GA3C
 
@@ -32,6 +36,28 @@ class Settings(single_step.Settings):
     clip_ratio: float = option(0.2, "clip range of correction=clip", above=0)
     rho_max: float = option(1.0, "largest ratio in V-trace's errors", above=0)
     c_max: float = option(1.0, "largest ratio in V-trace's traces", above=0)
+
+
+class Learner(single_step.SingleStep):
+    """Learns from advantages; A2C and GA3C, which differ in their sources.
+
+    Raises:
+      UserError: if a bound of probabilities is asked for, but actions have densities.
+    """
+
+    def __init__(self, config: Settings, spec: EnvSpec, network=None):
+        super().__init__(config, spec, network)
+        space = spec.action_space
+        dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
+        if self.config.correction == "log_floor" and dense:
+            raise UserError(
+                f"correction is log_floor, but the action space is {space}; densities "
+                "of several numbers are below 1e-6 without being unlikely, use vtrace"
+            )
+
+    def surrogate(self, rows: Rows) -> Surrogate:
+        """Return the loss of the policy."""
+        return surrogate(self.config, rows)
 
 
 def surrogate(config: Settings, rows: Rows) -> Surrogate:

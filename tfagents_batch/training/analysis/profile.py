@@ -127,14 +127,23 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
     return profile
 
 
+def check(config: Any) -> None:
+    """Check that a run with this config can be profiled.
+
+    Raises:
+      UserError: unless collecting and updating take turns, in one program.
+    """
+    if not getattr(config.source, "takes_turns", False):
+        raise UserError(
+            "--profile times collecting and updating that take turns, on trajectories "
+            "of one length or of whole episodes; leave it out with a replay, a queue, "
+            "rollout.wait_for or rollout.lag"
+        )
+
+
 def measure(experiment: Any, repeats: int) -> Profile:
     """Time an iteration and its parts, see ``run``."""
     source, algorithm = experiment.source, experiment.algorithm
-    if not hasattr(source, "explore") or not source.envs:
-        raise UserError(
-            f"a {type(source).__name__} cannot be profiled: only sources that step "
-            "environments with an actor are supported"
-        )
     mode, config = experiment.program.mode, experiment.config
     now = tf.constant(1, tf.int32), tf.constant(experiment.program.step, tf.int64)
     counters = getattr(source.env, "metrics", dict)
@@ -146,7 +155,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
 
     @tf.function(jit_compile=mode == "full", autograph=False)
     def infer(trajectory, *now):
-        return _act(source.actor, trajectory, *now, source.explore)
+        return _act(source, source.env.spec.num_envs, trajectory, *now)
 
     @tf.function(jit_compile=mode in ("full", "update"), autograph=False)
     def update(trajectory, *now):
@@ -158,11 +167,12 @@ def measure(experiment: Any, repeats: int) -> Profile:
         collecting = _median(repeats, lambda: collect(*now))
         worker = counters().get(_WORKER)
         trajectory = collect(*now).trajectory
-        acting = _median(repeats, lambda: infer(trajectory, *now))
+        played, rows = source.played(trajectory), trajectory.mask.shape[0]
+        acting = _median(repeats, lambda: infer(trajectory, *now)) * played / rows
         with tf.device("/GPU:0" if config.device == "gpu" else "/CPU:0"):
             learning = _median(repeats, lambda: update(trajectory, *now), restore)
     stepping = max(collecting - acting, 0.0)
-    env_time = stepping if worker is None else min(worker * source.length, stepping)
+    env_time = stepping if worker is None else min(worker * played, stepping)
     both = max(collecting, learning) if config.overlap else collecting + learning
     parts = {
         "environment": env_time,
@@ -193,11 +203,12 @@ def _iterate(experiment: Any) -> dict[str, Any]:
 
 
 def _act(
-    actor: Any, trajectory: Trajectory, seed: Any, trained: Any, explore: bool
+    source: Any, batch: int, trajectory: Trajectory, seed: Any, trained: Any
 ) -> Any:
-    """Act on all collected steps ``[T, B]`` in order, as a rollout does."""
-    steps = nest.map(lambda x: x[:-1], trajectory.steps)
-    length, batch = steps.first.shape
+    """Act on the collected steps ``[T, batch]`` in order, as a rollout does."""
+    actor, explore = source.actor, source.explore
+    steps = nest.map(lambda x: x[:-1, :batch], trajectory.steps)
+    length = steps.first.shape[0]
     noise = actor.noise((length, batch), seed)
 
     def step(t, state, total):
@@ -209,7 +220,7 @@ def _act(
     return tf.while_loop(
         lambda t, *_: t < length,
         step,
-        (tf.constant(0), trajectory.state, tf.zeros([])),
+        (tf.constant(0), actor.initial_state(batch), tf.zeros([])),
         maximum_iterations=length,
         parallel_iterations=1,
     )[1:]
