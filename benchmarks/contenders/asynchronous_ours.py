@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from benchmarks.contenders.ppo_ours import Trained, parameters
@@ -11,6 +12,7 @@ from benchmarks.work.stepping import versions
 
 _ALONE = "each agent learns from its own steps, as in A3C"
 _FEWER = "what is in flight belongs to the next update"
+_WAITS = "update_wait", "predictor_wait"
 _RESTARTS = 0.15  # largest share of rows in which an episode restarts
 
 
@@ -30,6 +32,7 @@ class Train:
         from tfagents_batch.training.experiment import Experiment
 
         self._work, self._updates, self._seconds = work, 0, 0.0
+        self._waits: list[dict[str, float]] = []  # shares of time, of each block
         experiment = Experiment(_config(work, mode), env=work.constructors())
         rows = work.length if mode == "a3c" else work.train_rows
         try:
@@ -48,7 +51,12 @@ class Train:
     @property
     def own(self) -> dict[str, Any]:
         rate = self._updates / self._seconds if self._seconds else 0.0
-        return self._own | {"updates_per_second": round(rate, 2)}
+        names = {name for each in self._waits for name in each}
+        waits = {
+            name: round(statistics.fmean(each[name] for each in self._waits), 3)
+            for name in sorted(names)
+        }
+        return self._own | {"updates_per_second": round(rate, 2)} | waits
 
     @property
     def returns(self) -> float | None:
@@ -59,7 +67,7 @@ class Train:
         return self.measure(0.0, 2).count
 
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        self._updates, self._seconds = 0, 0.0
+        self._updates, self._seconds, self._waits = 0, 0.0, []
         found = session.repeat(self._block, seconds, blocks)
         self._seconds = found.seconds
         return found
@@ -73,6 +81,8 @@ class Train:
         if self._rows and not (1 - _RESTARTS) * self._rows <= found <= self._rows:
             raise RuntimeError(f"updates of {found:g} rows; expected {self._rows}")
         self._updates += self._trained.program.rounds
+        waits = {x: metrics[f"async/{x}"] for x in _WAITS if f"async/{x}" in metrics}
+        self._waits.append(waits)
         return steps
 
 

@@ -237,6 +237,20 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_ctrl_c_ends_asynchronous_training_and_all_its_processes(tmp_path):
+    flags = ["--algorithm=ga3c", *(x for x in QUICK if "rollout" not in x)]
+    with training(tmp_path, flags) as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        assert time.monotonic() - begin < 10, stderr
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert children and not psutil.wait_procs(children, timeout=10)[1]
+    assert newest_step(tmp_path) > 0
+
+
 @pytest.mark.any_backend
 def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
     flags = [*faulty(mode="hang", episode=9), "--num_envs=1", *QUICK[2:]]

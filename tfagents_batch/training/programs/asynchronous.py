@@ -121,8 +121,10 @@ class Asynchronous:
                 name = refused.operation(error)
                 if name is None:
                     raise
-                off = "--compile=off"
-                error = refused.user_error("compile", self.mode, name, off)
+                mode = self.mode
+                if self.reason != "set by the user":
+                    mode = f"auto ({mode})"
+                error = refused.user_error("--compile", mode, name, "--compile=off")
                 raise error from None
 
     def traces(self) -> int:

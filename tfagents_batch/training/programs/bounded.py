@@ -69,7 +69,7 @@ class Bounded:
 
     def _becomes(self, ready: Callable[[], Any]) -> bool:
         """Return whether a condition is true, now or after up to ``POLL`` seconds."""
-        found = ready() or self._changed.wait_for(ready, POLL)
+        found = self._changed.wait_for(ready, POLL)
         if self._stopping.is_set():
             raise Stopping
         return bool(found)

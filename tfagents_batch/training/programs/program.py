@@ -55,7 +55,8 @@ def build(
     Args:
       source, algorithm: as in ``interfaces``.
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
-        refuses an operation, "auto" continues uncompiled and logs a warning.
+        refuses an operation, "auto" continues uncompiled and logs a warning; with a
+        queue, the first call raises ``UserError``.
       device: "cpu" or "gpu", where updates run.
       seed: seed of the run.
       step: environment steps already done.
