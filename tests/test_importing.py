@@ -44,6 +44,15 @@ def test_onednn_is_used_unless_the_user_chose(monkeypatch, chosen):
     assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == (chosen or "1")
 
 
+@pytest.mark.parametrize("chosen", [None, "0"])
+def test_messages_of_tensorflow_are_hidden_unless_the_user_chose(monkeypatch, chosen):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", chosen)
+    importing.hide_messages()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == (chosen or "3")
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN is for x86 here")
 def test_tensorflow_uses_onednn():
     code = (

@@ -15,6 +15,7 @@ from tfagents_batch import importing
 
 __version__ = "0.1.0"
 importing.prefer_onednn()
+importing.hide_messages()
 
 _HOMES = {
     "train": "tfagents_batch.api",

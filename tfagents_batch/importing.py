@@ -25,6 +25,15 @@ def prefer_onednn() -> None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
+def hide_messages() -> None:
+    """Hide TensorFlow's messages on stderr, if it is not imported yet.
+
+    Errors are exceptions. What XLA calls an error, each time it finds a program in its
+    cache, is none. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all messages.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Disable Python's cyclic garbage collector.
