@@ -116,8 +116,8 @@ def test_masked_actions_are_never_taken_during_training(tmp_path):
 class Corridor(gymnasium.Env):
     """Environment whose reward is at the end of a corridor.
 
-    Action 1 goes a step ahead, action 0 a step back. Episodes terminate ``length`` steps
-    ahead of the start, with reward 1, and one step behind it.
+    Action 1 goes a step ahead, action 0 a step back. Episodes terminate ``length``
+    steps ahead of the start, with reward 1, and one step behind it.
     """
 
     def __init__(self, length: int):
