@@ -32,7 +32,7 @@ class Train:
         from tfagents_batch.training.experiment import Experiment
 
         self._work, self._updates, self._seconds = work, 0, 0.0
-        self._waits: list[dict[str, float]] = []  # shares of time, of each block
+        self._waits: dict[str, list[float]] = {}  # shares of time of each block
         experiment = Experiment(_config(work, mode), env=work.constructors())
         rows = work.length if mode == "a3c" else work.train_rows
         try:
@@ -51,11 +51,7 @@ class Train:
     @property
     def own(self) -> dict[str, Any]:
         rate = self._updates / self._seconds if self._seconds else 0.0
-        names = {name for each in self._waits for name in each}
-        waits = {
-            name: round(statistics.fmean(each[name] for each in self._waits), 3)
-            for name in sorted(names)
-        }
+        waits = {name: round(statistics.fmean(x), 3) for name, x in self._waits.items()}
         return self._own | {"updates_per_second": round(rate, 2)} | waits
 
     @property
@@ -67,7 +63,7 @@ class Train:
         return self.measure(0.0, 2).count
 
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        self._updates, self._seconds, self._waits = 0, 0.0, []
+        self._updates, self._seconds, self._waits = 0, 0.0, {}
         found = session.repeat(self._block, seconds, blocks)
         self._seconds = found.seconds
         return found
@@ -81,8 +77,9 @@ class Train:
         if self._rows and not (1 - _RESTARTS) * self._rows <= found <= self._rows:
             raise RuntimeError(f"updates of {found:g} rows; expected {self._rows}")
         self._updates += self._trained.program.rounds
-        waits = {x: metrics[f"async/{x}"] for x in _WAITS if f"async/{x}" in metrics}
-        self._waits.append(waits)
+        for name in _WAITS:
+            if f"async/{name}" in metrics:
+                self._waits.setdefault(name, []).append(metrics[f"async/{name}"])
         return steps
 
 

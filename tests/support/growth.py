@@ -1,4 +1,4 @@
-"""What repeated calls keep in memory."""
+"""How many objects repeated calls leave in memory."""
 
 import collections
 import gc

@@ -224,12 +224,11 @@ def _open_standard_streams() -> None:
 def import_tensorflow() -> None:
     """Import TensorFlow without its log output about the machine.
 
-    TensorFlow's log level has no effect during the import (measured with 2.21), so
+    The log level of ``hide_messages`` has no effect meanwhile (measured with 2.21), so
     stderr is redirected meanwhile and printed if the import fails. Optional packages
     for plots, tables and JAX programs are hidden: importing them takes a third of the
     time, and no script needs them.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         log_file = tempfile.TemporaryFile()  # noqa: SIM115
     except FileNotFoundError as error:

@@ -74,7 +74,6 @@ def main(argv: Sequence[str]) -> int:
     if command.check:
         if command.check not in CHECKS:
             raise UserError(unknown("check", command.check, list(CHECKS)))
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         print(json.dumps([each._asdict() for each in CHECKS[command.check]()]))
         return 0
     findings = []
