@@ -84,6 +84,8 @@ class TestObservationNormalizer:
     space = gs.Dict(
         image=gs.Box(0, 255, (8, 8, 3), np.uint8),
         vector=gs.Box(-np.inf, np.inf, (2,), np.float32),
+        count=gs.Box(0, 60_000, (2,), np.uint16),
+        flag=gs.Box(0, 1, (2,), bool),
         number=gs.Discrete(3),
         action_mask=gs.Box(0, 1, (4,), np.float32),
     )
@@ -94,16 +96,31 @@ class TestObservationNormalizer:
         keys = samples[0]
         return {k: tf.constant(np.stack([s[k] for s in samples])) for k in sorted(keys)}
 
-    def test_only_float_vectors_change(self):
+    def test_only_vectors_of_floats_and_integers_change(self):
         normalizer = ObservationNormalizer(self.space)
         observation = self.observe(0)
         normalizer.update(observation, tf.ones([50], tf.bool))
         seen = normalizer(observation)
-        for key in ("image", "number", "action_mask"):
+        for key in ("image", "flag", "number", "action_mask"):
             assert seen[key] is observation[key]
-        np.testing.assert_allclose(tf.reduce_mean(seen["vector"], 0), 0, atol=1e-5)
-        np.testing.assert_allclose(np.std(seen["vector"], 0, ddof=1), 1, rtol=1e-4)
-        assert len(normalizer.named_variables()) == 3
+        for key in ("vector", "count"):
+            np.testing.assert_allclose(tf.reduce_mean(seen[key], 0), 0, atol=1e-5)
+            np.testing.assert_allclose(np.std(seen[key], 0, ddof=1), 1, rtol=1e-4)
+        assert len(normalizer.named_variables()) == 6
+
+    def test_integers_of_a_users_network_stay_as_they_are(self):
+        normalizer = ObservationNormalizer(self.space, integers=False)
+        observation = self.observe(0)
+        normalizer.update(observation, tf.ones([50], tf.bool))
+        assert normalizer(observation)["count"] is observation["count"]
+
+    @pytest.mark.parametrize("compiled", [False, True])
+    def test_integers_that_float32_does_not_have_are_told_apart(self, compiled):
+        normalizer = ObservationNormalizer(gs.Box(0, 2**31 - 1, (1,), np.int32))
+        x = tf.constant([[2**30 - 1], [2**30], [2**30 + 1]])
+        normalizer.update(x, tf.ones([3], tf.bool))
+        seen = tf.function(normalizer, jit_compile=compiled)(x)
+        np.testing.assert_allclose(seen, [[-1], [0], [1]], rtol=1e-6)
 
     def test_half_precision_is_normalized_as_float32(self):
         space = gs.Box(-4, 4, (3,), np.float16)

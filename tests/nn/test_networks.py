@@ -8,7 +8,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import nest
+from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import encoder, networks
 from tfagents_batch.nn.encoder import Encoder
@@ -229,6 +229,8 @@ def test_only_convolutions_use_the_global_dtype_policy(bfloat16, name):
         (gs.Box(0, 1, (2,), np.uint8), [0.0, 1.0]),
         (gs.Box(-100, 100, (2,), np.int64), [0.0, 1.0]),
         (gs.Box(np.array([0, 5]), np.array([10, 5]), dtype=np.int32), [0.0, 0.0]),
+        (gs.Box(0, 10**6, (2,), np.int64), [0.0, 1.0]),
+        (gs.Box(2**30, 2**30 + 2, (2,), np.int32), [0.0, 1.0]),
         (gs.Box(-(2**31), 2**31 - 1, (2,), np.int32), [-(2.0**31), 2.0**31]),
     ],
 )
@@ -236,6 +238,58 @@ def test_integers_are_scaled_by_their_bounds_if_these_are_narrow(space, expected
     encoder = Encoder(space)
     seen = encoder(tf.constant(np.stack([[space.low[0], space.high[1]]])))
     np.testing.assert_allclose(seen, [expected])
+
+
+def test_integers_that_were_normalized_are_not_scaled_again():
+    encoder = Encoder(gs.Box(0, 60_000, (2,), np.int32))
+    np.testing.assert_array_equal(encoder(tf.constant([[-1.0, 0.5]])), [[-1.0, 0.5]])
+
+
+def seen_by_cnn(space, cnn, image):
+    """Return what the CNN gets for an image, ``[H, W, C]``."""
+    seen = []
+    (part,) = Encoder(space, cnn).parts
+    part.cnn = lambda x: seen.append(x) or x
+    part.call(tf.constant(image[np.newaxis], spaces.leaves(space)[0].dtype))
+    return seen[0][0]
+
+
+@pytest.mark.parametrize(
+    ("space", "cnn", "value", "expected"),
+    [
+        (gs.Box(0, 255, (8, 8, 4), np.uint8), "auto", 51, 0.2),
+        (gs.Box(0, 1, (8, 8, 4), np.uint8), "auto", 1, 1),
+        (gs.Box(2, 10, (8, 8, 4), np.uint8), "auto", 4, 0.25),
+        (gs.Box(0, 255, (40, 40, 4), np.uint8), "ga3c", 64, -0.5),
+        (gs.Box(0, 1, (40, 40, 4), np.uint8), "ga3c", 1, 0),
+        (gs.Box(0, 1, (8, 8, 3), np.float32), "auto", 0.25, 0.25),
+        (gs.Box(0, 255, (8, 8, 3), np.float64), "auto", 51, 0.2),
+        (gs.Box(-1, 1, (8, 8, 3), np.float32), "ga3c", 0.5, 0.5),
+        (gs.Box(0, 65_535, (8, 8, 1), np.uint16), "auto", 65_535, 1),
+        (gs.Box(2**30, 2**30 + 2, (8, 8, 1), np.int32), "auto", 2**30 + 1, 0.5),
+    ],
+)
+def test_images_are_scaled_by_their_bounds(space, cnn, value, expected):
+    seen = seen_by_cnn(space, cnn, np.full(space.shape, value))
+    np.testing.assert_allclose(seen, expected, atol=1e-6)
+
+
+def test_images_are_scaled_by_the_bounds_of_each_channel():
+    high = np.broadcast_to(np.uint8([10, 100]), (8, 8, 2))
+    space = gs.Box(np.zeros_like(high), high, dtype=np.uint8)
+    seen = seen_by_cnn(space, "auto", np.full((8, 8, 2), 5))
+    np.testing.assert_allclose(seen, np.broadcast_to([0.5, 0.05], (8, 8, 2)))
+
+
+@pytest.mark.parametrize("order", ["nhwc", "nchw", "hwcn"])
+def test_the_frames_of_a_stack_of_images_become_channels(order):
+    sizes = {"n": 4, "h": 40, "w": 36, "c": 3}
+    shape = [sizes[axis] for axis in order]
+    stack = np.random.default_rng(0).integers(0, 255, shape)
+    seen = seen_by_cnn(gs.Box(0, 255, shape, np.uint8), "auto", stack)
+    first, second = (axis for axis in order if axis in "nc")
+    frames = np.einsum(f"{order}->hw{first}{second}", stack).reshape(40, 36, 12)
+    np.testing.assert_allclose(seen, frames / 255, rtol=1e-6)
 
 
 @pytest.mark.parametrize("actions, count", [(6, 1_005_623), (18, 1_008_707)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import gymnasium
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import spaces
+from tfagents_batch import encoding, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala
 
@@ -18,7 +19,6 @@ from tfagents_batch.nn.layers import blocks, impala
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
 CNN = Literal["auto", "nature", "impala", "small", *_STRIDES]
-WIDEST = 2**16  # largest range of an integer that is scaled by its bounds
 NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
 
 
@@ -35,25 +35,15 @@ def feature_space(space: gymnasium.Space) -> gymnasium.Space:
     return space
 
 
-def is_image(space: gymnasium.Space) -> bool:
-    """Return True for a uint8 Box of rank 3, or of rank 2 with 8 x 8 pixels or more."""
-    if not isinstance(space, gs.Box) or space.dtype != np.uint8:
-        return False
-    return len(space.shape) == 3 or (len(space.shape) == 2 and min(space.shape) >= 8)
-
-
-def is_grid(space: gymnasium.Space) -> bool:
-    """Return True for planes of flags, a bool Box of rank 3, as in MinAtar."""
-    return isinstance(space, gs.Box) and space.dtype == bool and len(space.shape) == 3
-
-
 class Encoder(keras.layers.Layer):
     """Layer that encodes a nested observation ``[N, ...]`` as features ``[N, F]``.
 
-    Images (uint8, channels first or last) are scaled to [0, 1], or as in GA3C to
-    [-1, 1) for its networks, and go through a CNN.
-    Planes of flags (bool of rank 3) go through it only if ``cnn`` is not "auto".
-    Other integers are scaled to [0, 1] if their bounds are at most ``WIDEST`` apart.
+    Each part is encoded by its kind, see ``encoding.kind``. Images and stacks of images
+    are scaled from their bounds to [0, 1], or as in GA3C to [-1, 1) for its networks,
+    and go through a CNN.
+    Planes of flags (bool of rank 3 or 4) go through it only if ``cnn`` is not "auto".
+    Integers are scaled from their bounds to [0, 1] if these are at most
+    ``encoding.WIDEST`` apart, unless they were normalized, and so are floats.
     Discrete and MultiDiscrete become one-hot; everything else is flattened.
     The parts are concatenated.
 
@@ -96,46 +86,88 @@ class _Flat(keras.layers.Layer):
 
 
 class _ScaledInteger(_Flat):
-    """Layer that scales integers ``[N, ...]`` by their bounds, to f32 ``[N, F]``."""
+    """Layer that scales integers ``[N, ...]`` by their bounds, to f32 ``[N, F]``.
+
+    Floats are numbers that were normalized; they are only flattened.
+    """
 
     def __init__(self, low: np.ndarray, high: np.ndarray, **kwargs):
         super().__init__(**kwargs)
-        self.low = low.astype(np.float32)
-        self.range = np.maximum(high - low, 1).astype(np.float32)
+        self.low, self.range = low, np.maximum(high - low, 1).astype(np.float32)
 
     def call(self, x):
-        return (super().call(x) - self.low) / self.range
+        if not x.dtype.is_floating:
+            x = _offset(x, self.low) / self.range
+        return super().call(x)
 
 
 class _Image(keras.layers.Layer):
-    """CNN of uint8 images, ``[N, H, W, C]``, ``[N, C, H, W]`` or ``[N, H, W]``."""
+    """CNN of images or stacks of images, ``[N, ...]``; see ``encoding.rows_axis``.
 
-    def __init__(self, shape: tuple[int, ...], cnn: CNN = "auto", **kwargs):
+    Args:
+      leaf: part of the observation.
+      cnn: see ``Encoder``.
+    """
+
+    def __init__(self, leaf: spaces.Leaf, cnn: CNN = "auto", **kwargs):
         super().__init__(**kwargs)
-        self.channels_first = len(shape) == 3 and shape[0] < min(shape[1:])
-        if len(shape) == 2:
-            shape = (*shape, 1)
-        self.pixels = (*shape[1:], shape[0]) if self.channels_first else shape
-        side = min(self.pixels[:2])
+        shape = leaf.shape
+        side = encoding.side(shape)
         if side < 3:
             raise UserError(
                 f"image observation of shape {shape} is smaller than 3 x 3 pixels; "
                 "flatten it, or declare it as a float Box"
             )
+        axis = encoding.rows_axis(shape)
+        channels = [i for i in range(len(shape)) if i not in (axis, axis + 1)]
+        order = [axis, axis + 1, *channels]
+        # Not transposed if the channels are last already.
+        self.order = [0, *(i + 1 for i in order)] if order != sorted(order) else None
+        count = math.prod(shape[i] for i in channels)
+        self.pixels = (*shape[axis : axis + 2], count)
         self.cnn = _cnn(cnn, shape, side)
-        self.signed = cnn in _STRIDES
+        self.low, self.range = None, 1.0
+        if np.dtype(leaf.dtype).kind != "b":
+            self.low, self.range = _scale(leaf.space, signed=cnn in _STRIDES)
+        self.signed = cnn in _STRIDES and self.low is not None
 
     def build(self, _):
         self.cnn.build((None, *self.pixels))
 
     def call(self, x):
-        flags = x.dtype == tf.bool
+        # Every uint8 is exact in half precision; other numbers are scaled before.
+        exact = x.dtype in (tf.uint8, tf.bool)
+        x = tf.cast(x, self.compute_dtype) if exact else x
+        if self.low is not None:
+            x = x if exact and not np.any(self.low) else _offset(x, self.low)
+            x = x / tf.cast(self.range, x.dtype)
+        if self.signed:
+            x = x - 1
         x = tf.cast(x, self.compute_dtype)
-        if not flags:
-            x = x / 128 - 1 if self.signed else x / 255
-        if self.channels_first:
-            x = tf.transpose(x, [0, 2, 3, 1])
+        if self.order is not None:
+            x = tf.transpose(x, self.order)
         return self.cnn(tf.reshape(x, [-1, *self.pixels]))
+
+
+def _scale(space: gs.Box, signed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return an offset and a divisor that scale an image to [0, 1], or to [0, 2).
+
+    GA3C divides integers of 0 to 255 by 128.
+    """
+    low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
+    if encoding.bounds_are_alike(space):
+        low, high = low.flat[:1].reshape(()), high.flat[:1].reshape(())
+    whole = np.dtype(space.dtype).kind in "iu"
+    size = np.where(high > low, high - low, 1.0)
+    size = (size + whole) / 2 if signed else size
+    return low, size.astype(np.float32)
+
+
+def _offset(x: tf.Tensor, low: np.ndarray) -> tf.Tensor:
+    """Return ``x - low``, floats; exact for integers that float32 does not have."""
+    small = x.dtype.is_floating or np.all(np.abs(low) < encoding.WIDEST)
+    dtype = tf.float32 if small else tf.float64
+    return tf.cast(tf.cast(x, dtype) - tf.cast(low, dtype), tf.float32)
 
 
 def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
@@ -155,8 +187,8 @@ def _cnn(name: CNN, shape: tuple[int, ...], side: int) -> keras.layers.Layer:
 
 def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
     space = leaf.space
-    if is_image(space) or (is_grid(space) and cnn != "auto"):
-        return _Image(leaf.shape, cnn)
+    if encoding.is_image(space) or (encoding.is_planes(space) and cnn != "auto"):
+        return _Image(leaf, cnn)
     if isinstance(space, gs.Discrete):
         return blocks.OneHot([space.n], [space.start], dtype="float32")
     if isinstance(space, gs.MultiDiscrete):
@@ -167,8 +199,8 @@ def _leaf_encoder(leaf: spaces.Leaf, cnn: CNN) -> keras.layers.Layer:
 
 def numbers(space: gymnasium.Space) -> keras.layers.Layer:
     """Return a layer that flattens numbers, and scales integers by their bounds."""
-    if isinstance(space, gs.Box) and np.dtype(space.dtype).kind in "iu":
-        low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
-        if np.all(high - low <= WIDEST):
-            return _ScaledInteger(low, high, dtype="float32", name="numbers")
+    whole = isinstance(space, gs.Box) and np.dtype(space.dtype).kind in "iu"
+    if whole and encoding.has_scale(space):
+        low, high = (x.astype(np.float64) for x in (space.low, space.high))
+        return _ScaledInteger(low, high, dtype="float32", name="numbers")
     return _Flat(dtype="float32", name="numbers")

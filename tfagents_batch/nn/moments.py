@@ -13,9 +13,8 @@ import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
-from gymnasium import spaces as gs
 
-from tfagents_batch import nest, spaces
+from tfagents_batch import encoding, nest, spaces
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops import histograms, masked
@@ -91,15 +90,17 @@ class Moments(tf.Module):
 
 
 class ObservationNormalizer(tf.Module):
-    """Normalizer of the float leaves of observations: mean 0, variance 1, clipped.
+    """Normalizer of the numbers of observations: mean 0, variance 1, clipped.
 
-    Images, integers and the action mask pass through unchanged.
+    Images, flags, Discrete and MultiDiscrete and the action mask pass through
+    unchanged; see ``encoding.kind``.
 
     Args:
       space: observation space of one environment.
       clip: largest magnitude of a normalized number.
       floor, epsilon: see ``Moments.std``.
       enabled: if false, observations pass through and statistics do not change.
+      integers: if false, integers pass through.
     """
 
     def __init__(
@@ -109,13 +110,17 @@ class ObservationNormalizer(tf.Module):
         floor: float = FLOOR,
         epsilon: float = 0.0,
         enabled: bool = True,
+        integers: bool = True,
     ):
         super().__init__()
         self.clip = clip
         self.enabled = enabled
         self._bounds = floor, epsilon
+        kinds = {"floats", "integers"} if integers else {"floats"}
         self.moments = [
-            Moments(leaf.shape) if _is_normalized(leaf) else None
+            Moments(leaf.shape)
+            if encoding.kind(leaf.space) in kinds and ACTION_MASK not in leaf.path
+            else None
             for leaf in spaces.leaves(space)
         ]
 
@@ -127,9 +132,10 @@ class ObservationNormalizer(tf.Module):
         def normalize(x, moments):
             if moments is None:
                 return x
-            std = moments.std(*self._bounds)
-            x = tf.cast(x, tf.float32)
-            x = (x - tf.cast(moments.mean.value, tf.float32)) / std
+            # float32 does not have every integer, so these are shifted in float64.
+            dtype = tf.float32 if x.dtype.is_floating else tf.float64
+            x = tf.cast(x, dtype) - tf.cast(moments.mean.value, dtype)
+            x = tf.cast(x, tf.float32) / moments.std(*self._bounds)
             return tf.clip_by_value(x, -self.clip, self.clip)
 
         leaves = zip(nest.flatten(observation), self.moments, strict=True)
@@ -263,11 +269,3 @@ class RewardNormalizer(tf.Module):
 def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
     """Return the share of valid numbers ``[T, B, ...]`` that were clipped."""
     return masked.mean(tf.cast(tf.abs(x) >= clip, tf.float32), mask)
-
-
-def _is_normalized(leaf: spaces.Leaf) -> bool:
-    return (
-        isinstance(leaf.space, gs.Box)
-        and ACTION_MASK not in leaf.path
-        and leaf.dtype.startswith("float")
-    )

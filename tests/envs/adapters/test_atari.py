@@ -11,12 +11,12 @@ import psutil
 import pytest
 from gymnasium import spaces as gs
 
+from tfagents_batch.encoding import is_image
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.worker import stepper
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.encoder import is_image
 
 ale_py = pytest.importorskip("ale_py")
 pytest.importorskip("cv2")

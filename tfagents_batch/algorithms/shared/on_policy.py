@@ -97,6 +97,7 @@ class Settings:
             self.normalize_floor,
             self.normalize_epsilon,
             enabled=self.normalize_observation,
+            integers=given is None,  # a user's network may look them up in a table
         )
         return ActorCriticPolicy(network, observations, self.gamma)
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import spaces
+from tfagents_batch import encoding, spaces
 from tfagents_batch.envs.shared import cpus
-from tfagents_batch.nn.encoder import is_image
 from tfagents_batch.types import EnvSpec
 
 MOST = 1024  # threads; each one takes memory
@@ -92,7 +91,7 @@ def _for_network(
     if own_network:
         return cores, "the network is your own, and its size is not known yet"
     observations = spaces.leaves(spec.observation_space)
-    if any(is_image(leaf.space) for leaf in observations):
+    if any(encoding.is_image(leaf.space) for leaf in observations):
         return cores, "observations are images"
     largest = _multiply_adds(config, observations, spec.max_episode_steps)
     text = f"{largest / 1e6:.2g} M multiply-adds per layer and minibatch"
@@ -132,7 +131,7 @@ def _multiply_adds(
     """
     collected = config.source.collected(config.num_envs, limit)
     size = config.settings.update_size(collected)
-    inputs = sum(math.prod(leaf.shape) or 1 for leaf in observations)
+    inputs = sum(encoding.features(leaf.space) for leaf in observations)
     widths = [inputs, *size.hidden, 1]  # the output has one unit or more
     rows = max(size.rows, config.num_envs)
     return rows * max(a * b for a, b in itertools.pairwise(widths))
