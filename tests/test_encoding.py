@@ -57,3 +57,23 @@ def test_numbers_have_a_scale_if_their_range_is_at_most_2_to_the_24():
     assert not encoding.has_scale(gs.Box(0, 2**24 + 1, (1,), np.int64))
     largest = np.finfo(np.float64).max
     assert not encoding.has_scale(gs.Box(-largest, largest, (1,), np.float64))
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (gs.Box(-np.inf, np.inf, (64, 48, 3), np.float32), "as 9,216 numbers"),
+        (gs.Box(-OF_ROW, OF_ROW), "declare one lowest and one highest value"),
+        (gs.Box(-np.inf, np.inf, (4, 8, 8, 3), np.float32), "like an image"),
+        (gs.Box(0, 1, (84, 84), np.float32), "(84, 84, 1)"),
+        (gs.Box(0, 1, (84, 84, 1), np.float32), ""),
+        (gs.Box(-np.inf, np.inf, (31, 84), np.float32), ""),
+        (gs.Box(-np.inf, np.inf, (7, 84, 3), np.float32), ""),
+        (gs.Box(0, 1, (10, 10, 4), bool), ""),
+        (gs.MultiDiscrete(np.full((10, 10, 4), 2)), ""),
+    ],
+)
+def test_numbers_that_look_like_an_image_have_a_reason_why_they_are_none(space, text):
+    reason = encoding.missed_image(space)
+    assert text in reason
+    assert bool(reason) == bool(text)

@@ -14,7 +14,8 @@ from gymnasium import spaces as gs
 
 Kind = Literal["image", "flags", "one-hot", "integers", "floats"]
 WIDEST = 2**24  # largest range to scale by its bounds: float32 has all its integers
-PIXELS = 8  # smallest side of an image that is not uint8 of rank 3 or 4
+PIXELS = 8  # smallest side of an image that is not uint8 of rank 3
+MATRIX = 32  # smallest side of a matrix that may be a gray image
 
 
 def kind(space: gymnasium.Space) -> Kind:
@@ -48,7 +49,8 @@ def is_image(space: gymnasium.Space) -> bool:
     rank = len(space.shape)
     if space.dtype == np.uint8:
         return rank == 3 or (rank in (2, 4) and side(space.shape) >= PIXELS)
-    return resembles_image(space) and bounds_are_alike(space) and has_scale(space)
+    shaped = rank in (3, 4) and side(space.shape) >= PIXELS
+    return shaped and bounds_are_alike(space) and has_scale(space)
 
 
 def is_planes(space: gymnasium.Space) -> bool:
@@ -56,11 +58,27 @@ def is_planes(space: gymnasium.Space) -> bool:
     return kind(space) == "flags" and len(space.shape) in (3, 4)
 
 
-def resembles_image(space: gymnasium.Space) -> bool:
-    """Return whether numbers have the shape of an image or of a stack of images."""
-    if not isinstance(space, gs.Box) or np.dtype(space.dtype).kind == "b":
-        return False
-    return len(space.shape) in (3, 4) and side(space.shape) >= PIXELS
+def missed_image(space: gymnasium.Space) -> str:
+    """Return why numbers that look like an image are not read as one; "" if they are.
+
+    The text is an advice that follows the name of the numbers.
+    """
+    if kind(space) not in ("floats", "integers"):
+        return ""
+    rank, shape = len(space.shape), space.shape
+    found = f" has shape {shape}, like an image, but "
+    if rank == 2 and side(shape) >= MATRIX:
+        found += "no axis of channels"
+        fix = f"give it one, {(*shape, 1)}, and the same finite bounds for all pixels"
+    elif rank in (3, 4) and side(shape) >= PIXELS:
+        found += "its bounds are not finite, not the same for all pixels or too wide"
+        fix = "declare one lowest and one highest value, such as 0 and 1"
+    else:
+        return ""
+    return (
+        f"{found}; it goes flattened, as {math.prod(shape):,} numbers, to dense layers "
+        f"instead of a CNN: {fix}, or pass your own network"
+    )
 
 
 def rows_axis(shape: tuple[int, ...]) -> int:

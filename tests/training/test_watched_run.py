@@ -3,7 +3,9 @@
 import importlib
 import pathlib
 
+import numpy as np
 import pytest
+from gymnasium import spaces as gs
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator,
 )
@@ -11,6 +13,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 import tfagents_batch as tfb
 from tests.support.linear import Linear
 from tests.support.lines import of_the_seed, saved
+from tests.support.space_env import SpaceEnv
 from tests.training.log.test_trackers import fake  # noqa: F401
 from tests.training.test_hyperparameters import rows
 from tests.training.video.test_clips import Falling, Shown
@@ -56,6 +59,14 @@ def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys, alarmi
     assert f"alarm: {found[0]['text']}" in capsys.readouterr().err
     resumed = tfb.train(resume=run.logdir, steps=1200)
     assert [event["name"] for event in events(resumed, "alarm")][: len(names)] == names
+
+
+def test_a_run_says_at_its_start_which_images_go_to_no_cnn(tmp_path, capsys):
+    space = gs.Box(-np.inf, np.inf, (8, 8, 1), np.float32)
+    short = QUICK | {"steps": 100, "logdir": tmp_path}
+    train(lambda: SpaceEnv(gs.Dict(camera=space)), **short)
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "note:" in x]
+    assert "observation['camera'] has shape (8, 8, 1), like an image" in line
 
 
 def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):

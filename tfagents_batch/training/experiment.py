@@ -13,9 +13,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, seeds, sources, spaces
+from tfagents_batch import algorithms, encoding, seeds, sources, spaces
 from tfagents_batch.envs import make
 from tfagents_batch.envs.graph.fleet import Fleet
+from tfagents_batch.envs.shared.observation_rules import field
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
@@ -55,6 +56,7 @@ class Experiment:
       evaluator: evaluation in separate environments; None without evaluations.
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
+      remarks: lines about the observations, see ``remarks``.
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
 
@@ -85,6 +87,7 @@ class Experiment:
             self.resources = threads.configure(
                 config, self.env.spec, workers, own_network=network is not None
             )
+            self.remarks = [] if network is not None else remarks(self.env.spec)
             self.cache_off = prepare_devices(config, self.resources, config.device)
             stack.enter_context(executables.limited_to_run())
             stack.callback(compile_cache.publish)
@@ -323,6 +326,16 @@ def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
     """Return the machine resources that a run uses, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
     return {**resources._asdict(), "compile_cache": cache}
+
+
+def remarks(spec: EnvSpec) -> list[str]:
+    """Return a line for each part of observations that looks like an image but is none.
+
+    The built-in network flattens it.
+    """
+    leaves = spaces.leaves(spec.observation_space)
+    found = [(field(leaf.path), encoding.missed_image(leaf.space)) for leaf in leaves]
+    return [f"note: {name}{reason}" for name, reason in found if reason]
 
 
 def _check_spaces(found: EnvSpec, expected: EnvSpec) -> None:

@@ -105,6 +105,8 @@ def run(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
         console.message(str(experiment.resources))
+        for remark in experiment.remarks:
+            console.message(remark)
         if layers := weights.by_layer(experiment.algorithm):
             console.message(weights.table(layers))
         logger.event("resources", start, **experiment.report())

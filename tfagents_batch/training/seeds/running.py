@@ -13,6 +13,7 @@ from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
+from tfagents_batch.training.experiment import remarks
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
@@ -54,6 +55,8 @@ def run_seeds(
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(experiment.resources))
+        for remark in remarks(experiment.spec):
+            console.message(remark)
         console.message(weights.table(weights.by_layer(experiment.algorithm)))
         run_facts = facts(experiment.algorithm, experiment.spec)
         outputs = []
