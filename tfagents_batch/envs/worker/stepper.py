@@ -321,6 +321,9 @@ class Stepper:
 
     def _inspect(self, row: int, observation: Any) -> None:
         outside = self._observations.inspect(observation)
+        texts = self._observations.unresolved()
+        if self._first_row == 0:  # one worker speaks for all
+            self.notes += texts
         if not outside:
             return
         if self._strict:
