@@ -28,6 +28,7 @@ from tfagents_batch.envs.checking.findings import (
 )
 from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
+from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
 from tfagents_batch.envs.shared import validation
 from tfagents_batch.envs.worker import stepper
 from tfagents_batch.envs.wrappers import layers
@@ -183,6 +184,8 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     rewards = [reward for reward in rewards if reward is not None]
     if rewards:
         facts["reward"] = (min(rewards), max(rewards))
+        hint_at_tiny_rewards(rewards, report)
+    returned.judge_scales()
     if supported and not exceptions and not lengths:
         _add_never_ends(num_steps, facts["max_episode_steps"], report)
     return calls if seeded else [], replay

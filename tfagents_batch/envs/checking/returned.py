@@ -15,6 +15,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch.envs.checking.findings import DEFECT, Place, Report
 from tfagents_batch.envs.checking.play import parts, snapshot
+from tfagents_batch.envs.checking.scale import Scales
 from tfagents_batch.envs.shared import action_masks, observation_rules, validation
 
 NUM_STORED = 16  # observations that are checked again later
@@ -39,6 +40,7 @@ class Returned:
         self._masks = action_masks.rule(space, actions)
         self._report = report
         self._stored: collections.deque = collections.deque(maxlen=NUM_STORED)
+        self._scales = None if space is None else Scales(space)
 
     def reset(self, result: Any, place: Place) -> None:
         """Check the result of ``reset``."""
@@ -81,6 +83,11 @@ class Returned:
                     place,
                 )
 
+    def judge_scales(self) -> None:
+        """Add what the values of all observations mean for learning."""
+        if self._scales is not None:
+            self._scales.judge(self._report)
+
     def _observe(
         self, observation: Any, place: Place, terminated: bool = False
     ) -> None:
@@ -95,6 +102,8 @@ class Returned:
                 defects = [action_masks.defect()] if self._masks.broken(mask) else []
             for defect in defects:
                 self._report.add_defect(defect, place)
+            if not defects:
+                self._scales.add(observation)
         self._stored.append((place, observation, snapshot(observation)))
 
     def _reward(self, value: Any, place: Place) -> float | None:

@@ -1,0 +1,96 @@
+import gymnasium
+import gymnasium.spaces as gs
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+
+INF = np.inf
+
+
+class Observes(gymnasium.Env):
+    """Environment whose observations and rewards come from two functions."""
+
+    action_space = gs.Discrete(2)
+
+    def __init__(self, space, observe, reward=lambda g: 1.0):
+        self.observation_space = space
+        self._observe, self._reward = observe, reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe(self.np_random), {}
+
+    def step(self, action):
+        observation = self._observe(self.np_random)
+        ended = self.np_random.random() < 0.1
+        return observation, self._reward(self.np_random), ended, False, {}
+
+
+def found(space, observe, **options):
+    report = tfb.check_env(
+        lambda: Observes(space, observe, **options), 60, raise_on_defect=False
+    )
+    assert not report.defects
+    return {each.kind: str(each) for each in report.findings}
+
+
+def uniform(space, low, high):
+    """Return a function that draws values of a Box between other bounds."""
+
+    def draw(generator):
+        x = generator.uniform(low, high, space.shape)
+        return (np.rint(x) if space.dtype.kind in "iu" else x).astype(space.dtype)
+
+    return draw
+
+
+# Space, range of its values, kinds of findings and a part of the first one's text.
+CASES = {
+    "pixels": (gs.Box(0, 255, (9, 9, 3), np.uint8), 0, 255, [], ""),
+    "dark": (gs.Box(0, 255, (9, 9, 3), np.uint8), 0, 10, ["small range"], "0.039 of"),
+    "planes": (gs.Box(0, 1, (9, 9, 3), np.uint8), 0, 1, ["image"], "of 0 to 1"),
+    "stack": (gs.Box(0, 255, (4, 9, 9, 3), np.uint8), 0, 255, ["image"], "12 channels"),
+    "float image": (gs.Box(0, 1, (9, 9, 3)), 0, 1, ["image"], "CNN"),
+    "no image": (gs.Box(-INF, INF, (9, 9, 3)), -1, 1, ["no image"], "243 numbers"),
+    "huge image": (gs.Box(0, 255, (300, 300), np.uint8), 0, 255, ["size"], "90,000"),
+    "narrow": (gs.Box(0, 60_000, (2,), np.int32), 100, 199, ["small range"], "100 to"),
+    "whole": (gs.Box(0, 100, (2,), np.int32), 0, 100, [], ""),
+    "wide": (gs.Box(-(2**31), 2**31 - 1, (1,), np.int32), 0, 1e6, ["large"], "DQN"),
+    "small": (gs.Box(-(2**31), 2**31 - 1, (1,), np.int32), 0, 9, [], ""),
+    "times": (gs.Box(-INF, INF, (2,), np.float64), 1.7e9, 1.7e9 + 60, ["lost"], "128"),
+    "tiny": (gs.Box(-INF, INF, (2,), np.float64), -1e-9, 1e-9, ["tiny"], "constant"),
+    "large": (gs.Box(-INF, INF, (2,), np.float64), -1e6, 1e6, ["large"], "SAC"),
+    "many": (gs.Box(-1, 1, (20_000,)), -1, 1, ["size"], "1,280,000 weights"),
+    "plain": (gs.Box(-1, 1, (2,)), -1, 1, [], ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_observations_that_the_defaults_learn_badly_from_are_named(name):
+    space, low, high, kinds, text = CASES[name]
+    results = found(space, uniform(space, low, high))
+    assert [kind for kind in results if kind in kinds] == kinds
+    assert set(results) - set(kinds) <= {"large"}  # time stamps are large too
+    assert not kinds or text in results[kinds[0]]
+
+
+def test_a_discrete_observation_with_many_values_is_a_large_first_layer():
+    space = gs.Discrete(10**6)
+    results = found(space, lambda generator: int(generator.integers(10**6)))
+    assert "64,000,000 weights" in results["size"]
+
+
+def test_an_action_mask_is_not_judged():
+    space = gs.Dict(action_mask=gs.Box(0, 10**5, (2,), np.int64), x=gs.Box(-1, 1, (1,)))
+    value = {"action_mask": np.ones(2, np.int64), "x": np.zeros(1, np.float32)}
+    assert not found(space, lambda generator: value | {"x": np.zeros(1, np.float32)})
+
+
+def test_rewards_that_are_all_tiny_are_named():
+    space = gs.Box(-1, 1, (1,))
+    observe = uniform(space, -1, 1)
+    rewards = {1e-9: True, 1e-3: False, 0.0: False}
+    for reward, tiny in rewards.items():
+        results = found(space, observe, reward=lambda g, reward=reward: reward)
+        assert ("tiny" in results) == tiny
