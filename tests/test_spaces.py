@@ -117,6 +117,15 @@ def test_leaves_are_at_most_32_bits_wide(space, dtype):
         (gs.Dict({"a": gs.Tuple([gs.Text(5)])}), "space Text at a/0 is not supported"),
         (gs.Sequence(gs.Discrete(2)), "space Sequence is not supported"),
         (gs.Graph(gs.Discrete(2), None), "space Graph is not supported"),
+        (
+            gs.Discrete(2**40),
+            r"Discrete\(1099511627776\) has values from 0 up to 10",
+        ),
+        (
+            gs.Dict(a=gs.Discrete(2, start=-(2**31) - 1)),
+            "at a has values from -21474",
+        ),
+        (gs.MultiDiscrete([2, 2**31 + 1]), "up to 2147483648; expected int32"),
     ],
 )
 def test_unsupported_spaces_are_refused_by_name(space, message):

@@ -43,7 +43,8 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
     """Return the leaves of a space, depth first, with Dict keys sorted.
 
     Raises:
-      UserError: for a space that is not supported; it names the space.
+      UserError: for a space that is not supported, such as one with values beyond
+        int32; it names the space.
     """
     if isinstance(space, gs.Dict):
         children = [(key, space.spaces[key]) for key in sorted(space.spaces)]
@@ -54,16 +55,35 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
         shape = tuple(int(size) for size in space.shape)
         return [Leaf(path, shape, _NARROW.get(dtype, dtype), space)]
     elif isinstance(space, gs.MultiDiscrete):
+        _refuse_wide(space, path)
         return [Leaf(path, tuple(int(s) for s in space.shape), "int32", space)]
     elif isinstance(space, gs.Discrete):
+        _refuse_wide(space, path)
         return [Leaf(path, (), "int32", space)]
     else:
-        where = f" at {'/'.join(map(str, path))}" if path else ""
         raise UserError(
-            f"space {type(space).__name__}{where} is not supported; use {SUPPORTED}, "
-            "or a gymnasium wrapper that converts it"
+            f"space {type(space).__name__}{_at(path)} is not supported; use "
+            f"{SUPPORTED}, or a gymnasium wrapper that converts it"
         )
     return [leaf for key, child in children for leaf in leaves(child, (*path, key))]
+
+
+def _refuse_wide(space: gs.Discrete | gs.MultiDiscrete, path: tuple) -> None:
+    """Refuse values that int32, the dtype of ``Leaf``, does not have."""
+    sizes = space.n if isinstance(space, gs.Discrete) else space.nvec
+    low = np.asarray(space.start, object)  # Python's integers do not overflow
+    high = low + np.asarray(sizes, object) - 1
+    low, high = np.min(low), np.max(high)
+    limits = np.iinfo(np.int32)
+    if low < limits.min or high > limits.max:
+        raise UserError(
+            f"space {space}{_at(path)} has values from {low} up to {high}; expected "
+            "int32: use fewer values, or observe a Box of floats"
+        )
+
+
+def _at(path: tuple) -> str:
+    return f" at {'/'.join(map(str, path))}" if path else ""
 
 
 def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:

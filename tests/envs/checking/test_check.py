@@ -607,3 +607,9 @@ def test_checking_loads_no_tensorflow():
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_space_without_numbers_is_a_defect():
+    empty = gs.Box(-1, 1, (0,))
+    assert "unsupported of action_space" in found(check(of_space(BOX, None, (), empty)))
+    assert "unsupported of observation_space" in found(check(of_space(empty)))

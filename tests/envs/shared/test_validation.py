@@ -53,6 +53,10 @@ LEAVES = {
     "MultiBinary": (BINARY, lambda x: x * 0 + 2, "bounds", "not in MultiBinary"),
     "None": (BOX, lambda x: None, "type", r"is None; expected an array, float32 \[3\]"),
     "a list": (BOX, lambda x: x.tolist(), "type", "is a list; .* return np.asarray"),
+    "a masked array": (
+        *(BOX, lambda x: np.ma.masked_array(x, [True, False, False]), "type"),
+        r"a masked array with masked values; .* return observation.filled\(0\)",
+    ),
     "no index": (DISCRETE, lambda x: None, "type", "is None; expected an int"),
 }
 NESTS = {
@@ -158,6 +162,14 @@ def test_a_batch_applies_the_same_rules(name):
             assert (caught.value.kind, caught.value.field) == (kind, field)
             row = 1 if rows is None else 0
             assert caught.value.row == (None if whole_batch else row)
+
+
+def test_a_batch_refuses_masked_values_and_takes_a_masked_array_without_them():
+    reader = ObservationReader(BOX, arrays := [np.zeros((2, 3), np.float32)])
+    reader.read([np.ma.masked_array(np.ones((2, 3), np.float32))])
+    assert arrays[0].all()
+    with pytest.raises(Defect, match="masked values"):
+        reader.read([np.ma.masked_array(np.ones((2, 3), np.float32), np.eye(2, 3))])
 
 
 @pytest.mark.parametrize("space", GOOD, ids=str)

@@ -303,3 +303,17 @@ def test_wrong_arguments_are_refused_with_their_shapes():
         box_.make(two)
     with pytest.raises(UserError, match="cannot mask"):
         box_.make(two, std=two, mask=two)
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_box_without_numbers_is_refused(squash):
+    with pytest.raises(UserError, match=r"has no numbers.*at least one"):
+        ds.for_space(box(-1, 1, (0,)), squash)
+
+
+def test_bounds_whose_distance_float32_does_not_have_are_refused():
+    largest = np.finfo(np.float32).max
+    with pytest.raises(UserError, match=r"cannot be squashed.*finite float32"):
+        ds.finite_bounds(box(-largest, largest, (2,)))
+    low, high = ds.finite_bounds(box(-largest / 2, largest / 2, (2,)))
+    assert np.isfinite(high - low).all()

@@ -154,6 +154,13 @@ def form_defects(
         )
         yield Defect(text, "type", name)
         return
+    if np.ma.is_masked(value):
+        text = (
+            f"{name} is a masked array with masked values; expected a value for every "
+            f"entry: return {name}.filled(0), or another fill value"
+        )
+        yield Defect(text, "type", name)
+        return
     yield from shape_defects(leaf, value.shape, name, batch)
     if value.dtype not in (wide, np.dtype(leaf.dtype)) and not (index and whole):
         text = (

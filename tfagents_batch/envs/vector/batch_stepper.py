@@ -316,7 +316,7 @@ class ObservationReader:
           Defect: for wrong shapes, wrong dtypes and integers out of range.
         """
         for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
-            value = np.asarray(given)
+            value = np.asanyarray(given)  # masks remain, and are refused
             batch = (len(array) if rows is None else len(rows),)
             rules = [observation_rules.form_defects, observation_rules.fit_defects]
             if not isinstance(leaf.space, gs.Box):  # discrete values must be in range

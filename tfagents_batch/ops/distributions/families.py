@@ -142,15 +142,20 @@ def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of actions that are squashed into them, f32 ``[*shape]`` each.
 
     Raises:
-      UserError: if they are not finite, or not low < high.
+      UserError: if they or their distances are not finite, or not low < high, or if
+        there are none.
     """
-    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
+    _refuse_empty(space)
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
         low, high = np.float32(space.low), np.float32(space.high)
-    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+        distance = high - low
+    # A bound or a distance that is not finite makes the distance not finite.
+    if not np.all(np.isfinite(distance) & (low < high)):
         raise UserError(
             f"the action space {space} cannot be squashed: that needs finite bounds "
-            "with low < high; declare them in the environment or by "
-            "gymnasium.wrappers.TransformAction, or use ppo without squash"
+            "with low < high, and a finite float32 as their distance; declare them in "
+            "the environment or by gymnasium.wrappers.TransformAction, or use ppo "
+            "without squash"
         )
     return low, high
 
@@ -160,7 +165,16 @@ def _categorical(name, size, shape, build) -> Family:
     return Family(name, size, shape, tf.int32, build, *noise, takes_mask=True)
 
 
+def _refuse_empty(space: gs.Box) -> None:
+    if not math.prod(space.shape):
+        raise UserError(
+            f"the action space {space} has no numbers; expected at least one: give it "
+            "another shape"
+        )
+
+
 def _box(space, shape, squash) -> Family:
+    _refuse_empty(space)
     distribution = DiagNormal
     if squash:
         low, high = finite_bounds(space)
