@@ -86,6 +86,11 @@ def _at(path: tuple) -> str:
     return f" at {'/'.join(map(str, path))}" if path else ""
 
 
+def field(path: tuple[str | int, ...], name: str = "observation") -> str:
+    """Return the name of a part of a value, such as ``observation['a'][0]``."""
+    return name + "".join(f"[{key!r}]" for key in path)
+
+
 def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
     """Return whether two spaces are equal except for the bounds of Boxes."""
 

@@ -19,12 +19,11 @@ from tests.algorithms.cases import (
     variables,
 )
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
-from tfagents_batch import nest
+from tfagents_batch import machine, nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.schedules import Constant
-from tfagents_batch.sources.replay import memory
 from tfagents_batch.training.log.logger import read_metrics
 
 STEP = tf.constant(5000, tf.int64)
@@ -202,7 +201,7 @@ def test_a_resume_without_its_replay_warms_up_again(tmp_path):
 
 
 def test_playing_an_agent_needs_no_memory_for_a_replay(straight, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**20)
     result = tfb.evaluate(straight.logdir, episodes=4)
     assert result.mean_return > 0
 

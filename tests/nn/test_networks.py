@@ -8,9 +8,9 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import nest, spaces
+from tfagents_batch import machine, nest, spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import encoder, networks
+from tfagents_batch.nn import encoder, networks, q_network
 from tfagents_batch.nn.encoder import Encoder
 
 CONVOLVED = {"image", "channels_first", "grey"}  # smaller ones are patches
@@ -315,3 +315,39 @@ def test_larger_networks_of_ga3c_have_smaller_strides(stride):
     side = math.ceil(math.ceil(84 / stride) / 2)
     expected = 1_005_623 + 256 * 32 * (side**2 - 11**2)
     assert network.count_params() == expected
+
+
+# Space, and the layer that needs most of the memory.
+SIDE = 1800
+HUGE = {
+    "floats": (gs.Box(-np.inf, np.inf, (SIDE, SIDE, 3)), "9,720,000 inputs and"),
+    "image": (gs.Box(0, 255, (SIDE, SIDE, 3), np.uint8), "3,125,824 inputs and 512"),
+    "discrete": (gs.Discrete(2**30), "1,073,741,824 inputs and"),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_an_observation_whose_first_layer_does_not_fit_is_refused_by_name(
+    name, monkeypatch
+):
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**33)
+    space, layer = HUGE[name]
+    both = gs.Dict(a=VECTOR, camera=space)
+    message = rf"observation\['camera'\].*{layer}.*8.00 GiB are available.*Resize"
+    for build in (networks.actor_critic, q_network.q_network):
+        with pytest.raises(UserError, match=message):
+            build(make_spec(both))
+
+
+def test_observations_without_numbers_are_refused():
+    with pytest.raises(UserError, match="has no numbers"):
+        networks.actor_critic(make_spec(gs.Box(-1, 1, (0,))))
+
+
+def test_the_layer_behind_each_cnn_has_the_size_of_its_weights():
+    space = gs.Box(0, 255, (40, 44, 3), np.uint8)
+    for cnn in ("nature", "impala", "small", "ga3c", "ga3c_stride1"):
+        encoder = Encoder(space, cnn)
+        encoder.build(None)
+        (image,) = encoder.parts
+        assert image.dense_size() == tuple(image.cnn.stack[-1].kernel.shape)

@@ -13,7 +13,7 @@ from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.encoder import CNN, Encoder, feature_space
+from tfagents_batch.nn.encoder import CNN, Encoder
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.user import model as user_model
@@ -131,7 +131,9 @@ def torso(
     """
     hidden = HIDDEN if config.hidden is None else config.hidden
     if network is None:
-        return Encoder(feature_space(spec.observation_space), config.cnn), hidden
+        encoder = Encoder(spec.observation_space, config.cnn)
+        encoder.check_size(hidden[0] if hidden else 1)
+        return encoder, hidden
     model = user_model.create(network, spec)
     user_model.outputs(model, spec, {})
     used = ("hidden", "activation", "initializer")

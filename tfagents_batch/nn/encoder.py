@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import encoding, spaces
+from tfagents_batch import encoding, machine, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala
 
@@ -19,6 +19,8 @@ from tfagents_batch.nn.layers import blocks, impala
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
 CNN = Literal["auto", "nature", "impala", "small", *_STRIDES]
+PART = 0.8  # of the available memory that a layer may take
+_WEIGHT_BYTES = 4 * 4  # float32: weight, gradient and the two moments of Adam
 NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
 
 
@@ -60,9 +62,39 @@ class Encoder(keras.layers.Layer):
     def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.space = feature_space(space)
+        if not any(encoding.features(x.space) for x in spaces.leaves(self.space)):
+            raise UserError(
+                f"the observation space {space} has no numbers; expected at least one: "
+                "give it another shape, or pass your own network"
+            )
         self.parts = [_leaf_encoder(leaf, cnn) for leaf in spaces.leaves(self.space)]
         self.has_weights = any(isinstance(part, _Image) for part in self.parts)
         self.is_single_image = len(self.parts) == 1 and self.has_weights
+
+    def check_size(self, units: int) -> None:
+        """Check that the largest layer on an observation fits into memory.
+
+        Args:
+          units: number of units that follow the encoder, of all layers.
+
+        Raises:
+          UserError: names the part of the observation.
+        """
+        available = machine.available_bytes()
+        for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
+            inputs, own = encoding.features(leaf.space), units
+            if isinstance(part, _Image):
+                inputs, own = part.dense_size()
+            needed = inputs * own * _WEIGHT_BYTES
+            if available is not None and needed > PART * available:
+                raise UserError(
+                    f"{spaces.field(leaf.path)}, {leaf.space}, needs a layer of "
+                    f"{inputs:,} inputs and {own} units, which is at least "
+                    f"{machine.amount(needed)} with its gradient and its optimizer, "
+                    f"but {machine.amount(available)} are available; expected at most "
+                    f"{PART:.0%} of them: make the observation smaller, for example by "
+                    "gymnasium.wrappers.ResizeObservation, or pass your own network"
+                )
 
     def build(self, _):
         for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
@@ -130,6 +162,14 @@ class _Image(keras.layers.Layer):
         if np.dtype(leaf.dtype).kind != "b":
             self.low, self.range = _scale(leaf.space, signed=cnn in _STRIDES)
         self.signed = cnn in _STRIDES and self.low is not None
+
+    def dense_size(self) -> tuple[int, int]:
+        """Return the inputs and units of the dense layer after the convolutions."""
+        *before, dense = self.cnn.stack
+        shape = (None, *self.pixels)
+        for layer in before:
+            shape = layer.compute_output_shape(shape)
+        return math.prod(shape[1:]), dense.units
 
     def build(self, _):
         self.cnn.build((None, *self.pixels))

@@ -223,6 +223,8 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     elif hidden is None:
         hidden = HIDDEN
     family = families.for_space(spec.action_space)
+    count = 1 if recurrent and config.value_core == "shared" else 2  # of towers
+    encoder.check_size(count * hidden[0] if hidden else family.size + 1)
     options = head_options(config, family)
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}

@@ -247,6 +247,7 @@ def q_network(
         if hidden is None:
             single = encoder.is_single_image and not parametric
             hidden = () if single else networks.HIDDEN
+        encoder.check_size(hidden[0] if hidden else actions * outputs)
     body = QBody(encoder, hidden, actions, outputs, config, own)
     return QNetwork(body, spec, distribution)
 

@@ -157,10 +157,11 @@ def packages() -> list[CheckResult]:
 
 def machine() -> list[CheckResult]:
     """Report the cores and the memory that this process may use."""
-    from tfagents_batch.envs.shared import cpus, layout
+    from tfagents_batch.envs.shared import cpus
+    from tfagents_batch.machine import available_bytes
 
     cores = len(cpus.available())
-    free = layout.available_memory()
+    free = available_bytes()
     memory = "unknown" if free is None else f"{free / 2**30:.1f} GiB available"
     text = f"{platform.system()} {platform.machine()}, {cores} cores, memory {memory}"
     if free is not None and free < LITTLE_MEMORY:

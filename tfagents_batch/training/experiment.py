@@ -16,7 +16,6 @@ import numpy as np
 from tfagents_batch import algorithms, encoding, seeds, sources, spaces
 from tfagents_batch.envs import make
 from tfagents_batch.envs.graph.fleet import Fleet
-from tfagents_batch.envs.shared.observation_rules import field
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
@@ -333,9 +332,11 @@ def remarks(spec: EnvSpec) -> list[str]:
 
     The built-in network flattens it.
     """
-    leaves = spaces.leaves(spec.observation_space)
-    found = [(field(leaf.path), encoding.missed_image(leaf.space)) for leaf in leaves]
-    return [f"note: {name}{reason}" for name, reason in found if reason]
+    found = []
+    for leaf in spaces.leaves(spec.observation_space):
+        if reason := encoding.missed_image(leaf.space):
+            found.append(f"note: {spaces.field(leaf.path)}{reason}")
+    return found
 
 
 def _check_spaces(found: EnvSpec, expected: EnvSpec) -> None:

@@ -107,5 +107,5 @@ def test_allocation_reserves_all_pages():
 def test_memory_that_does_not_fit_is_refused_with_its_size():
     leaf = [spaces.Leaf((), (1 << 30, 1 << 10), "float32", gs.Discrete(2))]
     found = layout.make_layout(leaf, [], {}, 4, 1)
-    with pytest.raises(UserError, match=r"4 environments needs 16,777,216\.0 MiB"):
+    with pytest.raises(UserError, match=r"4 environments needs 16,384\.00 GiB"):
         layout.allocate(found)

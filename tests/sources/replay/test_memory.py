@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.sources.replay.test_replay import CASES, build
+from tfagents_batch import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.settings import Config
@@ -43,30 +44,35 @@ def test_an_atari_replay_of_a_million_frames_takes_seven_gigabytes():
     assert memory.text(size, 1_000_000) == "replay: 1,000,000 transitions, 6.59 GiB"
 
 
-def test_available_memory_is_the_least_of_machine_and_groups(tmp_path):
-    def write(path, text):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-
-    assert memory.available_bytes(str(tmp_path)) is None
-    write("proc/meminfo", "MemTotal: 99 kB\nMemAvailable: 9 kB\n")
-    assert memory.available_bytes(str(tmp_path)) == 9 * 1024
-    write("proc/self/cgroup", "0::/a/b\n")
-    write("sys/fs/cgroup/a/b/memory.max", "max\n")
-    write("sys/fs/cgroup/a/b/memory.current", "5\n")
-    assert memory.available_bytes(str(tmp_path)) == 9 * 1024
-    write("sys/fs/cgroup/a/memory.max", "8000\n")
-    write("sys/fs/cgroup/a/memory.current", "3000\n")
-    write("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 2000\n")
-    assert memory.available_bytes(str(tmp_path)) == 7000
-    write("proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n")
-    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "500\n")
-    write("sys/fs/cgroup/memory/memory.usage_in_bytes", "100\n")
-    assert memory.available_bytes(str(tmp_path)) == 400
-
-
 def test_more_than_four_fifths_of_the_memory_are_refused():
     memory.check(80, 100)
     memory.check(80, None)
     with pytest.raises(UserError, match="smaller capacity"):
         memory.check(81, 100)
+
+
+def test_available_memory_is_the_least_of_machine_and_groups(tmp_path):
+    def write(path, text):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    assert machine.available_bytes(str(tmp_path)) is None
+    write("proc/meminfo", "MemTotal: 99 kB\nMemAvailable: 9 kB\n")
+    assert machine.available_bytes(str(tmp_path)) == 9 * 1024
+    write("proc/self/cgroup", "0::/a/b\n")
+    write("sys/fs/cgroup/a/b/memory.max", "max\n")
+    write("sys/fs/cgroup/a/b/memory.current", "5\n")
+    assert machine.available_bytes(str(tmp_path)) == 9 * 1024
+    write("sys/fs/cgroup/a/memory.max", "8000\n")
+    write("sys/fs/cgroup/a/memory.current", "3000\n")
+    write("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 2000\n")
+    assert machine.available_bytes(str(tmp_path)) == 7000
+    write("proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n")
+    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "500\n")
+    write("sys/fs/cgroup/memory/memory.usage_in_bytes", "100\n")
+    assert machine.available_bytes(str(tmp_path)) == 400
+
+
+def test_an_amount_of_memory_has_a_readable_unit():
+    assert machine.amount(3 * 2**29) == "1.50 GiB"
+    assert machine.amount(2**29) == "512.0 MiB"

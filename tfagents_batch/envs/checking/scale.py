@@ -11,7 +11,7 @@ import numpy as np
 
 from tfagents_batch import encoding, spaces
 from tfagents_batch.envs.checking.findings import HINT, WARNING, Place, Report
-from tfagents_batch.envs.shared import action_masks, observation_rules
+from tfagents_batch.envs.shared import action_masks
 from tfagents_batch.envs.shared.extent import Extent
 
 SMALL = 0.1  # part of its bounds that an observation should use
@@ -49,7 +49,7 @@ class Scales:
         for leaf, extent in self._seen:
             if not extent.count or not extent.low.size or action_masks.KEY in leaf.path:
                 continue
-            name = observation_rules.field(leaf.path)
+            name = spaces.field(leaf.path)
             for rule in _RULES[encoding.kind(leaf.space)]:
                 for level, kind, text in rule(leaf, extent):
                     report.add(level, kind, name, f"{name}{text}", Place())

@@ -16,7 +16,6 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tfagents_batch import spaces
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.envs.processes.portable_backend import Portable
-from tfagents_batch.envs.shared.observation_rules import field
 from tfagents_batch.envs.shared.step_batch import SEED_MASK, StepBatch, stale
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -163,7 +162,7 @@ def _action_tensor(value: Any, leaf: spaces.Leaf, num_envs: int) -> tf.Tensor:
     if not tf.is_tensor(value):
         value = np.asarray(value)
     tensor = tf.convert_to_tensor(value)
-    name = field(leaf.path, "action")
+    name = spaces.field(leaf.path, "action")
     if not (tensor.dtype.is_floating if continuous else tensor.dtype.is_integer):
         expected = leaf.dtype if continuous else "integers"
         raise UserError(f"{name} is {tensor.dtype.name}; {leaf.space} takes {expected}")

@@ -15,7 +15,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared.observation_rules import bounds as rule_bounds
-from tfagents_batch.envs.shared.observation_rules import field, short
+from tfagents_batch.envs.shared.observation_rules import short
 
 FLOAT_BOX, INT_BOX, RANGE = "float_box", "int_box", "range"
 _KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # NumPy's dtype.kind
@@ -125,7 +125,7 @@ class _LeafWriter:
     def __init__(self, leaf: spaces.Leaf, array: np.ndarray):
         self.bounds = _bounds(leaf, array.dtype)
         self._array = array
-        self._name = field(leaf.path, "action")
+        self._name = spaces.field(leaf.path, "action")
         self._space = leaf.space
         self._low = self.bounds.low.reshape(leaf.shape)
         self._high = self.bounds.high.reshape(leaf.shape)

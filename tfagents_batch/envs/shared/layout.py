@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfagents_batch import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import Leaf
 
@@ -192,9 +193,11 @@ def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
     Raises:
       UserError: if it does not fit into memory; the error names the size.
     """
-    available = available_memory()
+    available = machine.available_bytes()
     if available is not None and layout.size > available:
-        raise UserError(_does_not_fit(layout, f"{_mib(available)} are available"))
+        raise UserError(
+            _does_not_fit(layout, f"{machine.amount(available)} are available")
+        )
     descriptor = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
     try:
         # Pages are allocated now: a lack of memory later would be a bus error.
@@ -218,34 +221,11 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def available_memory() -> int | None:
-    """Return the free memory in bytes, within the limits of machine and cgroup."""
-    found = []
-    try:
-        with open("/proc/meminfo") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max") as limit:
-            maximum = int(limit.read())  # "max" where there is no limit
-        with open("/sys/fs/cgroup/memory.current") as current:
-            found.append(maximum - int(current.read()))
-    except (OSError, ValueError):
-        pass
-    return max(min(found), 0) if found else None
-
-
 def _does_not_fit(layout: Layout, reason: str) -> str:
     largest = max(layout.fields, key=lambda field: np.prod(field.shape))
     return (
         f"the shared memory of {largest.shape[0]} environments needs "
-        f"{_mib(layout.size)}: {reason}; use fewer environments or smaller "
+        f"{machine.amount(layout.size)}: {reason}; use fewer environments or smaller "
         f"observations (the largest array is {largest.name}, {largest.dtype} "
         f"{list(largest.shape)})"
     )
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB"

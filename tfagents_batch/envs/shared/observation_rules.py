@@ -244,11 +244,6 @@ def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
     return int(space.start), int(space.start) + int(space.n) - 1
 
 
-def field(path: tuple[str | int, ...], name: str = "observation") -> str:
-    """Return the name of a part of a value, such as ``observation['a'][0]``."""
-    return name + "".join(f"[{key!r}]" for key in path)
-
-
 def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return where numbers are finite after conversion to ``dtype``."""
     if dtype.kind != "f" or value.dtype == dtype:

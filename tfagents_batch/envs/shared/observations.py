@@ -32,7 +32,7 @@ class ObservationWriter:
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
         leaves = spaces.leaves(space)
-        self._leaves = [(leaf, rules.field(leaf.path)) for leaf in leaves]
+        self._leaves = [(leaf, spaces.field(leaf.path)) for leaf in leaves]
         pairs = list(zip(self._leaves, arrays, strict=True))
         self._write = [_writer(*leaf, array) for leaf, array in pairs]
         self._nested = isinstance(space, (gs.Dict, gs.Tuple))

@@ -300,7 +300,7 @@ class ObservationReader:
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
         self._leaves = [
-            (leaf, observation_rules.field(leaf.path), array)
+            (leaf, spaces.field(leaf.path), array)
             for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
         ]
         self.not_finite = ObservationWriter(space, list(arrays)).not_finite

@@ -38,6 +38,11 @@ class ImpalaCNN(keras.layers.Layer):
             features, "relu", kernel_initializer=kernels.hidden("orthogonal")
         )
 
+    @property
+    def stack(self) -> list[keras.layers.Layer]:
+        """Sections, then the dense layer."""
+        return [*self.sections, self.dense]
+
     def build(self, shape):
         for section in self.sections:
             section.build(shape)

@@ -1,11 +1,10 @@
-"""Memory of the replay: what it needs, what there is."""
+"""Memory that a replay needs."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tfagents_batch import nest
+from tfagents_batch import machine, nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources.replay import frames
 from tfagents_batch.sources.replay.layout import Layout, rows
@@ -81,7 +80,7 @@ def check_capacity(capacity: int, batch_size: int, sizes: Layout) -> None:
 
 def text(size: int, capacity: int) -> str:
     """Return one line for the console."""
-    return f"replay: {capacity:,} transitions, {_amount(size)}"
+    return f"replay: {capacity:,} transitions, {machine.amount(size)}"
 
 
 def check(size: int, available: int | None) -> None:
@@ -97,66 +96,7 @@ def check(size: int, available: int | None) -> None:
     if available is None or size <= PART * available:
         return
     raise UserError(
-        f"the replay needs {_amount(size)}, but {_amount(available)} are available; "
-        f"expected at most {PART:.0%} of them; use a smaller capacity, uint8 images, "
-        "or stack to store each frame once"
+        f"the replay needs {machine.amount(size)}, but {machine.amount(available)} are "
+        f"available; expected at most {PART:.0%} of them; use a smaller capacity, "
+        "uint8 images, or stack to store each frame once"
     )
-
-
-def available_bytes(root: str = "/") -> int | None:
-    """Return the memory that this process may still take; None if unknown.
-
-    It is the least of the machine's and of what the process's control groups (v1 and
-    v2) leave. File caches count as available.
-
-    Args:
-      root: of the file system, for tests.
-    """
-    found = [*_machine(Path(root)), *_groups(Path(root))]
-    return max(min(found), 0) if found else None
-
-
-def _machine(root: Path) -> list[int]:
-    info = _columns(root / "proc/meminfo")
-    return [info["MemAvailable:"] * 1024] if "MemAvailable:" in info else []
-
-
-def _groups(root: Path) -> list[int]:
-    """Return what each control group of this process and its parents leaves."""
-    found = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        names = "memory.max", "memory.current", "inactive_file"
-        base = root / "sys/fs/cgroup"
-        if controllers:  # v1, which names the controllers of each hierarchy
-            if "memory" not in controllers.split(","):
-                continue
-            names = (
-                *("memory.limit_in_bytes", "memory.usage_in_bytes"),
-                "total_inactive_file",
-            )
-            base /= "memory"
-        folder = base / path.lstrip("/")
-        # In a container the path may be that of the host; the root is then its own.
-        for group in {base, folder, *(x for x in folder.parents if base in x.parents)}:
-            limit, used = (_read(group / name).strip() for name in names[:2])
-            if limit.isdecimal() and used.isdecimal():
-                cached = _columns(group / "memory.stat").get(names[2], 0)
-                found.append(int(limit) - int(used) + cached)
-    return found
-
-
-def _columns(path: Path) -> dict[str, int]:
-    lines = (line.split() for line in _read(path).splitlines())
-    return {x[0]: int(x[1]) for x in lines if len(x) > 1 and x[1].isdecimal()}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def _amount(size: int) -> str:
-    return f"{size / 2**30:,.2f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
+from tfagents_batch import machine, nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.ops import masked
@@ -85,7 +85,7 @@ class Replay(tf.Module):
         size = memory.stored_bytes(
             sizes, (stored.observation, taken), config.prioritized
         )
-        memory.check(size, memory.available_bytes())
+        memory.check(size, machine.available_bytes())
         _LOG.info(memory.text(size, config.capacity))
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tfagents_batch import config
+from tfagents_batch import config, machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
@@ -83,7 +83,7 @@ class Config:
         sizes = memory.layout(self, spec.num_envs, algorithm.window)
         memory.check_capacity(self.capacity, algorithm.batch_size, sizes)
         needed = memory.required_bytes(self, spec, algorithm.window)
-        memory.check(needed, memory.available_bytes())
+        memory.check(needed, machine.available_bytes())
 
     def collected(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of one collect."""
