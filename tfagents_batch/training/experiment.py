@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.common import global_state
 
 from tfagents_batch import algorithms, encoding, seeds, sources, spaces
 from tfagents_batch.envs import make
@@ -366,11 +367,19 @@ def _to_user_error(error: EnvError, config: Config) -> Exception:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the initial weights, and restore the caller's random state at the end."""
+    """Seed the initial weights, and restore the caller's random state at the end.
+
+    After a failure, such as Ctrl-C or a lack of memory, later networks can be created.
+    """
     states = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed)
     try:
         yield
+    except BaseException:
+        # Keras keeps variables without a value yet, and would create them with the
+        # next network; some have one already, which is an error.
+        global_state.set_global_attribute("uninitialized_variables", [])
+        raise
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
