@@ -5,6 +5,7 @@ import math
 import pathlib
 import re
 
+import numpy as np
 import pytest
 from gymnasium import spaces as gs
 
@@ -130,6 +131,7 @@ def test_unscaled_rewards_have_a_higher_limit_of_value_loss(scaling):
         (gs.MultiBinary(4), 0.2, 0.01),
         (gs.Box(-1, 1, (1,)), 1.42 - 2.5, 1.42 - 6.0),
         (gs.Box(-math.inf, math.inf, (2, 3)), 6 * (1.42 - 2.5), 6 * (1.42 - 6.0)),
+        (gs.Box(0, 1000, (2,)), 2 * (7.63 - 2.5), 2 * (7.63 - 6.0)),
         (gs.Tuple([]), 0.0, None),
     ],
 )
@@ -140,6 +142,15 @@ def test_the_entropy_limit_depends_on_the_action_space(space, healthy, dead):
 
     assert found(healthy) == []
     assert dead is None or found(dead) == ["entropy"]
+
+
+def test_the_alarms_of_box_actions_name_the_range():
+    space = gs.Box(np.float32([-1, -1, 0]), np.float32([1, 1, 1000]))
+    text = {limit.name: limit.text for limit in rows(space)}
+    assert "outside of their range, -1 to 1 and 0 to 1000," in text["actions_clipped"]
+    assert "nats, with actions of -1 to 1 and 0 to 1000" in text["entropy"]
+    text = {limit.name: limit.text for limit in rows(TWO)}
+    assert "entropy is {policy/entropy:.3g} nats. The" in text["entropy"]
 
 
 def test_low_entropy_is_healthy_after_returns_rose():

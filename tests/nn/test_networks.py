@@ -148,6 +148,17 @@ def test_squashed_actions_lie_within_asymmetric_bounds():
     assert np.all(np.isfinite(heads.policy.log_prob(actions)))
 
 
+@pytest.mark.parametrize("scaled, std", [(True, 1000.0), (False, 2.0)])
+def test_actions_are_in_units_of_their_range_unless_switched_off(scaled, std):
+    config = networks.Config(init_std=2.0, scale_actions=scaled)
+    space = gs.Box(0, 1000, (2,))
+    network = networks.actor_critic(make_spec(action=space), config)
+    policy = network.unroll(make_steps(VECTOR, 4, 2))[0].policy
+    np.testing.assert_allclose(policy.std, tf.fill([4, 2, 2], std), rtol=1e-6)
+    middle = 500.0 if scaled else 0.0
+    np.testing.assert_allclose(policy.mean, tf.fill([4, 2, 2], middle), atol=20)
+
+
 def test_squash_refuses_infinite_bounds_and_ignores_other_spaces():
     endless = gs.Box(-np.inf, np.inf, (2,))
     with pytest.raises(UserError, match="cannot be squashed"):

@@ -94,6 +94,19 @@ def test_a_builders_model_with_both_heads_is_used_unchanged():
     assert len(network.trainable_variables) == 5  # with the standard deviation
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_users_policy_is_in_units_of_the_range_of_actions(scaled):
+    model = both_heads()
+    spec = make_spec(action=gs.Box(-2000, 2000, (2,)))
+    config = networks.Config(scale_actions=scaled)
+    network = user.actor_critic(lambda *_: model, spec, config)
+    steps = make_steps(VECTOR, 1, 4)
+    policy, unit = network.unroll(steps)[0].policy, 2000 if scaled else 1
+    outputs = model(steps.observation[0])["policy"]
+    np.testing.assert_allclose(policy.mean[0], unit * outputs, rtol=1e-6)
+    np.testing.assert_allclose(policy.std[0], tf.fill([4, 2], float(unit)), rtol=1e-6)
+
+
 class Plain(keras.Model):
     """Typical subclass of a user."""
 

@@ -63,5 +63,5 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
             "--algorithm.clip_ratio if it is far below 0.2",
         ),
         alarms.entropy(config, spec),
-        alarms.ACTIONS_CLIPPED,
+        alarms.actions_clipped(spec),
     )

@@ -1,6 +1,6 @@
 """Presets of classic control, and of CartPole without velocities."""
 
-from tfagents_batch.configs.tuned import tuned
+from tfagents_batch.configs.tuned import RAW_ACTIONS, tuned
 
 PRESETS = {
     # Solved at a mean return of 475.
@@ -20,7 +20,7 @@ PRESETS = {
         ("Pendulum-v1", 300_000, 8, 256),
         (5e-4, 10, 64),
         gamma=0.95,
-        network={"init_std": 2.0},
+        network={"init_std": 2.0} | RAW_ACTIONS,
     ),
     # Solved at a mean return of -100.
     "acrobot": tuned(("Acrobot-v1", 500_000, 16, 128), (1e-3, 4, 128), gae_lambda=0.94),

@@ -1,6 +1,6 @@
 """Presets of MuJoCo (extra ``mujoco``): batch-ppo's tasks in their newest versions."""
 
-from tfagents_batch.configs.tuned import like, tuned
+from tfagents_batch.configs.tuned import RAW_ACTIONS, like, tuned
 
 # Target: a mean return of 2000 or far more.
 _halfcheetah = tuned(
@@ -33,6 +33,7 @@ PRESETS = {
         gae_lambda=0.9,
         clip_ratio=0.3,
         entropy_scale=0.002,
-        network={"hidden": (256, 256), "activation": "relu", "init_std": 0.135},
+        network={"hidden": (256, 256), "activation": "relu", "init_std": 0.135}
+        | RAW_ACTIONS,
     ),
 }

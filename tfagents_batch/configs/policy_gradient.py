@@ -6,7 +6,7 @@ yet.
 
 from __future__ import annotations
 
-from tfagents_batch.configs.tuned import trained_by
+from tfagents_batch.configs.tuned import RAW_ACTIONS, trained_by
 
 PRESETS = {
     # 500.
@@ -30,6 +30,7 @@ PRESETS = {
         gae_lambda=0.9,
         learning_rate="linear(1e-3, 0)",
         optimizer="adam",
+        network=RAW_ACTIONS,
     ),
     # rl-baselines3-zoo's sizes; not trained here.
     "a2c/pong": trained_by(
@@ -67,6 +68,7 @@ PRESETS = {
         {"episodes": 4},
         gamma=0.9,
         learning_rate=3e-3,
+        network=RAW_ACTIONS,
     ),
     # Whole games would have thousands of steps. Returns end at each point.
     "reinforce/pong": trained_by(

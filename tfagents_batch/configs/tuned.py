@@ -10,6 +10,8 @@ from tfagents_batch.config import replace
 from tfagents_batch.training.run_flags import Config, with_options
 
 Preset = Callable[[], Config]
+# For presets that were tuned with actions in the units of the environment.
+RAW_ACTIONS = {"scale_actions": False}
 
 
 def tuned(

@@ -1,8 +1,9 @@
 """The networks of batch-ppo (Hafner et al. 2017), as builders and as settings.
 
 Policy and value are two ReLU networks of 200 and 100 units with Glorot kernels. The
-policy's outputs start near their bias. The mean of a Box policy lies within -1 and 1;
-its initial standard deviation is 0.35. The recurrent networks have a GRU of 100 units
+policy's outputs start near their bias. The mean of a Box policy lies within the
+bounds of actions, or within -1 and 1 if these are not finite; its initial standard
+deviation is 0.35 halves of this range. The recurrent networks have a GRU of 100 units
 in the policy, while the value sees only the current observation::
 
     tfb.train(env="Pendulum-v1", network=batch_ppo.recurrent_gaussian)
@@ -43,7 +44,7 @@ FAMILIES = {
 def feed_forward_gaussian(
     observation_space: Space, action_space: Space, settings: Config = FEED_FORWARD
 ) -> networks.ActorCritic:
-    """Build two feed-forward networks, for Box actions within -1 and 1."""
+    """Build two feed-forward networks, for Box actions."""
     return _build(observation_space, action_space, settings, "gaussian")
 
 
@@ -57,7 +58,7 @@ def feed_forward_categorical(
 def recurrent_gaussian(
     observation_space: Space, action_space: Space, settings: Config = RECURRENT
 ) -> networks.ActorCritic:
-    """Build a GRU policy and a feed-forward value, for Box actions within -1 and 1."""
+    """Build a GRU policy and a feed-forward value, for Box actions."""
     return _build(observation_space, action_space, settings, "gaussian")
 
 

@@ -47,6 +47,12 @@ class Config:
         least=1,
     )
     activation: str = option("tanh", "Keras activation of the hidden layers")
+    scale_actions: bool = option(
+        True,
+        "mean and standard deviation of a Box policy are in halves of the range of "
+        "actions, from its middle, where bounds are finite; false: in the units of the "
+        "environment",
+    )
     init_std: float = option(1.0, "initial standard deviation of a Box policy", above=0)
     min_std: float = option(
         0.0,
@@ -140,7 +146,8 @@ class ActorCritic(keras.Model):
       body: model from observations ``[N, ...]`` to ``{"policy": [N, A], "value":
         [N] or [N, 1]}``, or ``RecurrentTowers``; it never sees the action mask.
       spec: spec of the environments.
-      config: only ``squash`` and the settings of the standard deviation are used.
+      config: only ``squash``, ``scale_actions`` and the settings of the standard
+        deviation are used.
 
     Attributes:
       family: distribution family of its policies.
@@ -156,7 +163,9 @@ class ActorCritic(keras.Model):
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
-        self.family = families.for_space(spec.action_space, config.squash)
+        self.family = families.for_space(
+            spec.action_space, config.squash, config.scale_actions
+        )
         self._recurrent = isinstance(body, RecurrentTowers)
         self._deviation = TrainedStd(
             config.init_std, config.min_std, config.max_std, config.std

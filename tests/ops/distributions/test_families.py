@@ -30,6 +30,7 @@ SPACES = {
     "unbounded": (box([-np.inf, 0], [np.inf, np.inf]), False),
     "scalar": (box(-2, 2, ()), False),
     "matrix": (box(-2, 2, (2, 3)), False),
+    "ranges": (box([-2000, 0, -1e-3], [2000, 1000, 1e-3]), False),
     "tanh": (box([-1, 0, 5], [1, 10, 5.5]), True),
     "tanh-scalar": (box(-2, 2, ()), True),
     "tanh-matrix": (box(-2, 3, (2, 3)), True),
@@ -65,6 +66,32 @@ def test_every_family_satisfies_the_protocol_and_samples_actions_of_its_space(na
     bounded = not isinstance(space, gs.Box) or family.name == "TanhNormal"
     for row in policy.sample(noise).numpy().reshape(-1, *family.shape):
         assert not bounded or space.contains(np.asarray(row, space.dtype))
+
+
+HUGE = np.finfo(np.float32).max
+
+
+def test_outputs_are_in_halves_of_the_range_around_its_middle():
+    low = [-2000, 0, -1e-3, -1, -np.inf, 0, -HUGE, 5]
+    high = [2000, 1000, 1e-3, 1, np.inf, np.inf, HUGE, 5]
+    space = box(low, high)
+    outputs = tf.fill([1, 8], 0.5)
+    policy = ds.for_space(space).make(outputs, tf.fill([8], 0.1))
+    # Without two different finite bounds, the units are those of the environment.
+    mean = [[1000, 750, 5e-4, 0.5, 0.5, 0.5, 0.5, 0.5]]
+    np.testing.assert_allclose(policy.mean, mean, rtol=1e-6)
+    std = [[200, 50, 1e-4, 0.1, 0.1, 0.1, 0.1, 0.1]]
+    np.testing.assert_allclose(policy.std, std, rtol=1e-6)
+    raw = ds.for_space(space, scale=False).make(outputs, tf.fill([8], 0.1))
+    np.testing.assert_array_equal(raw.mean, outputs)
+    np.testing.assert_array_equal(raw.std, tf.fill([1, 8], 0.1))
+
+
+@pytest.mark.parametrize("space", [box(-1, 1, (2,)), box(-np.inf, np.inf, (2,))])
+def test_bounds_of_one_add_no_operation(space):
+    outputs, std = tf.ones([3, 2]), tf.ones([3, 2])
+    policy = ds.for_space(space).make(outputs, std)
+    assert policy.mean is outputs and policy.std is std
 
 
 def test_noise_may_be_drawn_for_all_steps_at_once(name):
@@ -282,6 +309,7 @@ def test_squashed_entropy_matches_fine_integration(mean, std, error):
         (gs.Text(3), False, "Text"),
         (box([-np.inf, 0], [1, 1]), True, "finite"),
         (gs.Box(-1e300, 1e300, (1,), np.float64), True, "finite"),
+        (gs.Box(-HUGE, HUGE, (1,)), True, "finite"),
         (box([1, 0], [1, 1]), True, "low < high"),
     ],
 )

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.interfaces import Limit
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
 
@@ -37,6 +39,7 @@ def value_loss(config: Any, further: str = "") -> Limit:
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:
     """Return the limit of the policy's entropy; without a spec it is disabled."""
     # 4 % of the uniform policy's, 19 % of the initial standard deviation
+    actions = _ranges(spec)
     return Limit(
         "entropy",
         "policy/entropy",
@@ -44,24 +47,38 @@ def entropy(config: Any, spec: EnvSpec | None) -> Limit:
         when=lambda line: line.get("progress/gain", 0.0) <= 4,
         lines=3,
         text="The policy no longer explores, although returns did not rise: its "
-        "entropy is {policy/entropy:.3g} nats. The agent cannot learn from actions "
-        "that it never tries. What to try: raise --algorithm.entropy_scale (0.01 "
-        "is usual), "
+        "entropy is {policy/entropy:.3g} nats"
+        f"{f', with actions of {actions}' if actions else ''}. The agent cannot learn "
+        "from actions that it never tries. What to try: raise "
+        "--algorithm.entropy_scale (0.01 is usual), "
         "lower --algorithm.learning_rate, raise --num_envs",
     )
 
 
-ACTIONS_CLIPPED = Limit(  # 0.31
-    "actions_clipped",
-    "env/action_clipped_fraction",
-    above=0.9,
-    lines=10,
-    part=0.05,
-    text="{env/action_clipped_fraction:.0%} of the actions are outside their "
-    "bounds and clipped, so the policy has no reason to come back. What to "
-    "try: lower --algorithm.learning_rate and --algorithm.network.init_std; "
-    "rescale the action space to -1 .. 1 (gymnasium.wrappers.RescaleAction)",
-)
+def actions_clipped(spec: EnvSpec | None) -> Limit:
+    """Return the limit of the share of actions outside their bounds."""
+    actions = _ranges(spec)
+    return Limit(  # 0.31
+        "actions_clipped",
+        "env/action_clipped_fraction",
+        above=0.9,
+        lines=10,
+        part=0.05,
+        text="{env/action_clipped_fraction:.0%} of the actions are outside of their "
+        f"range{f', {actions},' if actions else ''} and clipped, so the policy has no "
+        "reason to come back. What to try: lower --algorithm.learning_rate and "
+        "--algorithm.network.init_std; --algorithm.network.squash=true; leave "
+        "--algorithm.network.scale_actions at true",
+    )
+
+
+def _ranges(spec: EnvSpec | None) -> str:
+    """Return the different ranges of the numbers of a Box, as text; "" if unknown."""
+    if spec is None or not isinstance(spec.action_space, gs.Box):
+        return ""
+    bounds = zip(spec.action_space.low.flat, spec.action_space.high.flat, strict=True)
+    texts = list(dict.fromkeys(f"{low:g} to {high:g}" for low, high in bounds))
+    return " and ".join(texts[:3]) + (" and others" if len(texts) > 3 else "")
 
 
 def _least_entropy(config: Any, spec: EnvSpec) -> float:
@@ -74,8 +91,9 @@ def _least_entropy(config: Any, spec: EnvSpec) -> float:
     if any(leaf.path[-1:] == ("action_mask",) for leaf in leaves):
         return -math.inf
     if isinstance(space, gs.Box) and not config.network.squash:
-        std = 0.05 * config.network.init_std
-        return math.prod(space.shape) * math.log(std * math.sqrt(2 * math.pi * math.e))
+        unit = families.ranges(space).half if config.network.scale_actions else 1.0
+        std = 0.05 * config.network.init_std * unit * np.ones(space.shape)
+        return float(np.sum(np.log(std * math.sqrt(2 * math.pi * math.e))))
     if isinstance(space, gs.Discrete):
         return 0.05 * math.log(space.n)
     if isinstance(space, gs.MultiDiscrete):

@@ -62,7 +62,7 @@ class Settings:
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         *("normalize_observation", "normalize_return"),
         *("network.activation", "network.mean", "network.std", "network.squash"),
-        *("network.min_std", "network.max_std"),
+        *("network.min_std", "network.max_std", "network.scale_actions"),
     )
 
     def check(self) -> Self:

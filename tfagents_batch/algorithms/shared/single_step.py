@@ -98,7 +98,7 @@ class SingleStep(on_policy.OnPolicy):
         rule = config.optimizer_epsilon, config.optimizer
         super().__init__(config, spec, network, *rule)
         limits = alarms.value_loss(config), alarms.entropy(config, spec)
-        self.alarms = *limits, alarms.ACTIONS_CLIPPED
+        self.alarms = *limits, alarms.actions_clipped(spec)
 
     def surrogate(self, rows: Rows) -> Surrogate:
         """Return the loss of the policy; called once in an update."""

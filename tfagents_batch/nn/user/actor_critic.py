@@ -18,7 +18,7 @@ from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
 # Fields of ``Config`` that ``ActorCritic`` uses.
-_POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash")
+_POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash", "scale_actions")
 
 
 def actor_critic(
@@ -36,9 +36,11 @@ def actor_critic(
       network: a ``keras.Model``, or a builder ``f(observation_space, action_space)``
         that returns one. The model maps a batched observation ``[N, ...]`` (nested
         like the space, without ``action_mask``) to features ``[N, F]``, to which linear
-        heads are added, or to ``{"policy": [N, A], "value": [N]}``. It may also be a
-        recurrent network, see ``user.recurrent``; a builder may also return an
-        ``ActorCritic``. It runs with ``training=False``. Losses that its layers add
+        heads are added, or to ``{"policy": [N, A], "value": [N]}``. The policy of a Box
+        is its mean, in the units of ``Config.scale_actions``: by default -1 is the
+        lower bound and 1 the upper one. It may also be a recurrent network, see
+        ``user.recurrent``; a builder may also return an ``ActorCritic``. It runs with
+        ``training=False``. Losses that its layers add
         (regularizers, ``add_loss``) are minimized too; these layers see all rows of a
         minibatch, including masked rows.
       spec: spec of the environments.

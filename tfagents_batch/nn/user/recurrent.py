@@ -3,7 +3,8 @@
 It is a ``keras.Model`` with the methods of ``interfaces.Network``: ``initial_state``,
 ``call`` for one step and ``unroll``. The last two return ``ActorCriticHeads`` and the
 next state, and reset the state where an episode starts.
-``ops.distributions.for_space(action_space).make`` creates the policies.
+``ops.distributions.for_space(action_space).make`` creates the policies; see there for
+the units of the mean and standard deviation of a Box.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -33,6 +34,21 @@ from tfagents_batch.ops.distributions.gaussian import (
 )
 
 SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, or a Box of floats"
+# Bounds near the largest float say that there are none, and actions would overflow.
+_LARGEST = 1e30
+
+
+class Ranges(NamedTuple):
+    """Middle of the range of every number of a Box, and half of the range.
+
+    Attributes:
+      middle, half: f32 ``[*shape]``; 0 and 1 where ``bounded`` is false.
+      bounded: bool ``[*shape]``, true for two different finite bounds.
+    """
+
+    middle: np.ndarray
+    half: np.ndarray
+    bounded: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -105,13 +121,19 @@ class Family:
         return self._noise([*shape, *self._noise_shape], seed)
 
 
-def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
+def for_space(
+    space: gymnasium.Space, squash: bool = False, scale: bool = True
+) -> Family:
     """Return the family of distributions over an action space.
 
     Args:
       space: Discrete (Categorical), MultiDiscrete (MultiCategorical), MultiBinary
         (Bernoulli) or float Box of any shape (DiagNormal, or TanhNormal).
       squash: keep Box actions inside their bounds (TanhNormal).
+      scale: whether means and standard deviations of a DiagNormal are in halves of the
+        range of actions, and means around its middle: -1 is the lower bound and 1 the
+        upper one. If false, and for numbers without two finite bounds, they are in the
+        units of the environment.
 
     Raises:
       UserError: for any other space, and with ``squash`` for infinite bounds.
@@ -131,11 +153,23 @@ def for_space(space: gymnasium.Space, squash: bool = False) -> Family:
 
         return Family("Bernoulli", size, shape, tf.int32, build, *noise)
     if isinstance(space, gs.Box) and np.issubdtype(space.dtype, np.floating):
-        return _box(space, shape, squash)
+        return _box(space, shape, squash, scale)
     raise UserError(
         f"action space {space} is not supported; use {SUPPORTED}, or a gymnasium "
         "wrapper that converts it"
     )
+
+
+def ranges(space: gs.Box) -> Ranges:
+    """Return the ranges of the numbers of a Box."""
+    low, high = np.float64(space.low), np.float64(space.high)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        half = high / 2 - low / 2
+        bounded = (half > 1 / _LARGEST) & (half < _LARGEST)
+        bounded &= np.float32(low) < np.float32(high)
+        middle = np.where(bounded, low + half, 0)
+    half = np.where(bounded, half, 1)
+    return Ranges(np.float32(middle), np.float32(half), bounded)
 
 
 def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
@@ -146,18 +180,14 @@ def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
         there are none.
     """
     _refuse_empty(space)
-    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
-        low, high = np.float32(space.low), np.float32(space.high)
-        distance = high - low
-    # A bound or a distance that is not finite makes the distance not finite.
-    if not np.all(np.isfinite(distance) & (low < high)):
+    if not ranges(space).bounded.all():
         raise UserError(
             f"the action space {space} cannot be squashed: that needs finite bounds "
             "with low < high, and a finite float32 as their distance; declare them in "
             "the environment or by gymnasium.wrappers.TransformAction, or use ppo "
             "without squash"
         )
-    return low, high
+    return np.float32(space.low), np.float32(space.high)
 
 
 def _categorical(name, size, shape, build) -> Family:
@@ -173,15 +203,19 @@ def _refuse_empty(space: gs.Box) -> None:
         )
 
 
-def _box(space, shape, squash) -> Family:
+def _box(space, shape, squash, scale) -> Family:
     _refuse_empty(space)
     distribution = DiagNormal
     if squash:
         low, high = finite_bounds(space)
         distribution = partial(TanhNormal, low=low, high=high)
+    middle, half, _ = ranges(space)
+    scales = scale and not squash and (np.any(middle != 0) or np.any(half != 1))
 
     def build(outputs, std):
         mean, std = (event.reshape(x, 1, shape) for x in (outputs, std))
+        if scales:
+            mean, std = middle + half * mean, half * std
         return distribution(mean, std, event_ndims=len(shape))
 
     return Family(
