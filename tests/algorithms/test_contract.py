@@ -15,6 +15,7 @@ from tests.nn.cases import ACTIONS, make_spec
 from tfagents_batch import config, interfaces, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
+from tfagents_batch.training.diagnostics import alarms
 
 # Further cases, of another kind of actions or with options that change the update.
 CASES = {
@@ -73,6 +74,23 @@ def test_it_satisfies_the_protocol(name):
     assert isinstance(agent.policy, tf.Module)
     assert agent.source in sources.REGISTRY
     assert type(agent).__subclasses__() == []
+
+
+def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
+    agent = make(name)
+    divides = getattr(agent.config, "normalize_return", False)
+    rows = [row for row in agent.alarms if row.name == "small_returns"]
+    assert len(rows) == (0 if divides else 1)
+    if not divides:
+        assert raised(rows, -1e-5, 1e-4) and raised(rows, -1e-4, -1e-5)
+        for least, most in ((0.0, 0.0), (-1e-5, 1.0), (-5.0, 1e-5), (8.0, 9.0)):
+            assert not raised(rows, least, most)
+
+
+def raised(rows, least, most):
+    watch = alarms.Alarms(rows, 100, num_envs=4)
+    line = {"episode/return_min": least, "episode/return_max": most}
+    return any(watch.check(line, step) for step in range(0, 100, 10))
 
 
 @pytest.mark.parametrize("action", ["discrete", "box"])

@@ -124,6 +124,16 @@ def test_unscaled_rewards_have_a_higher_limit_of_value_loss(scaling):
 
 
 @pytest.mark.parametrize(
+    ("scaling", "names"),
+    [(True, []), ("per_step", []), *((x, ["small_returns"]) for x in ("clip", False))],
+)
+def test_tiny_returns_raise_an_alarm_if_rewards_are_not_divided(scaling, names):
+    returns = {"episode__return_min": -2e-5, "episode__return_max": 1e-4}
+    lines = [line(i, **returns) for i in range(40)]
+    assert raised(lines, rows(normalize_return=scaling)) == names
+
+
+@pytest.mark.parametrize(
     ("space", "healthy", "dead"),
     [
         (gs.Discrete(4), 0.1, 0.01),

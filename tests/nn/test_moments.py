@@ -153,6 +153,26 @@ def test_equal_rewards_are_divided_by_one():
     assert float(moments.scale()) == float(moments.std()) < 1
 
 
+@pytest.mark.parametrize("unit", [1e-20, 1e-8, 1e-6, 1e6])
+def test_scaled_rewards_do_not_depend_on_the_unit_of_rewards(unit):
+    scaled = []
+    for size in (1.0, unit):
+        normalizer = RewardNormalizer("per_step")
+        reward = size * tf.constant([0.0, 0.0, 1.0, -0.5, 0.25])
+        normalizer.moments.update(reward, tf.ones([5], tf.bool))
+        scaled.append(normalizer(reward))
+    np.testing.assert_allclose(*scaled, rtol=1e-5)
+    assert np.ptp(scaled[0]) > 1
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_rewards_that_differ_by_rounding_are_equal(unit):
+    moments = Moments([])
+    reward = unit * tf.constant([1.0, 1 + 2**-23, 1 - 2**-24])
+    moments.update(reward, tf.ones([3], tf.bool))
+    assert float(moments.scale()) == 1
+
+
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_every_return_counts_once_however_a_stream_is_cut(data):

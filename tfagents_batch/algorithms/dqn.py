@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
-from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.interfaces import Limit, Metrics, Updated
 from tfagents_batch.nn import networks, q_network, summary
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
@@ -75,6 +75,7 @@ class DQN(tf.Module):
                 "--algorithm.target=double; a larger --algorithm.target_every",
             ),
             _OUTSIDE,
+            *alarms.small_returns(),
         )
         self._spec, self._given = spec, network
         self.policy = self.make_policy()

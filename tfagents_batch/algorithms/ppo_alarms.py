@@ -64,4 +64,5 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         ),
         alarms.entropy(config, spec),
         alarms.actions_clipped(spec),
+        *alarms.small_returns(config.normalize_return),
     )

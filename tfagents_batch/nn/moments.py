@@ -22,7 +22,9 @@ from tfagents_batch.types import Nest, Trajectory
 
 RewardKind = Literal[True, False, "per_step", "clip"]
 FLOOR = 1e-4  # lower bound of a standard deviation
-EQUAL = 1e-12  # samples with less variance are equal up to rounding
+# Samples are equal up to rounding if their standard deviation is at most this share of
+# their mean, or at most a number by which float32 cannot divide.
+EQUAL, TINY = 1e-6, 1e-30
 
 
 class Moments(tf.Module):
@@ -80,10 +82,14 @@ class Moments(tf.Module):
         std = tf.sqrt(tf.maximum(variance + epsilon, floor**2))
         return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
-    def scale(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
-        """Return the divisor, f32 ``shape``: ``std``, or 1 where samples are equal."""
+    def scale(self, epsilon: float = 0.0) -> tf.Tensor:
+        """Return the divisor, f32 ``shape``: ``std``, or 1 where samples are equal.
+
+        Without an epsilon it has no absolute floor: it is proportional to the samples.
+        """
         variance = self.deviation.value / tf.maximum(self.count.value - 1, 1)
-        return tf.where(variance < EQUAL, 1.0, self.std(floor, epsilon))
+        least = tf.maximum(EQUAL * tf.abs(self.mean.value), TINY)
+        return tf.where(variance <= tf.square(least), 1.0, self.std(0.0, epsilon))
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
@@ -204,20 +210,14 @@ class RewardNormalizer(tf.Module):
         of the rewards themselves, as batch-ppo does (sparse rewards become large),
         "clip" to only clip them, False to leave rewards unchanged.
       clip: largest magnitude of a scaled reward.
-      floor, epsilon: see ``Moments.std``.
+      epsilon: see ``Moments.std``.
     """
 
-    def __init__(
-        self,
-        kind: RewardKind,
-        clip: float = 10.0,
-        floor: float = FLOOR,
-        epsilon: float = 0.0,
-    ):
+    def __init__(self, kind: RewardKind, clip: float = 10.0, epsilon: float = 0.0):
         super().__init__()
         self.kind = kind
         self.clip = clip
-        self._bounds = floor, epsilon
+        self._epsilon = epsilon
         self.moments = Moments(())
 
     def update(self, trajectory: Trajectory, gamma: float) -> None:
@@ -241,7 +241,7 @@ class RewardNormalizer(tf.Module):
         if not self.kind:
             return reward
         # Without statistics, as with "clip", the scale is 1.
-        scale = self.moments.scale(*self._bounds)
+        scale = self.moments.scale(self._epsilon)
         return tf.clip_by_value(reward / scale, -self.clip, self.clip)
 
     def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
@@ -258,7 +258,7 @@ class RewardNormalizer(tf.Module):
             mean = tf.cast(self.moments.mean.value, tf.float32)
             metrics |= {
                 "normalize/reward_mean": mean,
-                "normalize/reward_std": self.moments.scale(*self._bounds),
+                "normalize/reward_std": self.moments.scale(self._epsilon),
             }
         return metrics
 

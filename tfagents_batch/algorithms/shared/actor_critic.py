@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar, Self
 
 from tfagents_batch import config
-from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.nn import actor
@@ -40,6 +40,7 @@ class Settings(off_policy.Settings):
                 "smaller rewards; lower --algorithm.learning_rate or "
                 "--algorithm.target_tau; fewer --algorithm.train_updates",
             ),
+            *alarms.small_returns(),
         )
 
     def update_size(self, collected: int) -> UpdateSize:

@@ -1,4 +1,4 @@
-"""Limits of metrics that all on-policy algorithms have.
+"""Limits of metrics that algorithms share.
 
 A comment gives the worst value in any of the healthy runs of ``ppo_alarms.py``.
 """
@@ -6,6 +6,7 @@ A comment gives the worst value in any of the healthy runs of ``ppo_alarms.py``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.interfaces import Limit
+from tfagents_batch.nn import moments
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
+
+_SMALL = 1e-3  # returns of smaller magnitude are lost in the errors of values
 
 
 def value_loss(config: Any, further: str = "") -> Limit:
@@ -34,6 +38,29 @@ def value_loss(config: Any, further: str = "") -> Limit:
         "try: --algorithm.normalize_return=true, or rewards of about 1; lower "
         f"--algorithm.learning_rate{further}",
     )
+
+
+def small_returns(kind: moments.RewardKind | None = None) -> tuple[Limit, ...]:
+    """Return the limit of returns too small to learn from; none if rewards are divided.
+
+    Args:
+      kind: how rewards are normalized; None if the algorithm cannot normalize them.
+    """
+    if kind in (True, "per_step"):
+        return ()
+    divide = "" if kind is None else "--algorithm.normalize_return=true, or "
+    limit = Limit(
+        "small_returns",
+        "episode/return_max",
+        below=_SMALL,
+        when=_is_small,
+        lines=3,
+        text="The returns of episodes are between {episode/return_min:.3g} and "
+        "{episode/return_max:.3g}, less than the errors that values have. What to "
+        f"try: {divide}larger rewards (gymnasium.wrappers.TransformReward), so that "
+        "returns are around 1",
+    )
+    return (limit,)
 
 
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:
@@ -70,6 +97,12 @@ def actions_clipped(spec: EnvSpec | None) -> Limit:
         "--algorithm.network.init_std; --algorithm.network.squash=true; leave "
         "--algorithm.network.scale_actions at true",
     )
+
+
+def _is_small(line: Mapping[str, float]) -> bool:
+    """Return whether all returns of a line are small, but not all of them 0."""
+    least, most = line["episode/return_min"], line["episode/return_max"]
+    return least > -_SMALL and (least, most) != (0, 0)
 
 
 def _ranges(spec: EnvSpec | None) -> str:

@@ -37,7 +37,7 @@ class Settings:
     )
     normalize_floor: float = option(
         moments.FLOOR,
-        "smallest standard deviation by which observations and rewards are divided",
+        "smallest standard deviation by which observations are divided",
         above=0,
     )
     normalize_epsilon: float = option(
@@ -104,10 +104,7 @@ class Settings:
     def reward_normalizer(self) -> moments.RewardNormalizer:
         """Return the normalizer of rewards."""
         return moments.RewardNormalizer(
-            self.normalize_return,
-            self.reward_clip,
-            self.normalize_floor,
-            self.normalize_epsilon,
+            self.normalize_return, self.reward_clip, self.normalize_epsilon
         )
 
 

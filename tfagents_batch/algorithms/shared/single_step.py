@@ -97,8 +97,12 @@ class SingleStep(on_policy.OnPolicy):
         config = config.check()
         rule = config.optimizer_epsilon, config.optimizer
         super().__init__(config, spec, network, *rule)
-        limits = alarms.value_loss(config), alarms.entropy(config, spec)
-        self.alarms = *limits, alarms.actions_clipped(spec)
+        self.alarms = (
+            alarms.value_loss(config),
+            alarms.entropy(config, spec),
+            alarms.actions_clipped(spec),
+            *alarms.small_returns(config.normalize_return),
+        )
 
     def surrogate(self, rows: Rows) -> Surrogate:
         """Return the loss of the policy; called once in an update."""
