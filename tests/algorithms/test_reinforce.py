@@ -83,6 +83,49 @@ def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
         np.testing.assert_allclose(gradient, x, rtol=1e-3, atol=1e-6)
 
 
+def gradient(agent, trajectory):
+    update(agent, trajectory, 0)
+    found = agent.optimizer.rule.mean_gradients()
+    return np.concatenate([np.ravel(x) for x in found])
+
+
+def test_normalized_advantages_keep_the_effect_of_the_moving_average():
+    """They are divided, but their mean, which the average is for, is not removed."""
+    trajectory = collect(make())
+    mask = trajectory.mask.numpy()
+    found = slow_returns(trajectory, 0.99, np.zeros([T + 1, B], np.float32))
+    gradients = []
+    for average in (0.0, 0.7):
+        agents = [
+            make(baseline="average", normalize_advantage=x) for x in (True, False)
+        ]
+        for agent in agents:
+            agent._average.assign(average)
+        normalized, plain = (gradient(agent, trajectory) for agent in agents)
+        size = np.sqrt(np.mean((found[mask] - average) ** 2))
+        np.testing.assert_allclose(normalized, plain / size, rtol=1e-3, atol=1e-6)
+        gradients.append(normalized)
+    assert np.abs(gradients[0] - gradients[1]).max() > 1e-3
+
+
+def test_a_failed_episode_does_not_count_at_any_time_step():
+    trajectory = collect(make())
+    failed = np.arange(B) == 0
+    steps = trajectory.steps._replace(
+        first=trajectory.steps.first | failed,
+        truncated=trajectory.steps.truncated | failed,
+    )
+    both = trajectory._replace(steps=steps)
+    rest = nest.map(lambda x: x[:, 1:], both._replace(state=()))
+    state = nest.map(lambda x: x[1:], both.state)
+    with_it, without = (
+        gradient(make(baseline="time_step", normalize_advantage=False), each)
+        for each in (both, rest._replace(state=state))
+    )
+    assert np.any(without != 0)
+    np.testing.assert_allclose(with_it, without, rtol=1e-4, atol=1e-7)
+
+
 def test_a_return_can_end_at_each_reward():
     agent = make(reset_return=True, baseline="none", gamma=0.9)
     trajectory = collect(agent)

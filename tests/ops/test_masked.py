@@ -58,6 +58,13 @@ def test_standardized_entries_have_mean_0_and_std_1(pairs):
         np.testing.assert_allclose(result[mask], expected, rtol=1e-3, atol=2e-3)
 
 
+def test_rescaled_entries_have_a_mean_square_of_1_and_keep_their_signs():
+    x, mask = tf.constant([3.0, 4.0, NAN]), tf.constant([True, True, False])
+    root = np.sqrt(12.5)
+    np.testing.assert_allclose(masked.rescale(x, mask, 1e-8), [3 / root, 4 / root, 0])
+    np.testing.assert_array_equal(masked.rescale(0 * x, mask, 1e-8), [0, 0, 0])
+
+
 @pytest.mark.parametrize("constant", [0.1, 1e6 + 0.1, -3e-7])
 def test_equal_entries_have_no_variance_despite_rounding(constant):
     x, mask = tf.fill([1000], tf.constant(constant)), tf.fill([1000], True)

@@ -45,7 +45,11 @@ class Config(single_step.Settings):
         "loss of an action with advantage A: -A ln pi(a), or, for Discrete actions, "
         "A sum_i (1[a = i] - pi(i))^2 / 4",
     )
-    normalize_advantage: bool = option(True, "standardize the advantages of an update")
+    normalize_advantage: bool = option(
+        True,
+        "standardize the advantages of an update; with baseline=average, divide them "
+        "by their root mean square",
+    )
     reset_return: bool = option(
         False, "end a return at each reward other than 0, as at a point of Pong"
     )
@@ -91,7 +95,10 @@ class Reinforce(single_step.SingleStep):
         found = returns.discounted(rows.reward, discount, end, mask)
         advantage = masked.safe(found - self._baseline(rows, found), mask)
         if config.normalize_advantage:
-            advantage = masked.standardize(advantage, mask, 1e-8)
+            # Without its mean, an advantage would not depend on the moving average.
+            average = config.baseline == "average"
+            normalize = masked.rescale if average else masked.standardize
+            advantage = normalize(advantage, mask, 1e-8)
         if config.loss == "log_likelihood":
             loss = losses.policy_gradient(rows.log_prob, advantage, mask)
         else:
@@ -106,7 +113,10 @@ class Reinforce(single_step.SingleStep):
         if config.baseline == "value":
             return rows.value[:-1]
         if config.baseline == "time_step":
-            return tf.reduce_mean(masked.safe(found, mask), 1, keepdims=True)
+            played = tf.reduce_any(mask, 0)  # false for a failed episode
+            count = tf.reduce_sum(tf.cast(played, tf.float32))
+            total = tf.reduce_sum(masked.safe(found, mask), 1, keepdims=True)
+            return total / tf.maximum(count, 1)
         if config.baseline == "none":
             return tf.zeros([])
         before = tf.identity(self._average.value)

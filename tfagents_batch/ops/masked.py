@@ -71,6 +71,21 @@ def standardize(x: tf.Tensor, mask: tf.Tensor, epsilon: float) -> tf.Tensor:
     return centered / tf.sqrt(tf.maximum(variance, epsilon**2))
 
 
+def rescale(x: tf.Tensor, mask: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Scale valid entries to a root mean square of 1; their mean is not removed.
+
+    Args:
+      x: f32 ``[...]``.
+      mask: bool, leading axes of ``x``.
+      epsilon: lower bound of the root mean square.
+
+    Returns:
+      f32 ``[...]``, 0 where masked out.
+    """
+    x = safe(x, mask)
+    return x / tf.sqrt(tf.maximum(mean(tf.square(x), mask), epsilon**2))
+
+
 def logits(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Give invalid choices a probability of 0.
 
