@@ -87,6 +87,19 @@ def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
             assert not raised(rows, least, most)
 
 
+def test_a_builder_that_returns_the_same_weights_again_is_refused(name):
+    action = KINDS.get(name.partition("-")[0], ("discrete",))[0]
+    spec = make_spec(action=ACTIONS[action], num_envs=B)
+    kind, settings = REGISTRY[name.partition("-")[0]][0], settings_of(name)
+    layer = keras.layers.Dense(4, name="mine")
+    same = keras.Sequential([layer])
+    for build in (lambda *_: same, lambda *_: keras.Sequential([layer])):
+        with pytest.raises(UserError, match=r"shares .*mine.* new model"):
+            kind(settings, spec, build).make_policy()
+    new = kind(settings, spec, lambda *_: keras.Sequential([keras.layers.Dense(4)]))
+    assert new.make_policy().network is not new.policy.network
+
+
 def raised(rows, least, most):
     watch = alarms.Alarms(rows, 100, num_envs=4)
     line = {"episode/return_min": least, "episode/return_max": most}

@@ -18,7 +18,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.interfaces import Limit, Metrics, Updated
-from tfagents_batch.nn import networks, q_network, summary
+from tfagents_batch.nn import networks, q_network, summary, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
 from tfagents_batch.types import EnvSpec, Nest, Trajectory
@@ -77,7 +77,7 @@ class DQN(tf.Module):
             _OUTSIDE,
             *alarms.small_returns(),
         )
-        self._spec, self._given = spec, network
+        self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = self._make_network()

@@ -18,7 +18,7 @@ from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Metrics, Updated
-from tfagents_batch.nn import actor, critics, networks, summary
+from tfagents_batch.nn import actor, critics, networks, summary, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import SquashedNormal
@@ -72,7 +72,7 @@ class SAC(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self.alarms = config.alarms()
-        self._spec, self._given = spec, network
+        self._spec, self._given = spec, user.distinct(network)
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
         self._check_target_entropy()

@@ -15,7 +15,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated
-from tfagents_batch.nn import actor, critics, networks, summary
+from tfagents_batch.nn import actor, critics, networks, summary, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import Deterministic, Exploration
@@ -82,7 +82,7 @@ class TD3(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self.alarms = config.alarms()
-        self._spec, self._given = spec, network
+        self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = self._make_critics(), self._make_critics()

@@ -133,7 +133,8 @@ class OnPolicy(tf.Module):
         rule: Rule = "adam",
     ):
         super().__init__()
-        self.config, self._spec, self._given = config, spec, network
+        self.config, self._spec = config, spec
+        self._given = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         weights = self.network.trainable_variables

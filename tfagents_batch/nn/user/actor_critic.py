@@ -26,7 +26,8 @@ def actor_critic(
 ) -> ActorCritic | Recurrent:
     """Adapt a user's model to ``interfaces.Network``.
 
-    A builder's model is used directly, including trained weights. A model that is
+    A builder's model is used directly, including trained weights; each call has to
+    return a new one, see ``fresh.distinct``. A model that is
     passed itself is copied with new weights from the current seed: it does not change,
     and one model in two runs gives two agents. Sequential and functional models can be
     copied, and so can subclasses with ``get_config`` or a constructor without

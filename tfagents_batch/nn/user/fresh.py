@@ -1,8 +1,10 @@
-"""Copies of Keras models with new weights."""
+"""Models with new weights: copies of a model, and models of a builder."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+from typing import Any
 
 import keras
 
@@ -19,9 +21,46 @@ def fresh_copy(model: keras.Model) -> keras.Model:
         copy = _copy(model)
     except Exception as error:
         raise _refusal(model, str(error).strip().partition("\n")[0]) from error
-    if {id(w) for w in model.variables} & {id(w) for w in copy.variables}:
+    if _shared(model, copy):
         raise _refusal(model, "its copy shares weights with it")
     return copy
+
+
+def distinct(network: Any) -> Any:
+    """Return a builder that refuses models which share weights; others as they are.
+
+    An algorithm builds several networks, such as target networks and policies that act
+    beside an update. If they had the same weights, they could not differ.
+    """
+    if isinstance(network, keras.Model) or not callable(network):
+        return network
+    name = getattr(network, "__qualname__", type(network).__qualname__)
+    models: list[keras.Model] = []
+
+    @functools.wraps(network)
+    def build(*spaces):
+        model = network(*spaces)
+        for earlier in models:
+            if shared := _shared(earlier, model):
+                raise UserError(
+                    f"network builder {name!r} returned a model that shares "
+                    f"{shared[0]} with the model of an earlier call; expected new "
+                    "weights, because target networks and policies have their own; "
+                    "create all layers inside the function, so that each call returns "
+                    "a new model"
+                )
+        models.append(model)
+        return model
+
+    build.__qualname__ = name
+    return build
+
+
+def _shared(one: Any, other: Any) -> list[str]:
+    """Return the names of the weights that two models share."""
+    mine = {id(weight) for weight in getattr(one, "variables", ())}
+    weights = getattr(other, "variables", ())
+    return [weight.path for weight in weights if id(weight) in mine]
 
 
 def _copy(model: keras.Model) -> keras.Model:

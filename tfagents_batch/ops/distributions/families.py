@@ -163,7 +163,7 @@ def for_space(
 def ranges(space: gs.Box) -> Ranges:
     """Return the ranges of the numbers of a Box."""
     low, high = np.float64(space.low), np.float64(space.high)
-    with np.errstate(invalid="ignore"):  # infinity minus infinity
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite bounds, or too large
         half = high / 2 - low / 2
         bounded = (half > 1 / _LARGEST) & (half < _LARGEST)
         bounded &= np.float32(low) < np.float32(high)
