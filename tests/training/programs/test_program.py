@@ -10,12 +10,16 @@ from tests.algorithms.cases import named
 from tests.support import growth, linear
 from tests.support.fault_env import FaultEnv
 from tests.support.space_env import SpaceEnv
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import dqn, ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.schedules import Constant
+from tfagents_batch.sources import off_policy, on_policy
+from tfagents_batch.sources.replay import settings as replay_settings
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.programs import program
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
@@ -164,6 +168,38 @@ def test_acting_is_compiled_only_if_the_environment_is_compilable(compile):
         agent = linear.Linear(linear.Config(), env.spec)
         whole = compile in ("auto", "full")
         assert program.is_whole(env, agent, compile, "cpu") == whole
+
+
+SOURCES = {
+    "lag": (
+        linear.Linear,
+        linear.Config(),
+        on_policy.make,
+        on_policy.Config(length=4, lag=2),
+    ),
+    "prioritized": (
+        dqn.DQN,
+        dqn.Config(batch_size=4, histograms=False),
+        off_policy.make,
+        replay_settings.Config(capacity=64, prioritized=True, beta=Constant(0.5)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_program_of_any_source_can_be_stored_and_read_again(name):
+    kind, settings, make, config = SOURCES[name]
+    given = []  # to the function that stores a program
+    with make_env("tf/CartPole-v1", 2) as env:
+        for _ in range(2):
+            agent = kind(settings, env.spec)
+            source = make(config, env, agent.policy, 1, agent)
+            program.build(source, agent, "full", save=lambda *x: given.append(x))
+    (traced, variables, _), (_, others, envs) = given
+    assert variables.keys() == others.keys()
+    arguments = tf.constant(1), tf.constant(9, tf.int64), tf.constant(2)
+    exported = stablehlo.export(traced, arguments, variables)  # else it raises
+    stablehlo.program(exported, others, envs).get_concrete_function(*arguments)
 
 
 def test_a_long_run_keeps_no_memory_of_its_iterations():

@@ -279,10 +279,19 @@ class Compiled:
 def _variables(
     source: Source, algorithm: Algorithm, step: tf.Variable
 ) -> dict[str, Any]:
-    """Return the variables that a call may read or write, by name."""
-    return {
+    """Return the variables that a call may read or write, by name.
+
+    Those that no checkpoint has, such as the indices of a replay's newest sample, are
+    named by their position.
+    """
+    acting = dict(enumerate(getattr(source, "followers", ())))
+    found = {
         **algorithm.named_variables(),
         **nest.prefixed("source", source.named_variables()),
+        **nest.prefixed("acting", {i: x.named_variables() for i, x in acting.items()}),
         "policy/version": algorithm.policy.version,
         "step": step,
     }
+    named = {id(each) for each in found.values()}
+    others = (each for each in source.variables if id(each) not in named)
+    return found | {f"source/other/{i}": each for i, each in enumerate(others)}
