@@ -8,6 +8,7 @@ from gymnasium import spaces as gs
 import tfagents_batch as tfb
 from tests.support import growth
 from tests.support.space_env import SpaceEnv
+from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 
@@ -99,6 +100,49 @@ def test_rows_of_a_batch_are_independent_and_reset_at_episode_starts(runs, env):
     np.testing.assert_allclose(together[:2], alone[:2], rtol=1e-4, atol=1e-5)
     if env == "Pendulum-v1":  # its network is recurrent
         assert np.any(np.abs(together[2] - alone[2]) > 1e-4)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_batches_of_any_size_share_programs_and_give_the_same_actions(runs, env):
+    agent = tfb.load(runs[env].logdir)
+    space = agent.observation_space
+    rows = np.random.default_rng(0).uniform(-1, 1, (16, *space.shape))
+    rows = rows.astype(np.float32)
+    whole, states = agent.predict(rows)
+    for size in range(1, 17):
+        actions, state = agent.predict(rows[:size])
+        np.testing.assert_allclose(actions, whole[:size], rtol=1e-4, atol=1e-5)
+        for leaf, full in zip(nest.flatten(state), nest.flatten(states), strict=True):
+            np.testing.assert_allclose(leaf, full[:size], rtol=1e-4, atol=1e-5)
+    assert agent.predict(rows[:15], state=nest.map(lambda x: x[:15], state))
+    assert len(agent._programs) <= 6
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_a_state_that_does_not_fit_is_refused(runs, env):
+    agent = tfb.load(runs[env].logdir)
+    rows = np.zeros((5, *agent.observation_space.shape), np.float32)
+    _, state = agent.predict(rows)
+    for fewer in (rows[0], rows[:2]):
+        with pytest.raises(UserError, match=r"state .* of 5 rows.* \d observation"):
+            agent.predict(fewer, state)
+    with pytest.raises(UserError, match="the state has the structure"):
+        agent.predict(rows, {"mine": np.zeros(5)})
+    with pytest.raises(UserError, match=r"episode_start has 3 entries.*5"):
+        agent.predict(rows, state, episode_start=[True, False, True])
+    with pytest.raises(UserError, match="no observation"):
+        agent.predict(rows[:0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_observation_that_is_not_finite_is_refused(runs, bad):
+    agent = tfb.load(runs["CartPole-v1"].logdir)
+    rows = np.zeros((3, 4), np.float32)
+    rows[1, 2] = bad
+    with pytest.raises(
+        UserError, match="observation value has NaN or infinity in row 1"
+    ):
+        agent.predict(rows)
 
 
 def test_samples_vary_and_the_mode_does_not(runs):

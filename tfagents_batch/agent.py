@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -18,6 +20,8 @@ from tfagents_batch.interfaces import Policy
 from tfagents_batch.ops import constants
 from tfagents_batch.training.run_flags import Config
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+_EXACT_SIZES = 4  # batch sizes that are not padded
 
 
 class Agent:
@@ -54,7 +58,8 @@ class Agent:
         self._env = env
         self._policy = policy
         self._leaves = spaces.leaves(spec.observation_space)
-        self._program = tf.function(self._choose, autograph=False)
+        self._programs: dict[tuple[int, bool], Callable] = {}
+        self._sizes: set[int] = set()
         self._calls = 0
 
     def predict(
@@ -68,6 +73,7 @@ class Agent:
 
         Observations are normalized as in training. Arguments and results are those of
         ``predict`` in Stable-Baselines3, except that ``deterministic`` is the default.
+        The first few sizes of batches are traced. Batches of other sizes are padded.
 
         Args:
           observation: value of ``observation_space``, or a batch with ``[N, ...]``
@@ -83,19 +89,24 @@ class Agent:
           state for the next call.
 
         Raises:
-          UserError: if the observation does not fit the space; it names the part.
+          UserError: if the observation does not fit the space, or the state the
+            observations; it names the part.
         """
         flat, size = self._rows(observation)
         batch = 1 if size is None else size
-        if state is None:
-            state = self._policy.initial_state(batch)
-        start = np.zeros(batch, bool) if episode_start is None else episode_start
-        start = np.broadcast_to(np.asarray(start, bool), (batch,))
+        start = _starts(episode_start, batch)
+        padded = self._traced_size(batch)
+        wanted = self._policy.initial_state(padded)
+        state = wanted if state is None else _padded_state(state, wanted, batch)
         self._calls += 1
         seed = seeds.iteration_seed(self.config.seed, self._calls, "agent/actions")
-        rows = spaces.pack(self.observation_space, map(tf.constant, flat))
-        inputs = rows, tf.constant(start), state, constants.argument(seed)
-        action, state = self._program(*inputs, explore=not deterministic)
+        flat = [tf.constant(_padded(x, padded)) for x in flat]
+        rows = spaces.pack(self.observation_space, flat)
+        inputs = rows, tf.constant(_padded(start, padded)), state
+        program = self._program(padded, explore=not deterministic)
+        action, state = program(*inputs, constants.argument(seed))
+        if padded > batch:
+            action, state = nest.map(lambda x: x[:batch], (action, state))
         action, space = action.numpy(), self.action_space
         if isinstance(space, gs.Box):
             action = np.clip(action, space.low, space.high)
@@ -124,6 +135,25 @@ class Agent:
             )
         constructor = registry.constructor(self._env, kwargs)
         return adapt(named.wrapped(constructor, self.config.wrappers)())
+
+    def _traced_size(self, batch: int) -> int:
+        """Return the number of rows that a batch is padded to.
+
+        Most loops have one size or two, for which padding would be wasted.
+        """
+        if len(self._sizes) >= _EXACT_SIZES and batch not in self._sizes:
+            bits = (batch - 1).bit_length()
+            batch = 1 << bits + bits % 2  # a power of four
+        self._sizes.add(batch)
+        return batch
+
+    def _program(self, size: int, explore: bool) -> Callable:
+        """Return the program that selects actions for a number of rows."""
+        key = size, explore
+        if key not in self._programs:
+            choose = functools.partial(self._choose, explore=explore)
+            self._programs[key] = tf.function(choose, autograph=False)
+        return self._programs[key]
 
     def _choose(self, observation, start, state, seed, explore: bool):
         """Return actions and the next state of a batch."""
@@ -158,11 +188,14 @@ class Agent:
                 )
             sizes.add(array.shape[0] if extra else None)
             rows.append(_cast(array, leaf).reshape(-1, *leaf.shape))
+            _check_finite(rows[-1], leaf)
         if len(sizes) != 1:
             raise UserError(
                 "parts of the observation have different batch sizes: "
                 f"{sorted(map(str, sizes))}"
             )
+        if sizes == {0}:
+            raise UserError("there is no observation in the batch; pass at least one")
         return rows, sizes.pop()
 
 
@@ -176,6 +209,64 @@ def _cast(array: np.ndarray, leaf: spaces.Leaf) -> np.ndarray:
             "cannot represent; pass it as the environment returns it"
         )
     return found
+
+
+def _check_finite(rows: np.ndarray, leaf: spaces.Leaf) -> None:
+    """Refuse NaN and infinity, from which no network could choose an action."""
+    if rows.dtype.kind != "f" or np.isfinite(rows).all():
+        return
+    finite = np.isfinite(rows).reshape(len(rows), -1).all(1)
+    raise UserError(
+        f"observation {leaf.name} has NaN or infinity in row {np.argmin(finite)}; "
+        "expected finite numbers, as in training; check where it comes from"
+    )
+
+
+def _starts(given: Any, batch: int) -> np.ndarray:
+    """Return where episodes start, bool ``[batch]``."""
+    start = np.asarray(False if given is None else given, bool)
+    if start.shape not in ((), (1,), (batch,)):
+        raise UserError(
+            f"episode_start has {start.size} entries of shape {list(start.shape)}; "
+            f"expected one bool, or one for each of the {batch} observations"
+        )
+    return np.broadcast_to(start, (batch,))
+
+
+def _padded(rows: np.ndarray, size: int) -> np.ndarray:
+    """Repeat the last row until there are ``size`` rows."""
+    missing = size - len(rows)
+    return np.concatenate([rows, np.repeat(rows[-1:], missing, 0)]) if missing else rows
+
+
+def _padded_state(state: Nest, like: Nest, batch: int) -> Nest:
+    """Return a user's state with as many rows as ``like``; refuse any other state."""
+    try:
+        tf.nest.assert_same_structure(state, like)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"the state has the structure {tf.nest.map_structure(_shape, state)}; "
+            f"expected {tf.nest.map_structure(_shape, like)}: what the call before "
+            "returned, or None at the start of all episodes"
+        ) from error
+
+    def pad(x, wanted):
+        x, shape = np.asarray(x), (batch, *wanted.shape[1:])
+        if x.shape != shape:
+            rows = f"{x.shape[0]} rows" if x.ndim else "no rows"
+            raise UserError(
+                f"the state has a part of {rows}, {x.dtype} {list(x.shape)}, but there "
+                f"{'is 1 observation' if batch == 1 else f'are {batch} observations'}; "
+                f"expected {wanted.dtype.name} {list(shape)}, as returned by the call "
+                "before for the same environments, or None at the start"
+            )
+        return _padded(x.astype(wanted.dtype.as_numpy_dtype), len(wanted))
+
+    return nest.map(pad, state, like)
+
+
+def _shape(x: Any) -> list[int]:
+    return list(np.shape(x))
 
 
 def without_close(env: Any) -> Any:
