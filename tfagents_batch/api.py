@@ -32,7 +32,7 @@ from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import trackers
 from tfagents_batch.training.run_flags import VARIABLES, Config, with_options
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
-from tfagents_batch.training.run_folder import config_file, runs
+from tfagents_batch.training.run_folder import config_file, files, runs
 from tfagents_batch.training.seeds import run_seeds
 from tfagents_batch.training.training_run import Run
 from tfagents_batch.training.video import film as filming
@@ -450,7 +450,7 @@ def _resume(
         runs.lock(run.folder),
         Experiment(resolved, _object(env), eval_env, network) as experiment,
     ):
-        checkpoints.sweep(run.folder)
+        runs.sweep(run.folder)
         events: list[dict] = []
         step, state = checkpoints.load(
             run.folder,
@@ -479,7 +479,7 @@ def _resume(
         def started() -> None:
             if changed or played != user:  # saved once resuming has worked
                 text = config_file.to_text(resolved, env, network, played)
-                runs.write_atomic(run.folder / "config.json", text)
+                files.write_atomic(run.folder / "config.json", text)
 
         training_run.check(experiment, profile)
         watched = (callbacks, state, events, profile, started)

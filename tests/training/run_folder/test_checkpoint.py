@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tests.support.lines import saved
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_folder import checkpoint
+from tfagents_batch.training.run_folder import checkpoint, files
 
 FILES = [
     "manifest.json",
@@ -109,7 +109,7 @@ def test_the_newest_three_the_best_and_marked_ones_stay(tmp_path):
 
 
 def test_without_checkpoints_there_is_nothing_to_load(tmp_path):
-    checkpoint.sweep(tmp_path)
+    files.sweep(tmp_path / "checkpoints")
     with pytest.raises(UserError, match="holds no checkpoint"):
         load(tmp_path)
 
@@ -330,7 +330,7 @@ def test_sweep_removes_leftovers_of_dead_processes(tmp_path):
         unfinished = tmp_path / "checkpoints" / f"step-000000000003.tmp-{pid}"
         shutil.copytree(tmp_path / "checkpoints" / "step-000000000001", unfinished)
     assert [*saved(tmp_path)] == [1]
-    checkpoint.sweep(tmp_path)
+    files.sweep(tmp_path / "checkpoints")
     assert folders(tmp_path) == ["step-000000000001", "step-000000000002"]
     assert load(tmp_path) == (2, [])
 
@@ -476,7 +476,7 @@ def test_a_save_killed_at_any_operation_leaves_the_old_or_the_new(tmp_path):
         step, events = load(copy)
         assert events == []
         found.append(step)
-        checkpoint.sweep(copy)
+        files.sweep(copy / "checkpoints")
         assert load(copy) == (step, [])
         assert not [name for name in folders(copy) if "." in name]
     assert found == sorted(found)
@@ -490,7 +490,7 @@ def test_a_replacement_killed_at_any_operation_loses_neither(tmp_path):
     for step in (1, 2):
         save(run, step)
     before = {
-        load(copy)[0]: checkpoint.sweep(copy) or load(copy)
+        load(copy)[0]: files.sweep(copy / "checkpoints") or load(copy)
         for copy in kill_at_every_operation(run, 2)
     }
     assert before == {1: (2, []), 2: (2, [])}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.run_folder import runs
 
 NOW = datetime.datetime(2026, 11, 21, 9, 8, 7, tzinfo=datetime.UTC)
@@ -130,6 +131,26 @@ def test_a_path_inside_a_run_suggests_the_run(tmp_path):
         with pytest.raises(UserError, match="is inside a run") as info:
             runs.open_run(folder / inside)
         assert str(info.value).endswith(str(folder))
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.json", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "large"])
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path, name, kind):
+    folder = create(tmp_path)
+    path = folder / name
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "large":
+        with open(path, "wb") as file:
+            file.truncate(1 << 40)  # no bytes on the disk
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else create(tmp_path) / name)
+    if name == "run.json":
+        assert runs.facts(folder) == {}
+    else:
+        with pytest.raises(UserError):
+            runs.open_run(folder) if name == "config.json" else read_metrics(folder)
 
 
 def test_a_path_that_is_not_a_run_is_refused_in_one_line(tmp_path):

@@ -32,7 +32,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import Trajectory
 
 FILE = "profile.json"
@@ -122,7 +122,7 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
       EnvError: if an environment failed.
     """
     profile = measure(experiment, repeats)
-    runs.write_atomic(folder / FILE, json.dumps(profile.to_dict(), indent=2) + "\n")
+    files.write_atomic(folder / FILE, json.dumps(profile.to_dict(), indent=2) + "\n")
     trace(experiment, folder / TRACE)
     return profile
 

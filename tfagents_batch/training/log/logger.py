@@ -47,13 +47,14 @@ from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training.log import writers
 from tfagents_batch.training.log.trackers import Tracker
 from tfagents_batch.training.log.writers import RetryingFile
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files, runs
 
 SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
 GIF_MILLISECONDS = 20  # shortest time per picture; browsers slow down faster GIFs
 _NAME = re.compile(r"[^/]+(/[^/]+)+")
+_MOST = 1 << 30  # bytes of ``metrics.jsonl``
 ENDS = ("finished", "stopped", "failed")  # events at the end of a run
 
 
@@ -296,15 +297,14 @@ def _json_value(value: Any) -> Any:
 def _read(run_folder: str | os.PathLike) -> list[dict]:
     path = Path(run_folder) / FILE
     try:
-        with open(runs.open_regular(path, os.O_RDONLY), "rb") as file:
-            data = file.read()
+        data = files.read(path, _MOST)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     lines = []
     for number, text in enumerate(data.split(b"\n")[:-1], 1):  # [-1] is incomplete
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict) or not isinstance(line.get("step"), int):
             raise UserError(f"{path} is damaged: line {number} is not a log line")

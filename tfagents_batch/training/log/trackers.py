@@ -23,7 +23,7 @@ from typing import Any
 from tfagents_batch.config import flat
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files
 
 BEHIND = 1000  # calls that may wait to be sent
 CLOSE_SECONDS = 60.0  # time to send the remaining calls at the end
@@ -76,7 +76,7 @@ def start(
             from tfagents_batch.training.log.mlflow_tracker import Mlflow as Kind
         path = folder / f"{kind}.json"
         tracker = Kind(folder, flat(config), _saved_names(path))
-        runs.write_atomic(path, json.dumps(tracker.names) + "\n")
+        files.write_atomic(path, json.dumps(tracker.names) + "\n")
         report(f"{_PACKAGES[kind]}: {tracker.where}")
         return tracker
 
@@ -168,8 +168,8 @@ class Tracker:
 def _saved_names(path: Path) -> dict[str, str]:
     """Return the names in a file; empty if it is missing or damaged."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        found = json.loads(files.read(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     pairs = found.items() if isinstance(found, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, str)}

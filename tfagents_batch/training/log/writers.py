@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2
 
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files
 
 MOST_WAITING = 1 << 26  # bytes of unwritten records in memory, per file
 _EVENTS = "events.out.tfevents."
@@ -98,7 +98,7 @@ class Lines:
     def write(self, record: bytes) -> None:
         if self._file is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            self._file = runs.open_regular(self._path, flags)
+            self._file = files.open_regular(self._path, flags)
             _remove_incomplete_line(self._file)
         written = os.write(self._file, record)
         if written != len(record):

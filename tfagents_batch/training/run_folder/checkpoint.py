@@ -13,7 +13,6 @@ silently skip layers that a Keras model stores in a list or dict.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -27,7 +26,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files, runs
 
 SCHEMA = 2
 KEEP_NEWEST = 3
@@ -45,8 +44,6 @@ _RENAMED = {
 }
 _DROPPED = ("algorithm/step",)
 _STEP = re.compile(r"step-(\d{12,})")
-_UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-\d+")
-_MAX_MANIFEST = 1 << 24  # bytes
 _KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # name in tf.train.Checkpoint
 
 
@@ -89,7 +86,7 @@ def save(
     """
     folder = Path(run_folder) / "checkpoints"
     target = _path(folder, step)
-    temporary = folder / f"{target.name}.tmp-{os.getpid()}"
+    temporary = files.temporary_name(target)
     flat = _flat(variables)
     manifest = {
         "schema": SCHEMA,
@@ -102,12 +99,12 @@ def save(
     try:
         if not folder.is_dir():
             folder.mkdir()
-            runs.sync(folder.parent)
+            files.sync(folder.parent)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         _write(temporary, list(flat.values()), state_text, manifest)
         _verify(temporary, step)
-        _publish(temporary, target)
+        files.publish(temporary, target)
     except (OSError, tf.errors.OpError, Damaged) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise SaveError(
@@ -153,7 +150,7 @@ def load(
         path = _path(folder, step)
         try:
             manifest = _verify(path, step)
-            state = json.loads((path / "state.json").read_bytes())
+            state = json.loads(files.read(path / "state.json"))
             _restore(path, manifest, _without(leave, manifest["variables"]), flat)
         except UserError:
             raise
@@ -188,53 +185,20 @@ def load_run_only(
         _restore(path, manifest, stored, _flat(variables))
 
 
-def sweep(run_folder: str | os.PathLike) -> None:
-    """Remove leftovers of killed processes; the run must be locked.
-
-    A process that died while it replaced a checkpoint may have renamed the old one. Its
-    name is restored if the new one is missing.
-    """
-    folder = Path(run_folder) / "checkpoints"
-    for path in sorted(folder.glob("step-*")):
-        match = _UNFINISHED.fullmatch(path.name)
-        target = path.with_name(path.name.partition(".")[0])
-        if match and match[1] == "old" and not target.exists():
-            path.rename(target)
-        elif match:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def _write(
     folder: Path, variables: list[tf.Variable], state_text: str, manifest: dict
 ) -> None:
     tf.train.Checkpoint(variables=variables).write(str(folder / "variables"))
     for path in sorted(folder.iterdir()):
-        runs.sync(path)
-    runs.write_durable(folder / "state.json", state_text.encode())
-    runs.sync(folder)
-    files = sorted(path.name for path in folder.iterdir())
-    manifest["files"] = {name: _fingerprint(folder / name) for name in files}
-    manifest["sha256"] = _self_hash(manifest)
+        files.sync(path)
+    files.write_durable(folder / "state.json", state_text.encode())
+    files.sync(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    manifest["files"] = {name: _fingerprint(folder / name) for name in names}
+    manifest["sha256"] = files.self_hash(manifest)
     text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    runs.write_durable(folder / "manifest.json", text.encode())
-    runs.sync(folder)
-
-
-def _publish(temporary: Path, target: Path) -> None:
-    old = target.with_name(f"{target.name}.old-{os.getpid()}")
-    replaced = os.path.lexists(target)
-    if replaced:
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(target, old)
-    try:
-        os.rename(temporary, target)
-    except OSError:
-        if replaced:
-            os.rename(old, target)
-        raise
-    runs.sync(target.parent)
-    if replaced:
-        shutil.rmtree(old, ignore_errors=True)
+    files.write_durable(folder / "manifest.json", text.encode())
+    files.sync(folder)
 
 
 def _prune(folder: Path, current: int) -> None:
@@ -245,19 +209,14 @@ def _prune(folder: Path, current: int) -> None:
     marked = [step for step in older if _marked(folder, step, "keep")]
     keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *marked}
     for step in sorted({*steps} - keep):
-        # Renamed first: an interrupted removal must not look like damage.
-        path = _path(folder, step)
-        renamed = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-        with contextlib.suppress(OSError):
-            os.rename(path, renamed)
-            shutil.rmtree(renamed)
+        files.remove(_path(folder, step))
 
 
 def _verify(folder: Path, step: int) -> dict:
     """Return the manifest after checking that no file has changed."""
     manifest = _manifest(folder, step)
     for name, expected in manifest["files"].items():
-        found = _fingerprint(folder / _inside(name))
+        found = _fingerprint(folder / _inside(name), expected.get("size"))
         if found != expected:
             raise Damaged(f"{name} has changed: {found} instead of {expected}")
     for path in folder.glob("variables.*"):
@@ -271,11 +230,10 @@ def _manifest(folder: Path, step: int) -> dict:
     if folder.is_symlink():
         raise Damaged(f"{folder.name} is a symbolic link")
     try:
-        with _open(path) as file:
-            data = json.loads(file.read(_MAX_MANIFEST))
+        data = json.loads(files.read(path))
     except (OSError, ValueError, RecursionError) as error:
         raise Damaged(f"manifest.json cannot be read: {error}") from error
-    if not isinstance(data, dict) or data.get("sha256") != _self_hash(data):
+    if not isinstance(data, dict) or data.get("sha256") != files.self_hash(data):
         raise Damaged("manifest.json has changed")
     if data.get("step") != step:
         raise Damaged(f"manifest.json belongs to step {data.get('step')}")
@@ -309,11 +267,6 @@ def _current(name: str, schema: int) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     return name
-
-
-def _self_hash(manifest: dict) -> str:
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -422,18 +375,20 @@ def _describe(variable: tf.Variable) -> dict:
     return {"shape": variable.shape.as_list(), "dtype": variable.dtype.name}
 
 
-def _fingerprint(path: Path) -> dict:
-    with _open(path) as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"size": file.tell(), "sha256": digest}
+def _fingerprint(path: Path, expected: int | None = None) -> dict:
+    """Return the size and the hash of a file; a link or a pipe is damage.
 
-
-def _open(path: Path):
-    """Open a regular file for reading; a link or a pipe is damage."""
+    A file whose size is not the ``expected`` one is not read.
+    """
     try:
-        return os.fdopen(runs.open_regular(path, os.O_RDONLY), "rb")
+        with files.open_to_read(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if expected is not None and size != expected:
+                return {"size": size}
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return {"size": file.tell(), "sha256": digest}
     except (OSError, UserError) as error:
-        raise Damaged(f"{path.name} cannot be opened: {error}") from error
+        raise Damaged(f"{path.name} cannot be read: {error}") from error
 
 
 def _inside(name: str) -> PurePosixPath:

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files
 
 SCHEMA = 1
 _STEP = re.compile(r"step-(\d{12,})")
@@ -50,16 +50,16 @@ def save(
         for path in [*folder.glob("step-*.tmp-*"), target]:
             shutil.rmtree(path, ignore_errors=True)
         temporary.mkdir()
-        files = {
+        written = {
             name: _write(temporary / f"{index:03d}.bin", variable)
             for index, (name, variable) in enumerate(sorted(variables.items()))
         }
-        manifest = {"schema": SCHEMA, "step": step, "variables": files}
+        manifest = {"schema": SCHEMA, "step": step, "variables": written}
         text = json.dumps(manifest, indent=1) + "\n"
-        runs.write_durable(temporary / "manifest.json", text.encode())
-        runs.sync(temporary)
+        files.write_durable(temporary / "manifest.json", text.encode())
+        files.sync(temporary)
         os.rename(temporary, target)
-        runs.sync(folder)
+        files.sync(folder)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise SaveError(
@@ -96,11 +96,11 @@ def load(
     """
     path = Path(run_folder) / "replay" / f"step-{step:012d}"
     try:
-        files = json.loads((path / "manifest.json").read_bytes())["variables"]
+        saved = json.loads(files.read(path / "manifest.json"))["variables"]
         for name, variable in variables.items():
-            _check(path, name, files[name], variable)
+            _check(path, name, saved[name], variable)
         for name, variable in variables.items():
-            _read(path / files[name]["file"], variable)
+            _read(path / saved[name]["file"], variable)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the replay in {path} cannot be used ({type(error).__name__}: {error}); "
@@ -140,7 +140,7 @@ def _check(
         raise ValueError(f"{name} has the file {known['file']!r}")
     crc = size = 0
     with os.fdopen(
-        runs.open_regular(folder / known["file"], os.O_RDONLY), "rb"
+        files.open_regular(folder / known["file"], os.O_RDONLY), "rb"
     ) as file:
         while part := file.read(_CHUNK):
             crc, size = zlib.crc32(part, crc), size + len(part)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import importlib
 import itertools
 import json
@@ -19,13 +18,13 @@ import platform
 import re
 import shutil
 import socket
-import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.run_folder import files
 
 try:
     import fcntl
@@ -34,7 +33,6 @@ except ImportError:  # Windows has no flock: runs are not locked there
 
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
-_REPLACE = "expected a regular file; replace or delete it"
 _MAX_NAME = 100  # characters; file systems allow names of 255 bytes
 
 
@@ -90,10 +88,10 @@ def create(
         **(facts or {}),
     }
     try:
-        write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
-        write_atomic(folder / "config.json", config_text)
-        with _saving(folder):
-            sync(root)
+        files.write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
+        files.write_atomic(folder / "config.json", config_text)
+        with files.saving(folder):
+            files.sync(root)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -129,10 +127,10 @@ def open_run(path: str | os.PathLike) -> RunFolder:
 
 
 def facts(folder: str | os.PathLike) -> dict:
-    """Return the content of ``run.json`` of a run; empty if it is missing."""
+    """Return the content of ``run.json`` of a run; empty if it cannot be read."""
     try:
-        found = json.loads((Path(folder) / "run.json").read_text())
-    except (OSError, ValueError):
+        found = json.loads(files.read(Path(folder) / "run.json"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -163,7 +161,9 @@ def lock(folder: str | os.PathLike) -> Iterator[None]:
         folder is not writable.
     """
     try:
-        descriptor = open_regular(Path(folder) / "run.lock", os.O_RDWR | os.O_CREAT)
+        descriptor = files.open_regular(
+            Path(folder) / "run.lock", os.O_RDWR | os.O_CREAT
+        )
     except OSError as error:
         raise UserError(
             f"run folder {folder} cannot be locked for writing: {error.strerror}; "
@@ -182,81 +182,17 @@ def lock(folder: str | os.PathLike) -> Iterator[None]:
         os.close(descriptor)
 
 
+def sweep(folder: str | os.PathLike) -> None:
+    """Remove leftovers of killed processes from a run folder, which must be locked."""
+    for name in ("checkpoints", "replay"):
+        files.sweep(Path(folder) / name)
+
+
 def versions() -> dict[str, str]:
     """Return the versions of this package, Python and the main dependencies."""
     names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
     found = {name: importlib.import_module(name).__version__ for name in names}
     return found | {"python": platform.python_version()}
-
-
-def open_regular(path: Path, flags: int) -> int:
-    """Open a regular file; refuse the links and pipes that a folder might contain.
-
-    Returns:
-      A descriptor; ``flags`` are those of ``os.open``.
-
-    Raises:
-      UserError: if the path is not a regular file; it is not changed.
-      OSError: if the file cannot be opened.
-    """
-    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        descriptor = os.open(path, flags | safe, 0o644)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(f"{path} is a symbolic link; {_REPLACE}") from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UserError(f"{path} is not a regular file; {_REPLACE}")
-    return descriptor
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write a small file completely, or not at all.
-
-    Raises:
-      SaveError: if it cannot be written.
-    """
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    with _saving(path):
-        try:
-            write_durable(temporary, text.encode())
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync(path.parent)
-
-
-def write_durable(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _saving(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SaveError(
-            f"{path} cannot be written: {error.strerror}; make room on the disk, or "
-            "choose a folder on another one"
-        ) from error
 
 
 def _make_unique(root: Path, stem: str) -> Path:
@@ -276,7 +212,7 @@ def _make_unique(root: Path, stem: str) -> Path:
 
 def _read_config(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read(path).decode()
         good = isinstance(json.loads(text), dict)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
