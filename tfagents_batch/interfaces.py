@@ -336,6 +336,8 @@ class Source(Protocol):
     Optional members of a source with large variables, which are saved in files of their
     own:
       own_file: bool, false by default; whether this is so.
+      check_numbers(numbers): called before variables are restored, with the saved
+        values of those without axes by name; raises ValueError if they make no sense.
       interrupt(): called after variables were restored, if the environments start
         anew.
       postpone(step): called if nothing could be restored; no update is due before.

@@ -288,6 +288,42 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
         records.run(dataclasses.replace(BASE, eval_every=0))
 
 
+class Unwritable:
+    """A replay of which nothing can be written."""
+
+    def __init__(self, *arguments):
+        pass
+
+    def due(self):
+        return False
+
+    def save(self, step, seconds_left):
+        return False
+
+
+def test_a_last_replay_that_cannot_be_saved_is_an_error(monkeypatch):
+    monkeypatch.setattr("tfagents_batch.training.loop.ReplaySaver", Unwritable)
+    records = Records()
+    config = dataclasses.replace(BASE, steps=40, eval_every=0)
+    with pytest.raises(SaveError, match=r"the replay of step .* could not be saved"):
+        records.run(config)
+    assert records.saved[-1][0] == records.progress[-1]
+
+
+def test_a_replay_that_was_refused_is_not_saved(monkeypatch):
+    monkeypatch.setattr("tfagents_batch.training.loop.ReplaySaver", pytest.fail)
+
+    def refuse():
+        raise UserError("the replay is damaged")
+
+    records = Records()
+    with Experiment(dataclasses.replace(BASE, eval_every=0), env=CountingEnv) as ours:
+        loop = Loop(ours, FakeInterrupts(records), records, {"step": 90})
+        with pytest.raises(UserError, match="the replay is damaged"):
+            loop.run(refuse)
+    assert records.saved == records.lines == []
+
+
 def test_training_ends_when_no_gradient_is_finite():
     class Poisoned(CountingEnv):
         def step(self, action):

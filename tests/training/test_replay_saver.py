@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.training import replay_saver
 from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.run_folder import replay_file
@@ -25,6 +26,10 @@ class Source:
     def named_variables(self):
         return {"ring": self.ring, "inner/state": self.state}
 
+    def check_numbers(self, numbers):
+        if numbers.get("inner/state", 0) > 10:
+            raise ValueError("state is too large")
+
     def interrupt(self):
         self.interrupted = True
 
@@ -32,8 +37,12 @@ class Source:
         self.begin = step
 
 
-def saved(tmp_path, step=50):
-    ReplaySaver(Source(7), tmp_path, pytest.fail).save(step, math.inf)
+def fail(event, step):
+    pytest.fail(f"{event} at {step}")
+
+
+def saved(tmp_path, step=50, value=7):
+    assert ReplaySaver(Source(value), tmp_path, 0, fail).save(step, math.inf)
 
 
 def restore(tmp_path, step, exact=True):
@@ -61,30 +70,57 @@ def test_otherwise_environments_start_anew_and_the_difference_is_named(
 
 
 def test_without_a_replay_the_warmup_begins_again(tmp_path):
-    saved(tmp_path, step=90)  # newer than the weights
     source, text = restore(tmp_path, 60)
     assert source.begin == 90 and float(source.ring[0, 0]) == 1
     assert text == "there is no replay; updates begin after 30 steps"
 
 
+def test_a_replay_newer_than_the_weights_is_used(tmp_path):
+    """The weights of its step may be damaged; they are older ones then."""
+    saved(tmp_path, step=90)
+    source, text = restore(tmp_path, 60)
+    assert (float(source.ring[0, 0]), int(source.state)) == (7, 1)
+    assert source.interrupted and source.begin is None
+    assert text == "restored the replay of step 90, which is newer than the weights"
+
+
+def test_numbers_that_make_no_sense_are_refused_and_nothing_is_assigned(tmp_path):
+    saved(tmp_path, value=11)
+    source = Source(1)
+    with pytest.raises(UserError, match=r"cannot be used .*state is too large"):
+        replay_saver.restore(source, tmp_path, 50, exact=True, begin=30)
+    assert (float(source.ring[0, 0]), int(source.state)) == (1, 1)
+
+
+def test_nothing_is_saved_before_anything_new_was_collected(tmp_path):
+    saved(tmp_path)
+    saver = ReplaySaver(Source(1), tmp_path, 50, fail)
+    assert saver.save(50, math.inf)
+    assert float(restore(tmp_path, 50)[0].ring[0, 0]) == 7
+
+
 def test_a_write_that_does_not_fit_the_time_left_is_skipped_and_named(tmp_path):
-    said = []
-    saver = ReplaySaver(Source(), tmp_path, said.append)
-    saver.save(50, seconds_left=1e-9)
+    events = []
+    saver = ReplaySaver(Source(), tmp_path, 0, lambda *event: events.append(event))
+    assert saver.save(50, seconds_left=1e-9)
     assert replay_file.newest(tmp_path, 50) is None
-    assert len(said) == 1 and "is not saved" in said[0]
-    saver.save(50, seconds_left=1)
+    ((event, step),) = events
+    assert (event["event"], step) == ("replay_failed", 50)
+    assert "is not saved" in event["reason"]
+    assert saver.save(50, seconds_left=1)
     assert replay_file.newest(tmp_path, 50) == 50
 
 
-def test_a_full_disk_is_a_warning_and_the_next_save_is_tried(tmp_path, monkeypatch):
-    said = []
-    saver = ReplaySaver(Source(), tmp_path, said.append)
+def test_a_full_disk_is_an_event_and_the_next_save_is_tried(tmp_path, monkeypatch):
+    events = []
+    saver = ReplaySaver(Source(), tmp_path, 0, lambda *event: events.append(event))
     with monkeypatch.context() as patch:
         patch.setattr(replay_file.os, "fsync", full)
-        saver.save(50, math.inf)
-    assert "could not be saved" in said[0] and "training continues" in said[0]
-    saver.save(50, math.inf)
+        assert not saver.save(50, math.inf)
+    ((event, step),) = events
+    assert (event["event"], step) == ("replay_failed", 50)
+    assert "could not be saved" in event["reason"]
+    assert saver.save(50, math.inf)
     assert replay_file.newest(tmp_path, 50) == 50
 
 
@@ -93,8 +129,8 @@ def full(descriptor):
 
 
 def test_other_sources_are_left_alone(tmp_path):
-    saver = ReplaySaver(object(), tmp_path, pytest.fail)
+    saver = ReplaySaver(object(), tmp_path, 0, fail)
     assert not saver.due()
-    saver.save(50, math.inf)
+    assert saver.save(50, math.inf)
     assert replay_saver.restore(object(), tmp_path, 50, True, 0) == ""
     assert not list(tmp_path.iterdir())

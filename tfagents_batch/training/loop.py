@@ -70,7 +70,8 @@ class Loop:
         """Train until all steps are done, or until a stop is requested.
 
         Args:
-          started: called once the environments have started.
+          started: called once the environments have started; restores what belongs
+            to them.
 
         Returns:
           True if training and its last evaluation are finished, because all steps are
@@ -85,10 +86,10 @@ class Loop:
         """
         try:
             self.experiment.start(self.step)
-            self._replay = ReplaySaver(
-                self.experiment.source, self._output.folder, self._output.message
-            )
             started()
+            # Only now: what could not be restored is never saved over what is there.
+            source, output = self.experiment.source, self._output
+            self._replay = ReplaySaver(source, output.folder, self.step, output.event)
             self._train()
         except Stopped:
             pass
@@ -104,9 +105,16 @@ class Loop:
                 self._save_and_flush()
             raise
         if not self._save_and_flush():
+            saved = self._record.saved
+            if saved == self.step:
+                raise SaveError(
+                    f"the replay of step {saved}, the last one, could not be saved; "
+                    "make room on the disk; a resumed run uses an older replay, or "
+                    "collects anew"
+                )
             raise SaveError(
                 f"the last checkpoint, of step {self.step}, could not be saved; the "
-                f"newest one is of step {self._record.saved}"
+                f"newest one is of step {saved}"
             )
         return self._record.finished
 
@@ -131,11 +139,11 @@ class Loop:
                 self._replay.save(self.step, self._interrupts.seconds_left)
 
     def _save_and_flush(self) -> bool:
-        """Write a checkpoint and the last line; False if the checkpoint fails."""
+        """Write a checkpoint, the replay and the last line; False if one fails."""
         try:
             saved = self._record.checkpoint()
             if saved and self._replay is not None:
-                self._replay.save(self.step, self._interrupts.seconds_left)
+                return self._replay.save(self.step, self._interrupts.seconds_left)
             return saved
         finally:
             self._record.flush()

@@ -100,6 +100,8 @@ def _console_line(event: dict[str, Any]) -> str:
         envs = f"env {first}" if first == last else f"envs {first} to {last}"
         seconds, lost = event["seconds"], event["lost_steps"]
         return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
+    if kind == "replay_failed":
+        return f"warning: {event['reason']}"
     if kind == "compiled":
         return f"compile={event['compile']}: {event['reason']}"
     return ""

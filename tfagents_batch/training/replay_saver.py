@@ -19,45 +19,61 @@ class ReplaySaver:
     """Writes a replay after the weights of the same step.
 
     Args:
-      source: source of the run; nothing is done if it is no replay.
+      source: source of the run, after it was restored; nothing is done if it is no
+        replay.
       folder: run folder.
-      report: called with a line of text.
+      step: environment steps so far; there is nothing new to save before the next one.
+      event: called with the fields of an event, and its step.
     """
 
     def __init__(
-        self, source: Source, folder: str | os.PathLike, report: Callable[[str], None]
+        self,
+        source: Source,
+        folder: str | os.PathLike,
+        step: int,
+        event: Callable[[dict[str, Any], int], None],
     ):
-        self._source, self._folder, self._report = source, folder, report
+        self._source, self._folder, self._event = source, folder, event
         self._on = has_own_file(source)
         self._clock = EverySeconds(source.config.save_every if self._on else 0)
-        self._rate, self._saved = _RATE, -1
+        self._rate, self._saved = _RATE, step
 
     def due(self) -> bool:
         """Return whether the clock asks for a save."""
         return self._on and self._clock()
 
-    def save(self, step: int, seconds_left: float) -> None:
-        """Write the replay, unless this step is saved or the time does not suffice."""
+    def save(self, step: int, seconds_left: float) -> bool:
+        """Write the replay, unless this step is saved or the time does not suffice.
+
+        Returns:
+          False if it could not be written, such as on a full disk.
+        """
         if not self._on or step == self._saved:
-            return
+            return True
         variables = self._source.named_variables()
         size = replay_file.size(variables)
         if size / self._rate > seconds_left:
-            self._report(
+            self._failed(
+                step,
                 f"the replay ({size / 1e9:.1f} GB) is not saved, because its write "
-                "does not fit the time after a signal; a resumed run collects anew"
+                "does not fit the time after a signal; a resumed run uses an older "
+                "one, or collects anew",
             )
-            return
+            return True
         begin = time.perf_counter()
         try:
             replay_file.save(self._folder, step, variables)
         except SaveError as error:
-            self._report(f"warning: {error}; training continues")
-            return
+            self._failed(step, str(error))
+            return False
         self._saved = step
         # Only large replays tell the speed of the disk.
         if size > 1e8:
             self._rate = size / (time.perf_counter() - begin)
+        return True
+
+    def _failed(self, step: int, reason: str) -> None:
+        self._event({"event": "replay_failed", "reason": reason}, step)
 
 
 def has_own_file(source: Any) -> bool:
@@ -95,8 +111,10 @@ def restore(
         for name, variable in source.named_variables().items()
         if same or not name.startswith("inner/")
     }
-    replay_file.load(folder, found, variables)
+    replay_file.load(folder, found, variables, source.check_numbers)
     if not same:
         source.interrupt()
-    missing = f"; it lacks the last {step - found:,} steps" if found < step else ""
-    return f"restored the replay of step {found:,}{missing}"
+    text = f"restored the replay of step {found:,}"
+    if found < step:
+        return f"{text}; it lacks the last {step - found:,} steps"
+    return f"{text}, which is newer than the weights" if found > step else text

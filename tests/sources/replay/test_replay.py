@@ -245,6 +245,17 @@ def test_a_restored_replay_goes_on_exactly():
     tf.nest.map_structure(np.testing.assert_array_equal, run(each, 8), run(other, 8))
 
 
+@pytest.mark.parametrize("name", ["head", "filled", "size"])
+@pytest.mark.parametrize("value", [-1, 10**9])
+def test_saved_positions_outside_the_storage_are_refused(name, value):
+    replay = build()
+    named = replay.named_variables().items()
+    numbers = {key: x.numpy() for key, x in named if not x.shape.rank}
+    replay.check_numbers(numbers)
+    with pytest.raises(ValueError, match=f"{name} is {value}; expected 0 to"):
+        replay.check_numbers(numbers | {name: value})
+
+
 def test_after_an_interruption_no_window_crosses_to_the_new_steps():
     each = program("plain")
     slow = each.load([[(50, "terminate")]] * 2, [0, 1, 2, 60, 61], [True] * 5)

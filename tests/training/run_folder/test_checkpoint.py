@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tests.support.lines import saved
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_folder import checkpoint, files
+from tfagents_batch.training.run_folder import checkpoint, files, replay_file
 
 FILES = [
     "manifest.json",
@@ -106,6 +106,18 @@ def test_the_newest_three_the_best_and_marked_ones_stay(tmp_path):
     assert load(tmp_path, "best") == (3, [])
     assert load(tmp_path, 6) == load(tmp_path, "6") == (6, [])
     assert len(folders(tmp_path)) == 5
+
+
+def test_the_checkpoint_of_the_saved_replay_stays(tmp_path):
+    for step in range(1, 5):
+        save(tmp_path, step)
+    replay_file.save(tmp_path, 3, {"head": tf.Variable(0)})
+    for step in range(5, 9):
+        save(tmp_path, step)
+    assert [*saved(tmp_path)] == [3, 6, 7, 8]
+    replay_file.save(tmp_path, 8, {"head": tf.Variable(0)})
+    save(tmp_path, 9)
+    assert [*saved(tmp_path)] == [7, 8, 9]
 
 
 def test_without_checkpoints_there_is_nothing_to_load(tmp_path):

@@ -1,9 +1,13 @@
+import json
+import logging
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_folder import replay_file
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.training.run_folder import files, replay_file
 
 
 def variables(seed):
@@ -31,10 +35,23 @@ def test_a_replay_is_restored_exactly_in_parts(tmp_path, monkeypatch):
     assert_equal(restored, saved)
 
 
+def test_tensorflow_does_not_warn_of_retracing(tmp_path, caplog):
+    replay_file.save(tmp_path, 70, variables(1))
+    logger = logging.getLogger("tensorflow")
+    with caplog.at_level("WARNING", "tensorflow"):
+        logger.addHandler(caplog.handler)  # it does not propagate
+        for _ in range(3):
+            replay_file.load(tmp_path, 70, variables(2))
+        logger.removeHandler(caplog.handler)
+    assert caplog.messages == []
+
+
 def test_the_newest_replay_that_is_not_newer_than_the_weights_is_chosen(tmp_path):
     assert replay_file.newest(tmp_path, 100) is None
     replay_file.save(tmp_path, 70, variables(1))
-    assert replay_file.newest(tmp_path, 69) is None
+    assert replay_file.newest(tmp_path, 69) == 70  # there is no older one
+    (tmp_path / "replay" / "step-000000000060").mkdir()
+    assert replay_file.newest(tmp_path, 69) == 60
     assert replay_file.newest(tmp_path, 70) == replay_file.newest(tmp_path, 99) == 70
     replay_file.save(tmp_path, 90, variables(2))
     assert replay_file.newest(tmp_path, 99) == 90
@@ -55,7 +72,73 @@ def test_only_the_named_variables_are_restored(tmp_path):
     assert_equal(restored, {**variables(2), "head": saved["head"]})
 
 
-@pytest.mark.parametrize("damage", ["content", "size", "manifest", "link", "shape"])
+@pytest.mark.parametrize("step", [70, 90])
+def test_an_older_replay_is_intact_until_the_new_one_is_complete(
+    tmp_path, step, monkeypatch
+):
+    replay_file.save(tmp_path, 70, variables(1))
+    write = replay_file._write
+
+    def full(path, variable):
+        if path.name == "004.bin":
+            raise OSError(28, "No space left on device")
+        return write(path, variable)
+
+    monkeypatch.setattr(replay_file, "_write", full)
+    with pytest.raises(SaveError, match="No space left"):
+        replay_file.save(tmp_path, step, variables(2))
+    restored = variables(3)
+    replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, variables(1))
+
+
+def test_a_replay_that_a_killed_process_was_replacing_is_found_again(tmp_path):
+    replay_file.save(tmp_path, 70, variables(1))
+    folder = tmp_path / "replay" / "step-000000000070"
+    folder.rename(folder.with_name(f"{folder.name}.old-1"))
+    files.sweep(tmp_path / "replay")
+    assert replay_file.newest(tmp_path, 70) == 70
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("schema", 99, "in format 99; this version reads 1"),
+        ("step", 71, "belongs to step 71"),
+        ("variables", {}, "KeyError"),
+        ("sha256", "0", "has changed"),
+    ],
+)
+def test_another_manifest_is_refused(tmp_path, name, value, message):
+    replay_file.save(tmp_path, 70, variables(1))
+    path = tmp_path / "replay" / "step-000000000070" / "manifest.json"
+    manifest = json.loads(path.read_text()) | {name: value}
+    if name != "sha256":
+        manifest["sha256"] = files.self_hash(manifest)
+    path.write_text(json.dumps(manifest))
+    restored = variables(2)
+    with pytest.raises(UserError, match=message):
+        replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, variables(2))
+
+
+def test_numbers_are_checked_before_anything_is_assigned(tmp_path):
+    replay_file.save(tmp_path, 70, variables(1))
+    seen, restored = {}, variables(2)
+
+    def check(numbers):
+        seen.update(numbers)
+        raise ValueError("head is 1; expected 0")
+
+    with pytest.raises(UserError, match="head is 1"):
+        replay_file.load(tmp_path, 70, restored, check)
+    assert seen == {"head": 1, "start": 2**40 + 1}
+    assert_equal(restored, variables(2))
+
+
+@pytest.mark.parametrize(
+    "damage", ["content", "size", "manifest", "link", "pipe", "shape"]
+)
 def test_a_damaged_replay_is_refused_and_nothing_is_assigned(tmp_path, damage):
     replay_file.save(tmp_path, 70, variables(1))
     folder, restored = tmp_path / "replay" / "step-000000000070", variables(2)
@@ -68,6 +151,9 @@ def test_a_damaged_replay_is_refused_and_nothing_is_assigned(tmp_path, damage):
         path.write_bytes(path.read_bytes()[:-1])
     elif damage == "manifest":
         (folder / "manifest.json").write_text("{")
+    elif damage == "pipe":
+        path.unlink()
+        os.mkfifo(path)
     elif damage == "link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -198,6 +199,18 @@ class Replay(tf.Module):
     def postpone(self, step: int) -> None:
         """Make the first update due after ``step`` environment steps."""
         self._start.assign(step)
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Check saved positions in the storage, see ``Source``."""
+        sizes = self._sizes()
+        limits = {
+            "head": sizes.rows - 1,
+            "filled": sizes.room,
+            "size": sizes.batch * sizes.room,
+        }
+        for name, most in limits.items():
+            if not 0 <= numbers[name] <= most:
+                raise ValueError(f"{name} is {numbers[name]}; expected 0 to {most}")
 
     def interrupt(self) -> None:
         """Declare that the inner source goes on elsewhere: it was started anew."""

@@ -26,7 +26,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import files, runs
+from tfagents_batch.training.run_folder import files, replay_file, runs
 
 SCHEMA = 2
 KEEP_NEWEST = 3
@@ -66,9 +66,10 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove those no longer needed.
 
-    These remain: the newest 3, the newest with ``"best": True`` in its metadata, and
-    all with ``"keep": True``. Checkpoints of later steps, left over when the run was
-    resumed from an earlier one, are removed once this one is verified.
+    These remain: the newest 3, the newest with ``"best": True`` in its metadata, all
+    with ``"keep": True``, and that of the saved replay's step. Checkpoints of later
+    steps, left over when the run was resumed from an earlier one, are removed once this
+    one is verified.
 
     Args:
       run_folder: folder of the run.
@@ -207,7 +208,8 @@ def _prune(folder: Path, current: int) -> None:
     older = [step for step in steps if step <= current]
     best = [step for step in older if _marked(folder, step, "best")]
     marked = [step for step in older if _marked(folder, step, "keep")]
-    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *marked}
+    paired = [step for step in older if step in replay_file.steps(folder.parent)]
+    keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *marked, *paired}
     for step in sorted({*steps} - keep):
         files.remove(_path(folder, step))
 

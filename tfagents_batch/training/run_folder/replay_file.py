@@ -2,8 +2,9 @@
 
 ``<run>/replay/step-000000012345/`` holds one raw file per variable and
 ``manifest.json``, which is written last: dtype, shape, size and CRC-32 of each file.
-Values are read from and written to the variables in place, without a second copy in
-memory. The newest replay replaces the one before. Nothing here is pickled.
+The manifest also has a hash of itself. Values are read from and written to the
+variables in place, without a second copy in memory. A replay is complete before the one
+before is removed. Nothing here is pickled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,38 +43,48 @@ def save(
       SaveError: if they could not be written, such as on a full disk.
     """
     folder = Path(run_folder) / "replay"
-    target = folder / f"step-{step:012d}"
-    temporary = folder / f"{target.name}.tmp-{os.getpid()}"
+    target = _path(run_folder, step)
+    temporary = files.temporary_name(target)
     try:
         folder.mkdir(exist_ok=True)
-        # What a killed process left unfinished, and this step if it is saved again.
-        for path in [*folder.glob("step-*.tmp-*"), target]:
-            shutil.rmtree(path, ignore_errors=True)
+        files.sweep(folder)  # room for the new one
         temporary.mkdir()
         written = {
             name: _write(temporary / f"{index:03d}.bin", variable)
             for index, (name, variable) in enumerate(sorted(variables.items()))
         }
         manifest = {"schema": SCHEMA, "step": step, "variables": written}
+        manifest["sha256"] = files.self_hash(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
         files.write_durable(temporary / "manifest.json", text.encode())
         files.sync(temporary)
-        os.rename(temporary, target)
-        files.sync(folder)
+        files.publish(temporary, target)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise SaveError(
             f"the replay of step {step} could not be saved in {folder}: {error}"
         ) from error
-    for other in _steps(folder):
+    for other in steps(run_folder):
         if other != step:
-            shutil.rmtree(folder / f"step-{other:012d}", ignore_errors=True)
+            files.remove(_path(run_folder, other))
 
 
 def newest(run_folder: str | os.PathLike, step: int) -> int | None:
-    """Return the step of the newest replay that is not newer than a step, or None."""
-    found = [each for each in _steps(Path(run_folder) / "replay") if each <= step]
-    return found[-1] if found else None
+    """Return the step of the replay for weights of a step; None if there is none.
+
+    It is the newest that is not newer than the weights, otherwise the newest.
+    """
+    found = steps(run_folder)
+    return max([each for each in found if each <= step] or found, default=None)
+
+
+def steps(run_folder: str | os.PathLike) -> list[int]:
+    """Return the steps of all replays, ascending."""
+    folder = Path(run_folder) / "replay"
+    if not folder.is_dir():
+        return []
+    matches = (_STEP.fullmatch(path.name) for path in folder.iterdir())
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def size(variables: Mapping[str, tf.Variable]) -> int:
@@ -82,7 +93,10 @@ def size(variables: Mapping[str, tf.Variable]) -> int:
 
 
 def load(
-    run_folder: str | os.PathLike, step: int, variables: Mapping[str, tf.Variable]
+    run_folder: str | os.PathLike,
+    step: int,
+    variables: Mapping[str, tf.Variable],
+    check: Callable[[Mapping[str, Any]], None] = lambda numbers: None,
 ) -> None:
     """Restore a replay: all of the given variables, or none.
 
@@ -90,22 +104,52 @@ def load(
       run_folder: folder of the run.
       step: step of the replay.
       variables: variables by name, or some of them, as they were saved.
+      check: called with the saved numbers, ``{name: value}`` of the variables without
+        axes, before anything is assigned; raises ValueError if they make no sense.
 
     Raises:
       UserError: if the replay is damaged or does not fit the variables.
     """
-    path = Path(run_folder) / "replay" / f"step-{step:012d}"
+    path = _path(run_folder, step)
     try:
-        saved = json.loads(files.read(path / "manifest.json"))["variables"]
+        saved = _manifest(path, step)
         for name, variable in variables.items():
             _check(path, name, saved[name], variable)
+        numbers = {
+            name: _number(path / saved[name]["file"], variable)
+            for name, variable in variables.items()
+            if not variable.shape.rank
+        }
+        check(numbers)
         for name, variable in variables.items():
-            _read(path / saved[name]["file"], variable)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            if variable.shape.rank:
+                _read(path / saved[name]["file"], variable)
+            else:
+                variable.assign(numbers[name])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UserError(
             f"the replay in {path} cannot be used ({type(error).__name__}: {error}); "
             "remove this folder to continue with an empty replay"
         ) from error
+
+
+def _path(run_folder: str | os.PathLike, step: int) -> Path:
+    return Path(run_folder) / "replay" / f"step-{step:012d}"
+
+
+def _manifest(folder: Path, step: int) -> dict[str, Any]:
+    """Return the variables in a manifest, after checking the rest of it."""
+    found = json.loads(files.read(folder / "manifest.json"))
+    if found["sha256"] != files.self_hash(found):
+        raise ValueError("manifest.json has changed")
+    if found["schema"] != SCHEMA:
+        raise ValueError(
+            f"another version of tfagents_batch wrote it, in format {found['schema']}; "
+            f"this version reads {SCHEMA}"
+        )
+    if found["step"] != step:
+        raise ValueError(f"manifest.json belongs to step {found['step']}")
+    return found["variables"]
 
 
 def _write(path: Path, variable: tf.Variable) -> dict[str, Any]:
@@ -138,13 +182,12 @@ def _check(
         raise ValueError(f"{name} is {saved}; expected {wanted}")
     if not re.fullmatch(r"\d+\.bin", known["file"]):
         raise ValueError(f"{name} has the file {known['file']!r}")
-    crc = size = 0
-    with os.fdopen(
-        files.open_regular(folder / known["file"], os.O_RDONLY), "rb"
-    ) as file:
-        while part := file.read(_CHUNK):
-            crc, size = zlib.crc32(part, crc), size + len(part)
-    if (size, crc) != (known["size"], known["crc32"]):
+    crc, size = 0, variable.shape.num_elements() * variable.dtype.size
+    with files.open_to_read(folder / known["file"]) as file:
+        fits = known["size"] == os.fstat(file.fileno()).st_size == size
+        while fits and (part := file.read(_CHUNK)):
+            crc = zlib.crc32(part, crc)
+    if not fits or crc != known["crc32"]:
         raise ValueError(f"{known['file']} has changed")
 
 
@@ -152,30 +195,20 @@ def _kind(variable: tf.Variable) -> tuple[str, list[int]]:
     return variable.dtype.name, variable.shape.as_list()
 
 
+def _number(path: Path, variable: tf.Variable) -> Any:
+    """Return the value of a file of a variable without axes."""
+    return np.frombuffer(files.read(path), variable.dtype.as_numpy_dtype)[0]
+
+
 def _read(path: Path, variable: tf.Variable) -> None:
     """Assign the values of a file to a variable, a part at a time."""
     dtype, shape = variable.dtype.as_numpy_dtype, variable.shape.as_list()
-    if not shape:
-        variable.assign(np.fromfile(path, dtype)[0])
-        return
-
-    @tf.function(jit_compile=True, autograph=False)
-    def write(start, rows):  # in place, which the assignment of a slice is not
-        places = start + tf.range(rows.shape[0])
-        variable.scatter_update(tf.IndexedSlices(rows, places))
-
     count = int(np.prod(shape[1:], dtype=int))
     each = max(1, _CHUNK // max(count * np.dtype(dtype).itemsize, 1))
-    with open(path, "rb") as file:
+    with files.open_to_read(path) as file:
         for start in range(0, shape[0], each):
             rows = min(each, shape[0] - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
-            write(tf.constant(start), tf.constant(part))
-
-
-def _steps(folder: Path) -> list[int]:
-    """Return the steps of all replays, ascending."""
-    if not folder.is_dir():
-        return []
-    matches = (_STEP.fullmatch(path.name) for path in folder.iterdir())
-    return sorted(int(match[1]) for match in matches if match)
+            # In place, which the assignment of a slice is not.
+            places = tf.range(start, start + rows)
+            variable.scatter_update(tf.IndexedSlices(part, places))
