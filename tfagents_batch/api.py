@@ -81,9 +81,10 @@ def train(
       resume: folder of a run to continue from its newest checkpoint. Only
         ``RESUMABLE`` options may change; they are saved to that folder. A run that
         used your own ``env``, ``network`` or ``eval_env`` needs them again.
-      init_from: folder of a run to take the initial agent from: its weights and its
-        statistics of observations and returns. Spaces and network have to match. The
-        environment, settings, schedules, steps and optimizer state are new.
+      init_from: folder of a run to take the initial agent from: its weights, its
+        statistics of observations and returns, and what else it has learned, such as
+        critics and target networks. Spaces and network have to match. The environment,
+        settings, schedules, steps and optimizer state are new.
       init_checkpoint: checkpoint of that run: "newest" (None), "best" or a step.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.

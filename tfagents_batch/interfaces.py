@@ -320,8 +320,8 @@ class Algorithm(Protocol):
         """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
         Names are the same in every process: those of the policy, and ``learner/...``
-        for what only training needs. A run that starts from the weights of another run
-        initializes the latter again.
+        for what only training needs, among it ``learner/optimizer/...``. A run that
+        starts from the agent of another run initializes only the optimizer again.
         """
 
 

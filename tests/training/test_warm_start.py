@@ -1,5 +1,7 @@
 """New runs that start with the agent of another run."""
 
+import contextlib
+import dataclasses
 import pathlib
 import shutil
 
@@ -9,11 +11,14 @@ import pytest
 
 import tfagents_batch as tfb
 from tests.support.lines import saved
+from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script
+from tfagents_batch.training import warm_start
 from tfagents_batch.training.analysis import curves
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_events
+from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
 SMALL = {
@@ -60,7 +65,7 @@ def values(logdir, which="newest"):
         return {name: np.asarray(x) for name, x in named.items()}
 
 
-def test_a_new_run_starts_with_only_weights_and_statistics(ppo_run, tmp_path):
+def test_a_new_run_starts_with_the_weights_and_a_new_optimizer(ppo_run, tmp_path):
     new = tfb.train(
         env="CartPole-v1",
         logdir=tmp_path,
@@ -88,6 +93,69 @@ def test_a_new_run_starts_with_only_weights_and_statistics(ppo_run, tmp_path):
     origins = [group.name.rpartition("init_from=")[2] for group in groups]
     run = pathlib.Path(ppo_run.logdir).name
     assert sorted(origins) == sorted([f"{run} at {ppo_run.step}", "None"])
+
+
+AGENTS = {
+    "ppo": "CartPole-v1",
+    "dqn": "CartPole-v1",
+    "sac": "Pendulum-v1",
+    "td3": "Pendulum-v1",
+}
+
+
+@contextlib.contextmanager
+def untrained(algorithm, seed):
+    _, kind = REGISTRY[algorithm]
+    settings = kind()
+    network = dataclasses.replace(settings.network, hidden=(4,))
+    options = {"num_envs": 1, "num_workers": 0, "eval_every": 0, "seed": seed}
+    options |= {"settings": dataclasses.replace(settings, network=network)}
+    config = Config(algorithm, AGENTS[algorithm], compile_cache=False, **options)
+    with Experiment(config) as experiment:
+        yield experiment
+
+
+def as_run(experiment, logdir, variables):
+    """Return the folder of a run with some variables as its checkpoint."""
+    text = config_file.to_text(experiment.config, experiment.config.env, None)
+    folder = runs.create(logdir, "old", 0, text)
+    checkpoint.save(folder, 100, variables, {})
+    return folder
+
+
+@pytest.mark.parametrize("algorithm", AGENTS)
+def test_all_but_the_optimizer_is_loaded(algorithm, tmp_path):
+    with untrained(algorithm, 0) as old:
+        named = old.named_variables()
+        for name, variable in named.items():
+            variable.assign(np.full(variable.shape, 2 + len(name) % 7))
+        folder = as_run(old, tmp_path, named)
+        saved = {name: np.asarray(x).copy() for name, x in named.items()}
+    with untrained(algorithm, 1) as new:
+        named = new.named_variables()
+        before = {name: np.asarray(x).copy() for name, x in named.items()}
+        origin = warm_start.begin(new, folder, "newest")
+        assert origin["not_loaded"] == ["learner/optimizer"]
+        for name, variable in named.items():
+            fresh = name.startswith("learner/optimizer/")
+            expected = (before if fresh else saved)[name]
+            np.testing.assert_array_equal(variable, expected, err_msg=name)
+
+
+def test_what_only_one_of_two_runs_learns_is_named(tmp_path):
+    with untrained("dqn", 0) as old:
+        named = old.named_variables()
+        moved = {
+            f"{name}_old" if "/target/" in name else name: x
+            for name, x in named.items()
+        }
+        folder = as_run(old, tmp_path, moved)
+    with untrained("dqn", 1) as new:
+        target = [x for name, x in new.named_variables().items() if "/target/" in name]
+        before = [np.asarray(x).copy() for x in target]
+        origin = warm_start.begin(new, folder, "newest")
+        np.testing.assert_equal(list(map(np.asarray, target)), before)
+    assert origin["not_loaded"] == ["learner/optimizer", "learner/target"]
 
 
 def test_a_checkpoint_can_be_chosen(linear_run, tmp_path):

@@ -119,7 +119,8 @@ def run(
                 owner = f" of {event['run']}"
                 console.message(
                     f"starting from the agent of {event['run']} after "
-                    f"{event['checkpoint']:,} steps"
+                    f"{event['checkpoint']:,} steps; not loaded: "
+                    f"{', '.join(event['not_loaded']) or 'nothing'}"
                 )
             for step, reason in damaged.items():
                 console.message(

@@ -10,13 +10,17 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
+_OPTIMIZER = "learner/optimizer/"
+
 
 def begin(
     experiment: Experiment, logdir: str | os.PathLike, which: str | int
 ) -> dict[str, Any]:
-    """Load the weights and statistics of another run's agent into an experiment.
+    """Load another run's agent, and what it has learned to train with.
 
-    Training-only variables are not loaded, see ``Algorithm.named_variables``.
+    The policy and its statistics must fit. Of the rest, such as critics and target
+    networks, all that both runs have is loaded, except the state of optimizers: their
+    moments belong to the gradients of the other run.
 
     Args:
       experiment: experiment of the new run, before it starts.
@@ -25,7 +29,9 @@ def begin(
 
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
-      its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped.
+      its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped;
+      ``not_loaded``, groups of variables that only one of the two runs has, and the
+      optimizers'.
 
     Raises:
       UserError: if there is no such checkpoint, or if its agent does not fit this run.
@@ -33,22 +39,28 @@ def begin(
     run = runs.open_run(logdir)
     _check_settings(run, experiment)
     _check_actions(run, experiment)
-    damaged = {}
+    damaged, named = {}, experiment.named_variables()
 
     def note(kind: str, step: int, reason: str) -> None:
         damaged[step] = reason
 
     try:
         step, _ = checkpoint.load(
-            run.folder,
-            experiment.named_variables(),
-            which,
+            *(run.folder, named, which),
             on_event=note,
             leave=checkpoint.TRAINING_ONLY,
         )
     except UserError as error:
         raise UserError(f"init_from: {error}") from error
-    return {"run": run.folder.name, "checkpoint": step, "damaged": damaged}
+    own = {k: x for k, x in named.items() if k.startswith(checkpoint.TRAINING_ONLY)}
+    left = checkpoint.load_fitting(run.folder, step, own, leave=(_OPTIMIZER,))
+    groups = sorted({"/".join(name.split("/")[:2]) for name in left})
+    return {
+        "run": run.folder.name,
+        "checkpoint": step,
+        "damaged": damaged,
+        "not_loaded": groups,
+    }
 
 
 def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:

@@ -186,6 +186,35 @@ def load_run_only(
         _restore(path, manifest, stored, _flat(variables))
 
 
+def load_fitting(
+    run_folder: str | os.PathLike,
+    step: int,
+    variables: Mapping[str, Any],
+    leave: tuple[str, ...] = (),
+) -> list[str]:
+    """Assign the saved values of ``TRAINING_ONLY`` variables where they fit.
+
+    Args:
+      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
+      variables: the variables, by name.
+      leave: prefixes of the names of variables to skip.
+
+    Returns:
+      Names of the variables that were not assigned, and of those only saved.
+    """
+    path = _path(Path(run_folder) / "checkpoints", step)
+    manifest, flat = _manifest(path, step), _flat(variables)
+    described = manifest["variables"].items()
+    stored = {name: x for name, x in described if name.startswith(TRAINING_ONLY)}
+    fitting = {
+        name: variable
+        for name, variable in flat.items()
+        if stored.get(name) == _describe(variable) and not name.startswith(leave)
+    }
+    _restore(path, manifest, {name: stored[name] for name in fitting}, fitting)
+    return sorted((stored.keys() | flat.keys()) - fitting.keys())
+
+
 def _write(
     folder: Path, variables: list[tf.Variable], state_text: str, manifest: dict
 ) -> None:
