@@ -321,6 +321,13 @@ def test_an_expected_error_is_one_line_and_an_exit_status(body, status, message)
     assert message in line
 
 
+def test_sigusr1_before_training_is_harmless():
+    done = run(
+        [sys.executable, "-c", SCRIPT.format("os.kill(os.getpid(), signal.SIGUSR1)")]
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.any_backend
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     arguments = [*faulty(mode="hang", phase="reset"), "--num_workers=1", "--num_envs=1"]

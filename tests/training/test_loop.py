@@ -1,7 +1,10 @@
+import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import pathlib
+import signal
 
 import numpy as np
 import pytest
@@ -51,6 +54,9 @@ class FakeInterrupts:
         self._stop_after, self._save_after = stop_after, save_after
         self.seconds_left = math.inf
 
+    def rescue(self, save):
+        return contextlib.nullcontext()
+
     @property
     def requested(self):
         done = len(self._records.progress)
@@ -78,6 +84,9 @@ class Records:
     def save(self, step, state, metadata):
         self.saved.append((step, state, metadata))
         return True
+
+    def variables(self):
+        return {}
 
     def event(self, event, step):
         self.events.append((step, event))
@@ -286,6 +295,15 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
     records.save = lambda step, state, metadata: False
     with pytest.raises(SaveError, match="last checkpoint"):
         records.run(dataclasses.replace(BASE, eval_every=0))
+
+
+def test_sigusr1_before_training_starts_is_harmless():
+    def make():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return CountingEnv()
+
+    with Experiment(dataclasses.replace(BASE, eval_every=0), env=make):
+        pass
 
 
 class Unwritable:

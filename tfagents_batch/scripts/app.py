@@ -94,9 +94,12 @@ def run(
             if number != signal.SIGINT:
                 signal.signal(number, _interrupt)
     try:
-        if tensorflow:
-            import_tensorflow()
-        with saving_programs() if trains else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(signals.harmless_checkpoint_requests())
+            if tensorflow:
+                import_tensorflow()
+            if trains:
+                stack.enter_context(saving_programs())
             return main(argv)
     except BaseException as error:
         status = _status(error)

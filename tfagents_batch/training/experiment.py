@@ -31,7 +31,13 @@ from tfagents_batch.training import (
 from tfagents_batch.training.programs import overlap, program
 from tfagents_batch.training.run_flags import Config, without_variables
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.runtime import compile_cache, devices, executables, threads
+from tfagents_batch.training.runtime import (
+    compile_cache,
+    devices,
+    executables,
+    signals,
+    threads,
+)
 from tfagents_batch.training.video.clips import Clips
 from tfagents_batch.types import EnvSpec
 
@@ -81,6 +87,7 @@ class Experiment:
                 "eval_env=, or set eval_every=0"
             )
         with contextlib.ExitStack() as stack:
+            stack.enter_context(signals.harmless_checkpoint_requests())
             self.env = self._training_environments(stack, config, trains)
             # After the environments exist, but before TensorFlow runs anything.
             workers = getattr(self.env, "num_workers", None)

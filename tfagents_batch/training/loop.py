@@ -19,6 +19,7 @@ from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.replay_saver import ReplaySaver
+from tfagents_batch.training.rescue import Rescue
 from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.training.runtime.signals import Interrupts
 
@@ -47,6 +48,7 @@ class Loop:
         config = experiment.config
         self._record = Record(config, output, state, self._counters)
         self._interrupts, self._output = interrupts, output
+        self._rescue = Rescue(output, self._record)
         # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
             config.checkpoint_every, first=self._record.saved is None
@@ -85,8 +87,10 @@ class Loop:
           Exception: if a callback raised it. A checkpoint is written first.
         """
         try:
-            self.experiment.start(self.step)
-            started()
+            self._rescue.refresh()
+            with self._interrupts.rescue(self._rescue.save):
+                self.experiment.start(self.step)
+                started()
             # Only now: what could not be restored is never saved over what is there.
             source, output = self.experiment.source, self._output
             self._replay = ReplaySaver(source, output.folder, self.step, output.event)
@@ -130,7 +134,7 @@ class Loop:
                     self._log_compiled(record.seconds - began)
                 record.add(metrics, self.experiment.program.rounds)
                 self._output.iteration(self.step, self.latest)
-            if record.evaluation_due():
+            if record.evaluation_due() and not self._interrupts.requested:
                 self._evaluate()
             requested = self._interrupts.checkpoint_requested
             replay_due = self._replay.due()
@@ -159,9 +163,12 @@ class Loop:
     def _iterate(self) -> dict[str, Any]:
         """Call the program once; afterwards choose the number of rounds of a call."""
         program, record = self.experiment.program, self._record
+        until = min(record.due, self._output.due)
+        self._rescue.refresh()
         begin = time.perf_counter()
         try:
-            return program(min(record.due, self._output.due), self._rounds)
+            with self._interrupts.rescue(self._rescue.save):
+                return program(until, self._rounds)
         finally:
             # Also after an exception: an update may have finished before the stop.
             took = time.perf_counter() - begin
@@ -188,7 +195,9 @@ class Loop:
             failed = not self._record.done and program.failed
             return self._interrupts.requested or failed
 
-        result = self.experiment.evaluator(seed, stop, self.step)
+        self._rescue.refresh()
+        with self._interrupts.rescue(self._rescue.save):
+            result = self.experiment.evaluator(seed, stop, self.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
             self._record.evaluated(result, time.perf_counter() - begin)

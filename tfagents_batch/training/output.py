@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from tfagents_batch.errors import SaveError
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.diagnostics.alarms import Alarms
@@ -43,7 +45,7 @@ class Output:
         seed: int | None = None,
     ):
         self.folder, self.logger, self.callbacks = folder, logger, callbacks
-        self._console, self._variables = console, variables
+        self._console, self.variables = console, variables
         self._alarms, self._film, self._seed = alarms, film, seed
 
     def iteration(self, step: int, metrics: dict[str, Any]) -> None:
@@ -80,13 +82,31 @@ class Output:
         """Write a checkpoint; return False if that fails, such as on a full disk."""
         try:
             path = checkpoint.save(
-                self.folder, step, self._variables(), state, metadata=metadata
+                self.folder, step, self.variables(), state, metadata=metadata
             )
         except SaveError as error:
             self._console.message(f"warning: {error}; will try again")
             self.logger.event("checkpoint_failed", step=step, reason=str(error))
             return False
         self.callbacks.checkpoint(step, path, bool(metadata.get("best")))
+        return True
+
+    def save_copy(self, step: int, state: dict, values: dict[str, Any]) -> bool:
+        """Write a checkpoint of copied values; callbacks are not called.
+
+        Another thread may call it while a program holds the variables themselves.
+        """
+        with tf.device("/CPU:0"):
+            variables = {
+                name: tf.Variable(value, trainable=False)
+                for name, value in values.items()
+            }
+        try:
+            checkpoint.save(self.folder, step, variables, state)
+        except SaveError as error:
+            self._console.message(f"warning: {error}")
+            self.logger.event("checkpoint_failed", step=step, reason=str(error))
+            return False
         return True
 
 

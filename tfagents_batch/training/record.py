@@ -233,6 +233,16 @@ class Record:
         """Return whether a permanent checkpoint is due; the next save resets it."""
         return self._should_keep.due(self.step)
 
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run continues from, as saved in a checkpoint."""
+        return {name: clock.state() for name, clock in self._clocks.items()} | {
+            "step": self.step,
+            "best": self.best,
+            "evaluated": self._evaluated,
+            "trained_seconds": self.seconds,
+            "evaluated_seconds": self._evaluating,
+        }
+
     def checkpoint(self, again: bool = False) -> bool:
         """Save a checkpoint unless this step is already saved; return False on failure.
 
@@ -244,18 +254,10 @@ class Record:
         self._keep |= self._should_keep(self.step)
         if self._keep:
             self._keep_step = self.step
-        state = {name: clock.state() for name, clock in self._clocks.items()}
-        state |= {
-            "step": self.step,
-            "best": self.best,
-            "evaluated": self._evaluated,
-            "trained_seconds": self.seconds,
-            "evaluated_seconds": self._evaluating,
-        }
         # Saving the same step again keeps its marks: best and permanent.
         marks = {"best": self._best_step, "keep": self._keep_step}
         metadata = {name: step == self.step for name, step in marks.items()}
-        if not self._save(self.step, state, metadata):
+        if not self._save(self.step, self.state(), metadata):
             return False
         self._keep = False
         self.saved = self.step

@@ -9,7 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.runtime import signals
+from tfagents_batch.training.runtime.signals import (
+    Interrupts,
+    harmless_checkpoint_requests,
+)
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (*STOPS, signal.SIGUSR1)
@@ -127,6 +131,23 @@ def test_a_broken_hook_does_not_break_the_watcher(capfd):
     assert "while stopping: RuntimeError: my bug" in capfd.readouterr().err
 
 
+def test_checkpoint_requests_are_harmless_before_and_after_training():
+    before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        with harmless_checkpoint_requests():
+            with Interrupts(report=Lines()):
+                pass
+            with harmless_checkpoint_requests():
+                pass
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+        signal.signal(signal.SIGUSR1, pytest.fail)
+        with harmless_checkpoint_requests():
+            assert signal.getsignal(signal.SIGUSR1) is pytest.fail
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.fixture
 def descriptor():
     """Yield the reading end of another wake-up descriptor, with handlers."""
@@ -175,9 +196,10 @@ def test_outside_the_main_thread_signals_are_left_alone():
 
 # A compiled program that stays inside TensorFlow for 3 seconds, without any Python.
 PROGRAM = """
-import os, sys, time
+import contextlib, os, sys, time
 import tensorflow as tf
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.runtime import signals
+signals.RESCUE_SECONDS = AFTER
 
 @tf.function(autograph=False)
 def spin(seconds):
@@ -188,12 +210,16 @@ def say(text):
     os.write(1, f"{text}\\n".encode())
 
 spin(tf.constant(0.0, tf.float64))
-with Interrupts(
-    lambda: say("stop"), kill=lambda: say("kill"), grace_seconds=GRACE
+with signals.Interrupts(
+    lambda: say("stop"),
+    kill=lambda: say("kill"),
+    grace_seconds=GRACE,
+    term_grace_seconds=GRACE,
 ) as interrupts:
     say("ready")
-    begin = time.monotonic()
-    spin(tf.constant(3.0, tf.float64))
+    save = interrupts.rescue(lambda: say("saved"))
+    with save if INSIDE else contextlib.nullcontext():
+        spin(tf.constant(3.0, tf.float64))
     say(f"returned requested={interrupts.requested} "
         f"checkpoint={interrupts.checkpoint_requested}")
 sys.exit(130 if interrupts.requested else 0)
@@ -203,11 +229,15 @@ sys.exit(130 if interrupts.requested else 0)
 class Process:
     """The program above, with stdout and stderr as one stream of lines."""
 
-    def __init__(self, grace):
+    def __init__(self, grace, rescue=1000, inside=False):
+        numbers = {"GRACE": grace, "AFTER": rescue, "INSIDE": inside}
+        code = PROGRAM
+        for name, value in numbers.items():
+            code = code.replace(name, str(value))
         reader, writer = os.pipe()
         self.buffer, self.reader = b"", reader
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.replace("GRACE", str(grace))],
+            [sys.executable, "-c", code],
             stdout=writer,
             stderr=writer,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -262,6 +292,39 @@ def test_a_second_ctrl_c_ends_a_compiled_program_at_once():
         assert time.monotonic() - began < 2
         program.wait("stop\nkill\nstopped\n")
         assert b"returned" not in program.buffer
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_program_that_goes_on_is_left_behind_with_what_can_be_saved(inside):
+    """Unless the iteration has ended, and the run is being saved."""
+    with Process(grace=0.1, rescue=0.1, inside=inside) as program:
+        program.send(signal.SIGTERM)
+        program.wait("did not end in time and is interrupted\nstop\n")
+        status = program.process.wait(SECONDS)
+        if inside:
+            program.wait("an update goes on")
+            program.wait("saved\nstop\nkill\nstopped\n")
+            assert status == 128 + signal.SIGTERM
+        else:
+            program.wait("returned requested=True")
+        assert (b"returned" in program.buffer) != inside
+
+
+def test_an_interactive_session_is_never_left(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    monkeypatch.setattr(signals, "RESCUE_SECONDS", 0.0)
+    monkeypatch.setattr(Interrupts, "_save_and_exit", pytest.fail)
+    lines, overdue, twice = Lines(), Interrupts._overdue, threading.Event()
+
+    def counted(self):
+        if self._stopped:
+            twice.set()
+        overdue(self)
+
+    monkeypatch.setattr(Interrupts, "_overdue", counted)
+    with Interrupts(grace_seconds=0.0, report=lines) as ours, ours.rescue(pytest.fail):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert twice.wait(SECONDS)
 
 
 def test_a_hanging_hook_does_not_delay_a_second_ctrl_c():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -129,6 +130,9 @@ class FakeOutput:
         self.saved.append((step, metadata))
         return True
 
+    def variables(self):
+        return {}
+
     def event(self, event, step):
         pass
 
@@ -146,7 +150,11 @@ def trainings(linear):
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
     config = with_options(Config(env="chance", algorithm=linear), options)
     run = experiment.SeedsExperiment(config, [3, 8], Chance)
-    interrupts = SimpleNamespace(requested=False, checkpoint_requested=False)
+    interrupts = SimpleNamespace(
+        requested=False,
+        checkpoint_requested=False,
+        rescue=lambda save: contextlib.nullcontext(),
+    )
     together = run.population
     sources = together._source.named_variables().values()
     variables = [*together._values, *sources, together._step]

@@ -18,12 +18,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 GRACE_SECONDS = 10.0  # after Ctrl-C
 # After SIGTERM and SIGHUP: ``docker stop`` kills after ten seconds, and saving a
 # checkpoint and ending worker processes needs some of this time.
 TERM_GRACE_SECONDS = 4.0
+RESCUE_SECONDS = 2.0  # from ``stop`` to the rescue of an iteration that goes on
 # From a stop signal to the end of the process, everything saved.
 SAVE_SECONDS = 8.0
 _HOOK_SECONDS = 0.5  # for the hooks of a hard exit
@@ -39,7 +40,8 @@ class Interrupts:
 
     The first of ``stop_signals`` sets ``requested`` and is acknowledged within moments.
     If the context is still open after the grace time, ``stop`` is called, which should
-    end the running iteration. A SIGINT after that first signal ends the process with
+    end the running iteration. What goes on nevertheless is left behind, see ``rescue``.
+    A SIGINT after that first signal ends the process with
     status 130 within a second; in an interactive session it calls ``stop`` at once
     instead. SIGUSR1 sets ``checkpoint_requested``.
 
@@ -76,6 +78,9 @@ class Interrupts:
         self._deadline: float | None = None
         self._since = math.inf
         self._acknowledged = False
+        self._stopped = False  # whether ``stop`` was called because of the deadline
+        self._rescue: Callable[[], None] | None = None
+        self._rescuing = threading.Lock()
         self._handlers: dict[int, object] = {}
         self._previous_fd = -1
 
@@ -94,6 +99,23 @@ class Interrupts:
         """True if a checkpoint should be saved; reading it resets it."""
         requested, self._checkpoint_requested = self._checkpoint_requested, False
         return requested
+
+    @contextlib.contextmanager
+    def rescue(self, save: Callable[[], None]) -> Iterator[None]:
+        """Leave the code inside behind if it goes on after ``stop``.
+
+        An update inside a compiled program cannot be cut short. ``RESCUE_SECONDS``
+        after ``stop``, ``save`` is called from another thread, and the process ends
+        with the status of the signal. In an interactive session, which holds the user's
+        variables, nothing happens.
+        """
+        with self._rescuing:
+            self._rescue = save
+        try:
+            yield
+        finally:
+            with self._rescuing:  # during a rescue, this waits for the process's end
+                self._rescue = None
 
     def __enter__(self) -> Interrupts:
         reader, self._writer = socket.socketpair()
@@ -144,9 +166,7 @@ class Interrupts:
                 try:
                     numbers = reader.recv(4096)
                 except TimeoutError:
-                    self._deadline = None
-                    self._print("the iteration did not end in time and is interrupted")
-                    _call(self._stop)
+                    self._overdue()
                     continue
                 for number in numbers:
                     if number == _CLOSE:
@@ -178,7 +198,28 @@ class Interrupts:
             with contextlib.suppress(OSError):
                 os.write(self._previous_fd, bytes([number]))
 
-    def _exit_now(self) -> None:
+    def _overdue(self) -> None:
+        """Stop the environments at the first deadline; at the second one, end."""
+        if not self._stopped:
+            self._stopped = True
+            self._deadline = time.monotonic() + RESCUE_SECONDS
+            self._print("the iteration did not end in time and is interrupted")
+            _call(self._stop)
+            return
+        self._deadline = None
+        if not hasattr(sys, "ps1"):
+            # In a thread, so that a second Ctrl-C is still noticed.
+            threading.Thread(target=self._save_and_exit, daemon=True).start()
+
+    def _save_and_exit(self) -> None:
+        with self._rescuing:
+            if self._rescue is None:  # the iteration has ended, and the run is saved
+                return
+            self._print("an update goes on; the run ends with the state before it")
+            _call(self._rescue)
+            self._exit_now(self.signal)
+
+    def _exit_now(self, number: int = signal.SIGINT) -> None:
         def hooks() -> None:
             _call(self._stop)
             _call(self._kill)
@@ -188,10 +229,29 @@ class Interrupts:
         thread.join(_HOOK_SECONDS)
         show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a bar hides it
         _report(f"{show_cursor}stopped")
-        os._exit(exit_status(signal.SIGINT))
+        os._exit(exit_status(number))
 
     def _print(self, text: str) -> None:
         _call(lambda: self._report(text))
+
+
+@contextlib.contextmanager
+def harmless_checkpoint_requests() -> Iterator[None]:
+    """Keep SIGUSR1 from ending the process where ``Interrupts`` is not open.
+
+    Before training there is nothing to save, and its first iteration is saved anyway.
+    A handler that is already installed stays.
+    """
+    number = getattr(signal, "SIGUSR1", None)
+    main = threading.current_thread() is threading.main_thread()
+    if number is None or not main or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(number, lambda *_: None)  # child processes would inherit SIG_IGN
+    try:
+        yield
+    finally:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def stop_signals() -> list[int]:

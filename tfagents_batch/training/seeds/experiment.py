@@ -5,6 +5,7 @@ Every seed writes its own lines and checkpoints, like a separate run.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import evaluate, experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.rescue import Rescue
 from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
@@ -109,6 +111,7 @@ class SeedsExperiment:
         self.records = records = [
             Record(self.config, output, None, self._counters) for output in outputs
         ]
+        rescues = [Rescue(*each) for each in zip(outputs, records, strict=True)]
         should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
@@ -118,7 +121,8 @@ class SeedsExperiment:
                 each.due if on else 0
                 for each, on in zip(records, training, strict=True)
             ]
-            count, metrics, newest = self.population(until, most)
+            with _rescued(interrupts, rescues):
+                count, metrics, newest = self.population(until, most)
             took = time.perf_counter() - begin
             self._add(records, training, metrics, newest, count, seconds, took)
             slowest = min(each.step for each in records)
@@ -131,8 +135,9 @@ class SeedsExperiment:
                 compile_cache.publish()
             seconds += took
             progress(slowest, _mean_returns(records))
-            if _evaluation_due(records):
-                self._evaluate(interrupts, records)
+            if _evaluation_due(records) and not interrupts.requested:
+                with _rescued(interrupts, rescues):
+                    self._evaluate(interrupts, records)
             save_all = interrupts.checkpoint_requested or should_save()
             for each in records:
                 if save_all or (each.permanent_due() and not each.evaluation_due()):
@@ -198,6 +203,20 @@ class SeedsExperiment:
         for record, result in zip(records, split(found, len(records)), strict=True):
             if not record.finished:
                 record.evaluated(result, seconds)
+
+
+def _rescued(
+    interrupts: Interrupts, rescues: Sequence[Rescue]
+) -> contextlib.AbstractContextManager[None]:
+    """Return a context that ends with the state before it, see ``Interrupts``."""
+    for each in rescues:
+        each.refresh()
+
+    def save() -> None:
+        for each in rescues:
+            each.save()
+
+    return interrupts.rescue(save)
 
 
 def _evaluation_due(records: Sequence[Record]) -> bool:

@@ -20,7 +20,10 @@ from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.runtime import compile_cache, executables
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.runtime.signals import (
+    Interrupts,
+    harmless_checkpoint_requests,
+)
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 from tfagents_batch.training.seeds.population import REASON
 from tfagents_batch.training.training_run import Run, facts
@@ -49,6 +52,7 @@ def run_seeds(
     """
     given = config.env if env is None else env
     with contextlib.ExitStack() as stack:
+        stack.enter_context(harmless_checkpoint_requests())
         stack.enter_context(executables.limited_to_run())
         experiment = SeedsExperiment(config, seeds, env)
         stack.callback(compile_cache.publish)

@@ -1,0 +1,131 @@
+"""Runs whose update goes on after a stop signal."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.support.lines import saved
+from tfagents_batch.training.log.logger import read_events
+from tfagents_batch.training.rescue import Rescue
+from tfagents_batch.training.run_folder import checkpoint
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Output:
+    """Records what a rescue writes."""
+
+    def __init__(self, *values):
+        self.values = {str(i): tf.Variable(x) for i, x in enumerate(values)}
+        self.copies, self.events = [], []
+
+    def variables(self):
+        return self.values
+
+    def save_copy(self, step, state, values):
+        self.copies.append((step, state, values))
+        return True
+
+    def event(self, event, step):
+        self.events.append((event["event"], step))
+
+
+def record(step, saved):
+    return SimpleNamespace(step=step, saved=saved, state=lambda: {"step": step})
+
+
+def test_the_state_before_the_iteration_is_saved():
+    output = Output(1.0, [2, 3])
+    rescue = Rescue(output, record(step=70, saved=50))
+    rescue.refresh()
+    for variable in output.values.values():
+        variable.assign(tf.zeros_like(variable))
+    rescue.save()
+    ((step, state, values),) = output.copies
+    assert (step, state) == (70, {"step": 70})
+    np.testing.assert_equal(values, {"0": 1.0, "1": [2, 3]})
+    assert output.events == [("stopped", 70)]
+
+
+def test_a_newer_checkpoint_is_never_replaced_by_a_copy():
+    output, run = Output(1.0), record(step=70, saved=50)
+    rescue = Rescue(output, run)
+    rescue.refresh()
+    run.saved = 90
+    rescue.save()
+    assert output.copies == []
+    assert output.events == [("stopped", 90)]
+
+
+# The third update lasts for hours.
+PROGRAM = """
+import sys
+import tensorflow as tf
+from tests.support import linear
+from tfagents_batch import algorithms
+from tfagents_batch.scripts import app, train
+
+update = linear.Linear.update
+
+def long_update(self, trajectory, seed, step):
+    def spin():
+        begin = tf.timestamp()
+        tf.print("long update", output_stream=sys.stdout)
+        tf.while_loop(lambda x: tf.timestamp() < begin + 9999, lambda x: x + 1, [0.0])
+        return 0
+    tf.cond(step > 40, spin, lambda: 0)
+    return update(self, trajectory, seed, step)
+
+linear.Linear.update = long_update
+algorithms.REGISTRY["linear"] = (linear.Linear, linear.Config)
+sys.exit(app.run(train.main))
+"""
+
+
+def wait_for(process, text):
+    """Read the output of a process until a text; at most a minute."""
+    found, deadline = b"", time.monotonic() + 60
+    while text not in found:
+        left = deadline - time.monotonic()
+        assert left > 0 and select.select([process.stdout], [], [], left)[0], found
+        data = os.read(process.stdout.fileno(), 65536)
+        assert data, found
+        found += data
+
+
+def test_a_long_update_is_left_behind_and_the_run_can_be_resumed(linear, tmp_path):
+    flags = ["--algorithm=linear", "--env=CartPole-v1", "--num_envs=2"]
+    flags += ["--num_workers=1", "--rollout.length=10", "--eval_every=0"]
+    flags += ["--steps=1e6", "--compile=off", "--logdir=logs"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    with process:
+        try:
+            wait_for(process, b"long update")
+            process.send_signal(signal.SIGTERM)
+            # Documented are 8 seconds; this machine may be busy.
+            assert process.wait(timeout=25) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
+    (folder,) = tmp_path.glob("logs/*")
+    *_, step = saved(folder)
+    last = read_events(folder)[-1]
+    assert (last["event"], last["step"]) == ("stopped", step)
+    assert 0 < step <= 60  # a copy may be a second old
+    checkpoint.load(folder, {}, leave=("",))  # verifies all files
+    run = tfb.train(resume=folder, steps=step + 20)
+    assert run.finished and run.step >= step + 20
