@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests.algorithms.cases import named
 from tests.support import linear
 from tests.support.fault_env import FaultEnv, fault_envs
+from tests.support.threads_env import Threads
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
@@ -124,6 +125,15 @@ def test_behavior_has_the_number_of_updates_before_acting():
         once(training)
         trajectory = ahead._ahead.trajectory
         np.testing.assert_array_equal(trajectory.behavior[VERSION], 1)
+
+
+def test_environments_of_this_process_are_collected_from_in_their_own_thread():
+    seen = set()
+    with ProcessEnv([lambda: Threads(seen)] * 2, num_workers=0) as env:
+        *_, training = build(env)
+        for _ in range(2):
+            once(training)
+    assert seen == {threading.get_ident()}
 
 
 def test_a_failure_while_collecting_raises_but_the_update_counts():

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context, record
 
-from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.envs.processes import interrupts, owner_thread
 
 
 def function(
@@ -19,7 +20,8 @@ def function(
     A program that is aborted half-way leaves its variables half-written, so
     environments only set a flag there, and this wrapper raises their ``EnvError`` (or
     ``Stopped``) once the program has returned. Ctrl-C ends environments of the native
-    backend at once; ``KeyboardInterrupt`` follows.
+    backend at once; ``KeyboardInterrupt`` follows. Environments of this process are
+    stepped in the thread that created them, see ``call``.
 
     Args:
       fn: a Python function; None returns a decorator.
@@ -34,6 +36,30 @@ def function(
     return _Checked(tf.function(fn, **options), envs)
 
 
+def call(envs: Sequence[Any], program: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call a program that steps ``envs``, some of which may belong to this thread.
+
+    Those are stepped in this thread, while the program runs in another one. A program
+    that is no graph, or that a gradient tape of this thread records, runs in this one.
+    """
+    owner = owner_thread.current()
+    mine = [env for env in envs if getattr(env, "owner", None) is owner]
+    here = tf.config.functions_run_eagerly() or not tf.executing_eagerly()
+    if not mine or here or record.could_possibly_record():
+        return program(*args, **kwargs)
+    device = context.context().device_name  # device scopes are per thread
+
+    def in_scope() -> Any:
+        with tf.device(device):
+            return program(*args, **kwargs)
+
+    def interrupted() -> None:
+        for env in mine:
+            env.stop()
+
+    return owner.run(in_scope, interrupted)
+
+
 class _Checked:
     def __init__(self, compiled: Any, envs: Sequence[Any] | None):
         self._compiled = compiled
@@ -45,7 +71,8 @@ class _Checked:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with interrupts.guard():
-                result = self._compiled(*args, **kwargs)
+                envs = list(interrupts.POOLS) if self._envs is None else self._envs
+                result = call(envs, self._compiled, *args, **kwargs)
         except Exception:
             # A failed environment may be the cause, and its own error says more.
             _check(self._envs)

@@ -63,6 +63,8 @@ class ProcessEnv:
       backend: backend in use, "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
       hub: number of the native hub in programs; None with the portable backend.
+      owner: thread that owns environments of this process, see ``function.call``; None
+        with workers.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -80,6 +82,7 @@ class ProcessEnv:
         options = {"backend": backend} | arguments.current_names(options)
         pool = Pool(constructors, num_workers, **options)
         self._pool = pool
+        self.owner = pool.owner
         self.compilable = not pool.reason
         self.backend = backends.NATIVE if self.compilable else backends.PORTABLE
         self.num_workers = pool.num_workers

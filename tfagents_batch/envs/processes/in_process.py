@@ -1,15 +1,18 @@
 """Environments in the learner's own process, behind the same commands as workers.
 
 For debugging, cheap environments, vector environments, and platforms without worker
-processes. There are no deadlines, because nothing could end a call that hangs.
+processes. There are no deadlines, because nothing could end a call that hangs. The
+thread that creates environments also steps and closes them, see ``owner_thread``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfagents_batch.envs.processes import owner_thread
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
@@ -27,6 +30,9 @@ class LocalExecutor:
     Args:
       environments: constructors, or an existing batch.
       budget: grants restarts; None does not replace environments.
+
+    Attributes:
+      owner: the thread that creates this executor; it constructs and steps.
     """
 
     workers = ()
@@ -37,6 +43,7 @@ class LocalExecutor:
         budget: RestartBudget | None = None,
     ):
         self.stopping = False
+        self.owner = owner_thread.current()
         self._environments = environments
         self._is_batch = isinstance(environments, Steppable)
         self._budget = budget
@@ -81,17 +88,19 @@ class LocalExecutor:
     def command(
         self, code: int, seed: int, limits: Sequence[float | None], context: Context
     ) -> Outcome:
-        outcome = Outcome()
+        outcome, command = Outcome(), self._stepper.step
+        if code != protocol.STEP:
+            command = functools.partial(self._stepper.reset, seed)
         if not self.stopping:
             try:
-                if code == protocol.STEP:
-                    found = self._stepper.step()
-                else:
-                    found = self._stepper.reset(seed)
+                found = self.owner.call(command, lambda: self.stopping)
+            except owner_thread.Abandoned:
+                self.stop()
             except BaseException:  # Ctrl-C may have interrupted the step of a row
                 self.stop()
                 raise
-            self._take(outcome, found)
+            else:
+                self._take(outcome, found)
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(self._rows)
@@ -113,6 +122,10 @@ class LocalExecutor:
 
     def close(self) -> None:
         self.stop()
+        with contextlib.suppress(owner_thread.Abandoned):  # then the owner closes later
+            self.owner.call(self._close, lambda: True)
+
+    def _close(self) -> None:
         if self._stepper is not None:
             self._stepper.close()
         else:

@@ -24,6 +24,7 @@ from tfagents_batch.envs.processes import (
     restart_budget,
 )
 from tfagents_batch.envs.processes.in_process import LocalExecutor
+from tfagents_batch.envs.processes.owner_thread import Owner
 from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
@@ -233,6 +234,11 @@ class Pool:
         self._count()
         self._words, self._memory, self._timing = [], None, None
         self.engine.release()
+
+    @property
+    def owner(self) -> Owner | None:
+        """Return the thread that owns environments of this process; None otherwise."""
+        return self._executor.owner
 
     @property
     def pids(self) -> list[int]:

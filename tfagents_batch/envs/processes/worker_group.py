@@ -41,7 +41,10 @@ class ProcessExecutor:
       requests: requests to them; None before ``construct``.
       stop_descriptor: readable after a stop.
       memory: descriptor of the shared memory.
+      owner: None; the processes run whichever thread calls.
     """
+
+    owner = None
 
     def __init__(
         self,

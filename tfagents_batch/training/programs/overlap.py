@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.envs.graph.function import function
+from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION, Algorithm, Metrics, Policy, Source
@@ -80,6 +80,9 @@ class Ahead:
         Its metrics are those of that trajectory.
         """
         del until, most
+        return call(self._source.envs, self._round, seed)
+
+    def _round(self, seed: tf.Tensor) -> Metrics:
         step = self._step.read_value()
         now = seeds.iteration_seed(seed, step)
         if self._ahead is None:  # first call: no trajectory was collected yet
