@@ -20,9 +20,11 @@ MODULES = [
     "tfagents_batch",
     *(each.name for each in pkgutil.walk_packages([ROOT], "tfagents_batch.")),
 ]
-# Only the constructor of an environment is sent as a pickle.
+# Only the constructor of an environment, and what it may read, is sent as a pickle.
 MAY_PICKLE = {
     "tfagents_batch.envs.processes.launcher",
+    "tfagents_batch.envs.shared.absl_flags",
+    "tfagents_batch.envs.worker.registrations",
     "tfagents_batch.envs.worker.serving",
 }
 UNSAFE_MODULES = {

@@ -271,15 +271,6 @@ def test_constructors_work_in_a_fresh_process_without_tensorflow(user_file):
     assert result.returncode == 0, result.stderr.decode()
 
 
-def test_an_id_registered_only_in_the_learner_works_in_a_worker(user_file):
-    """For example an id registered in a notebook."""
-    gymnasium.register("Learner-v1", entry_point=CountingEnv, kwargs={"length": 3})
-    make = cloudpickle.loads(cloudpickle.dumps(registry.constructor("Learner-v1")))
-    del gymnasium.registry["Learner-v1"]
-    with make() as env:
-        assert env.unwrapped._length == 3
-
-
 def test_the_python_of_the_page_runs(tmp_path):
     page = ROOT / "docs/concepts/environments.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)

@@ -168,17 +168,18 @@ def has_safe_arguments(name: str) -> bool:
 
 
 def make_registered(
-    spec: EnvSpec, kwargs: dict[str, Any], module: str | None = None
+    id: str, kwargs: dict[str, Any], module: str | None = None
 ) -> gymnasium.Env:
-    """Create an environment of the learner's registry, without Gymnasium's checker.
+    """Create a registered environment, without Gymnasium's checker.
 
     Args:
-      spec: from the learner's registry; the worker's registry may lack it.
+      id: in the learner's registry, whose ids workers get.
       kwargs: arguments of the environment.
       module: module to import first.
     """
     if module is not None:
         importlib.import_module(module)
+    spec = gymnasium.registry[id]  # an id would be looked up with warnings of its age
     return gymnasium.make(spec, **{"disable_env_checker": True, **kwargs})
 
 
@@ -252,7 +253,7 @@ def _from_spec(
     name: str, spec: EnvSpec, kwargs: dict[str, Any], module: str | None = None
 ) -> Callable[[], gymnasium.Env]:
     if not atari.is_ale(spec):
-        return functools.partial(make_registered, spec, kwargs, module)
+        return functools.partial(make_registered, spec.id, kwargs, module)
     atari.check(name, spec, kwargs)
     return functools.partial(atari.make, spec, kwargs)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs.shared import validation
+from tfagents_batch.envs.shared import absl_flags, validation
 
 
 def adapt(env: Any) -> Any:
@@ -77,6 +77,7 @@ def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) ->
     Raises:
       Defect: if it is not an environment. Exceptions of ``make`` and ``wrap`` pass.
     """
+    absl_flags.mark_as_parsed()
     original = make()
     try:
         env = adapt(original)

@@ -165,11 +165,6 @@ def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasiu
     gym = _load()
     if module is not None:
         importlib.import_module(module)
-    if id not in _registry(gym):
-        raise UserError(
-            f"gym does not know {id!r} in the worker process; register it in a module "
-            "and use gym:module:Id-v1, or pass a function that creates it"
-        )
     kwargs = dict(kwargs)
     limit = kwargs.pop("max_episode_steps", None)
     if "disable_env_checker" in _parameters(gym.make):
@@ -200,12 +195,18 @@ def check(name: str, id: str) -> None:
       UserError: if gym is missing or does not know the id.
     """
     require_gym(name)
-    registry = _registry(_load())
+    registry = registered()
     if id not in registry:
         hint = suggest.similar_id(id, registry)
         hint = f"; {hint}" if hint else ""
         raise UserError(f"environment {name!r} does not exist in gym{hint}")
     suggest.warn_of_age(name, id, registry)
+
+
+def registered() -> dict[str, Any]:
+    """Return gym's specs by id; before 0.26 they are an attribute of its registry."""
+    registry = _load().envs.registration.registry
+    return getattr(registry, "env_specs", registry)
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
@@ -255,12 +256,6 @@ def _load() -> types.ModuleType:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module("gym_notices.notices").notices.clear()
     return importlib.import_module("gym")
-
-
-def _registry(gym: types.ModuleType) -> Any:
-    """Return the mapping of ids; before 0.26 it is an attribute of the registry."""
-    registry = gym.envs.registration.registry
-    return getattr(registry, "env_specs", registry)
 
 
 def _restore_numpy_names() -> None:

@@ -23,8 +23,9 @@ from typing import Any
 
 import cloudpickle
 
-from tfagents_batch.envs.shared import failures, layout, protocol
+from tfagents_batch.envs.shared import absl_flags, failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure
+from tfagents_batch.envs.worker import registrations
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
@@ -314,14 +315,29 @@ def _failure(
     )
 
 
-def pickled(constructors: Sequence[Callable[[], Any]], first_row: int) -> int:
+def inherited() -> dict[str, Any]:
+    """Return the state of this process that environments in workers may read."""
+    return {"ids": registrations.collect(), "flags": absl_flags.collect()}
+
+
+def pickled(
+    constructors: Sequence[Callable[[], Any]],
+    first_row: int,
+    inherited: dict[str, Any],
+) -> int:
     """Write cloudpickled constructors to anonymous memory; return its descriptor.
+
+    Args:
+      constructors: functions without arguments that create an environment each.
+      first_row: index of the first one in the batch.
+      inherited: written before them, see ``inherited``.
 
     Raises:
       UserError: for a constructor that cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = cloudpickle.Pickler(buffer)  # shared objects are pickled once
+    pickler.dump(inherited)
     for row, constructor in enumerate(constructors, first_row):
         try:
             pickler.dump(constructor)

@@ -133,11 +133,12 @@ class Requests:
             return {**common, "count": len(worker.rows)}
 
         limits = {worker.index: seconds for worker in workers}
-        pickles = {}
+        pickles, inherited = {}, launcher.inherited()
         try:
             for worker in workers:
-                part = constructors[worker.rows.start : worker.rows.stop]
-                pickles[worker.index] = launcher.pickled(part, worker.rows.start)
+                first, part = worker.rows.start, constructors[worker.rows.start :]
+                part = part[: len(worker.rows)]
+                pickles[worker.index] = launcher.pickled(part, first, inherited)
             return self.ask(workers, protocol.CONSTRUCT, limits, payload, pickles)
         finally:
             for descriptor in pickles.values():

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tfagents_batch.envs.shared import failures, futex, layout, protocol
+from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import registrations, stepper
 
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
@@ -175,6 +175,9 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
         with open(descriptor, "rb") as file:
             file.seek(0)
             load = pickle.Unpickler(file).load
+            inherited = load()
+            registrations.install(inherited["ids"])
+            absl_flags.install(inherited["flags"])
             constructors = [load() for _ in range(payload["count"])]
     except BaseException as error:
         failure = failures.from_error(error, env=first_row, phase="construct")
