@@ -496,3 +496,22 @@ def test_arguments_that_contradict_a_vector_environment_are_refused(
 ):
     with pytest.raises(UserError, match=text):
         tfb.make_env(Scripted(), *arguments, **options)
+
+
+class Clocks(Scripted):
+    """Rows that observe the time in seconds, as float64."""
+
+    def __init__(self):
+        super().__init__()
+        space = gs.Box(-np.inf, np.inf, (2,), np.float64)
+        self.single_observation_space = space
+        self.observation_space = batch_space(space, 2)
+
+    def _observation(self):
+        return np.full((2, 2), 1.7e9 + self.steps)
+
+
+def test_changes_that_float32_loses_are_logged_once(make, caplog):
+    caplog.set_level("WARNING", "tfagents_batch")
+    rollout(make(Clocks()), 80, seed=1)
+    assert caplog.text.count("observation at [0] is 1700000000 to 17") == 1

@@ -15,10 +15,8 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import observation_rules as rules
-from tfagents_batch.envs.shared.extent import Extent
+from tfagents_batch.envs.shared.extent import Narrowing
 from tfagents_batch.envs.shared.observation_rules import refuse
-
-EXAMINED = 100  # observations before ``unresolved`` has a result
 
 
 class ObservationWriter:
@@ -27,6 +25,7 @@ class ObservationWriter:
     Attributes:
       write: function of row and observation that checks shapes and dtypes, then
         copies; raises Defect.
+      narrowing: examines the inspected observations.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
@@ -46,11 +45,7 @@ class ObservationWriter:
         # vdot is the only NumPy product that gives no warning.
         flats = [array.reshape(-1) for _, array in self._float]
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
-        self._extents = {  # of the leaves that become float32, until they are examined
-            name: Extent(leaf.shape)
-            for leaf, name in self._leaves
-            if leaf.space.dtype == np.float64
-        }
+        self.narrowing = Narrowing(leaves)
 
     def inspect(self, value: Any) -> list[str]:
         """Check the keys, ranges and bounds of one observation.
@@ -72,20 +67,8 @@ class ObservationWriter:
                     outside.append(name)
                 elif defect.kind != "finite":  # ``not_finite`` checks all rows at once
                     raise defect
-            if name in self._extents:
-                self._extents[name].add(part)
+        self.narrowing.add(flat)
         return outside
-
-    def unresolved(self) -> list[str]:
-        """Return texts on numbers that hardly change as float32; at most once.
-
-        Empty until ``inspect`` has seen ``EXAMINED`` observations.
-        """
-        if not self._extents or min(x.count for x in self._extents.values()) < EXAMINED:
-            return []
-        found = [(name, extent.unresolved()) for name, extent in self._extents.items()]
-        self._extents = {}
-        return [name + text for name, text in found if text]
 
     def not_finite(self) -> dict[int, str]:
         """Return ``{row: leaf's name}`` of the rows that contain NaN or infinity."""

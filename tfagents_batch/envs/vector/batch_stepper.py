@@ -213,6 +213,7 @@ class BatchStepper:
         """Count observations outside their bounds, at some steps only."""
         count = self._checks
         self._checks = count + 1
+        self.notes += self._observations.narrowing.texts()
         if not validation.is_full_check(count):
             return
         outside = self._observations.outside()
@@ -295,7 +296,7 @@ class ObservationReader:
       arrays: one ``[B, ...]`` per leaf.
 
     Attributes:
-      not_finite: method of ``ObservationWriter``.
+      not_finite, narrowing: those of ``ObservationWriter``.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
@@ -303,7 +304,8 @@ class ObservationReader:
             (leaf, spaces.field(leaf.path), array)
             for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
         ]
-        self.not_finite = ObservationWriter(space, list(arrays)).not_finite
+        writer = ObservationWriter(space, list(arrays))
+        self.not_finite, self.narrowing = writer.not_finite, writer.narrowing
 
     def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
         """Check and copy observations.
@@ -327,6 +329,9 @@ class ObservationReader:
                         found.row = int(rows[found.row])
                     raise found
             array[slice(None) if rows is None else rows] = value
+        if rows is None and self.narrowing.pending:
+            for row in zip(*flat, strict=True):
+                self.narrowing.add(row)
 
     def outside(self) -> dict[str, int]:
         """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
