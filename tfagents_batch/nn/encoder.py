@@ -44,8 +44,8 @@ class Encoder(keras.layers.Layer):
     are scaled from their bounds to [0, 1], or as in GA3C to [-1, 1) for its networks,
     and go through a CNN.
     Planes of flags (bool of rank 3 or 4) go through it only if ``cnn`` is not "auto".
-    Integers are scaled from their bounds to [0, 1] if these are at most
-    ``encoding.WIDEST`` apart, unless they were normalized, and so are floats.
+    Integers that were not normalized are scaled from their bounds to [0, 1], if these
+    are at most ``encoding.WIDEST`` apart.
     Discrete and MultiDiscrete become one-hot; everything else is flattened.
     The parts are concatenated.
 
@@ -75,7 +75,7 @@ class Encoder(keras.layers.Layer):
         """Check that the largest layer on an observation fits into memory.
 
         Args:
-          units: number of units that follow the encoder, of all layers.
+          units: number of units in all layers whose input is the encoder's output.
 
         Raises:
           UserError: names the part of the observation.
@@ -196,7 +196,7 @@ def _scale(space: gs.Box, signed: bool) -> tuple[np.ndarray, np.ndarray]:
     """
     low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
     if encoding.bounds_are_alike(space):
-        low, high = low.flat[:1].reshape(()), high.flat[:1].reshape(())
+        low, high = low.flat[0], high.flat[0]
     whole = np.dtype(space.dtype).kind in "iu"
     size = np.where(high > low, high - low, 1.0)
     size = (size + whole) / 2 if signed else size
