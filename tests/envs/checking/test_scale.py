@@ -53,6 +53,7 @@ CASES = {
     "stack": (gs.Box(0, 255, (4, 9, 9, 3), np.uint8), 0, 255, ["image"], "12 channels"),
     "float image": (gs.Box(0, 1, (9, 9, 3)), 0, 1, ["image"], "CNN"),
     "no image": (gs.Box(-INF, INF, (9, 9, 3)), -1, 1, ["no image"], "243 numbers"),
+    "flags": (gs.Box(0, 1, (9, 9, 3), bool), 0, 1, ["planes"], "network.cnn"),
     "huge image": (gs.Box(0, 255, (300, 300), np.uint8), 0, 255, ["size"], "90,000"),
     "narrow": (gs.Box(0, 60_000, (2,), np.int32), 100, 199, ["small range"], "100 to"),
     "whole": (gs.Box(0, 100, (2,), np.int32), 0, 100, [], ""),

@@ -147,6 +147,15 @@ def _missed_image(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "no image", text
 
 
+def _planes(leaf: spaces.Leaf, extent: Extent):
+    if encoding.is_planes(leaf.space):
+        text = (
+            f", {leaf.shape} flags, goes flattened to dense layers; if it is an image, "
+            "set network.cnn, for example to small"
+        )
+        yield HINT, "planes", text
+
+
 def _inputs(leaf: spaces.Leaf, extent: Extent):
     count = encoding.features(leaf.space)
     if count > MANY_INPUTS:
@@ -165,6 +174,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "image": (_image,),
     "integers": (_integers, _missed_image, _inputs),
     "floats": (_floats, _missed_image, _inputs),
-    "flags": (_inputs,),
+    "flags": (_planes, _inputs),
     "one-hot": (_inputs,),
 }
