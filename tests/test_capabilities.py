@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import gymnasium
@@ -22,6 +23,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_flags import Config, with_options
+from tfagents_batch.training.seeds import experiment as several
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 
 LIMIT = 4  # steps of an episode
@@ -224,6 +226,31 @@ def test_refused_combinations_raise_a_user_error(cell, refusal, tmp_path):
         train, chosen["seeds"] = tfb.train_seeds, 2
     with pytest.raises(UserError, match=refusal.error):
         train(env=environment(cell), logdir=tmp_path, **chosen)
+
+
+OTHERS = {
+    "overlap": True,
+    "device": "gpu",
+    "compile": "update",
+    "precision": "mixed_bfloat16",
+    "num_workers": 1,
+    "envs_per_worker": 1,
+    "stop_at_return": 1.0,
+    "log_video_every": 1,
+    "track": "wandb",
+    "log_info": ["x"],
+}
+
+
+@pytest.mark.parametrize("name", [*several.REQUIRED, *several.UNEVEN_ROLLOUTS])
+def test_several_seeds_refuse_the_settings_of_the_page(name):
+    if name in OTHERS:
+        config, text = dataclasses.replace(Config(), **{name: OTHERS[name]}), name
+    else:
+        config, text = with_options(Config(), {"rollout": {name: 2}}), f"rollout.{name}"
+    with pytest.raises(UserError, match=rf"{text}.* several seeds"):
+        several._check_config(config, [0, 1])
+    assert f"--{text}`" in capabilities.PAGE.read_text()
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -40,6 +40,11 @@ from tfagents_batch.training.video import film as filming
 _LOG = logging.getLogger("tfagents_batch")
 # Settings that may change when a run is resumed; the others come from its folder.
 RESUMABLE = config.marked(Config, "resumable")
+# Arguments of ``train`` that ``train_seeds`` does not take.
+OF_ONE_SEED = (
+    *("network", "eval_env", "resume", "profile"),
+    *("init_from", "init_checkpoint"),
+)
 
 
 def train(
@@ -180,15 +185,7 @@ def train_seeds(
       TrainingError: if the gradients of a seed are no longer finite.
       SaveError: if a last checkpoint could not be written.
     """
-    single = (
-        "network",
-        "eval_env",
-        "resume",
-        "profile",
-        "init_from",
-        "init_checkpoint",
-    )
-    for name in single:
+    for name in OF_ONE_SEED:
         if name in options:
             raise UserError(
                 f"{name} cannot be used with several seeds in one program; call train "

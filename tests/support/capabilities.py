@@ -14,6 +14,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.api import OF_ONE_SEED
+from tfagents_batch.training.seeds.experiment import REQUIRED, UNEVEN_ROLLOUTS
+
 PAGE = pathlib.Path(__file__).parents[2] / "docs/capabilities.md"
 
 # The options of a run and their levels. The first level is the default of a cell.
@@ -251,8 +255,12 @@ instead. The last column quotes it; `...` stands for text that depends on the ru
 |---|---|---|---|
 """
 _OUTRO = """
-`--seeds` refuses some more options, which are listed in
-[Many seeds at once](concepts/tensor_environments.md#many-seeds-at-once).
+`--seeds` also refuses these. Train one seed after the other instead:
+
+* the algorithms {algorithms}: "cannot train several seeds in one program"
+* {rollouts}: "several seeds in one program need rollouts of one length"
+* {settings}, unless they have their defaults: "is not for several seeds"
+* {arguments}: "cannot be used with several seeds in one program"
 """
 _VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # variable part of a regular expression
 
@@ -263,7 +271,18 @@ def page() -> str:
         f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.error)} |\n"
         for each in REFUSED
     ]
-    return "".join([_INTRO, *rows, _OUTRO])
+    alone = [name for name, (kind, _) in REGISTRY.items() if not kind.several_seeds]
+    outro = _OUTRO.format(
+        algorithms=_names(alone),
+        rollouts=_names(f"--rollout.{name}" for name in UNEVEN_ROLLOUTS),
+        settings=_names(f"--{name}" for name in REQUIRED),
+        arguments=_names(OF_ONE_SEED),
+    )
+    return "".join([_INTRO, *rows, outro])
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _quoted(error: str) -> str:

@@ -32,6 +32,20 @@ from tfagents_batch.training.seeds.population import (
 )
 
 _SECONDS = 0.5  # target duration of a program call, which an interrupt waits for
+# Settings that several seeds need; docs/capabilities.md lists them.
+REQUIRED = {
+    "overlap": False,
+    "device": "cpu",
+    "compile": "auto",
+    "precision": "float32",
+    "num_workers": None,
+    "envs_per_worker": None,
+    "stop_at_return": None,
+    "log_video_every": 0,
+    "track": "none",
+    "log_info": [],
+}
+UNEVEN_ROLLOUTS = "episodes", "wait_for", "lag"
 
 
 class SeedsExperiment:
@@ -244,11 +258,7 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
         )
     if max(run_seeds) >= 2**31 or min(run_seeds) < 0:
         raise UserError(f"seeds are {list(run_seeds)}; expected 0 to 2**31 - 1")
-    required = {"overlap": False, "device": "cpu", "compile": "auto"}
-    required |= {"precision": "float32", "num_workers": None, "envs_per_worker": None}
-    required |= {"stop_at_return": None, "log_video_every": 0, "track": "none"}
-    required |= {"log_info": []}
-    for name, expected in required.items():
+    for name, expected in REQUIRED.items():
         value = getattr(config, name)
         if value != expected and (name, value) != ("compile", "full"):
             raise UserError(
@@ -260,7 +270,7 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
             f"{config.algorithm!r} cannot train several seeds in one program; train "
             "one seed after the other"
         )
-    for name in ("episodes", "wait_for", "lag"):
+    for name in UNEVEN_ROLLOUTS:
         value = getattr(config.source, name)
         if value:
             raise UserError(
