@@ -27,6 +27,7 @@ State = Any
 Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
 # Suffixes of a sum and a count; the log has sum / count, without a suffix.
 SUM, COUNT = "/sum", "/count"
+MAX = "/max"  # suffix of a maximum; the log has the largest one
 # In behavior: i64 [T, B], the version of the policy that acted.
 VERSION = "version"
 
@@ -250,8 +251,8 @@ class Updated(NamedTuple):
     Attributes:
       metrics: ``{name: scalar}``, or f32 ``[n]`` for a histogram. The log has the mean
         over updates. A metric of only some updates is a pair of scalars instead, its
-        ``name/sum`` and ``name/count``. ``grad/updates`` is the number of optimizer
-        steps.
+        ``name/sum`` and ``name/count``. Of ``name/max``, the log has the largest.
+        ``grad/updates`` is the number of optimizer steps.
       priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
         replay; otherwise ``()``.
     """
@@ -394,7 +395,9 @@ class Program(Protocol):
             a batch.
 
         Returns:
-          Metrics of all rounds of the call, see ``sources.metrics.merge``.
+          Metrics of all rounds of the call, see ``sources.metrics.merge``. Of means
+          it has the sum and the count, so that the log does not depend on the number of
+          rounds of a call.
         """
 
     def traces(self) -> int:

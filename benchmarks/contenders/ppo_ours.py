@@ -48,11 +48,15 @@ class Trained:
 
     def call(self, until: int, rounds: int) -> tuple[int, dict[str, Any]]:
         """Call the program; return the environment steps made, and its metrics."""
+        from tfagents_batch.training.record import Interval
+
         before = self.program.step
-        metrics = self.program(until, rounds=rounds)
+        interval = Interval()
+        interval.add(self.program(until, rounds=rounds), self.program.rounds)
+        metrics = interval.summary()
         # Only the sum of a call's returns is known, so all count as their mean.
         if count := int(metrics["episode/count"]):
-            mean = float(metrics["episode/return_sum"]) / count
+            mean = metrics["episode/return_mean"]
             self._returns += [mean] * count
         return self.program.step - before, metrics
 

@@ -105,7 +105,7 @@ def test_episode_statistics_equal_those_of_numpy(compile):
     assert not {*metrics.EACH, "episode/return_sum"} & set(summary)
 
 
-def test_the_median_uses_the_newest_episodes_of_an_iteration():
+def test_the_median_uses_the_newest_episodes():
     trajectory, (returns, _) = random_trajectory(400, 4, 0.5, 0)
     assert len(returns) > 2 * metrics.NEWEST
     interval = Interval()
@@ -165,13 +165,32 @@ def test_merged_metrics_of_collects_equal_those_of_all_their_episodes(length, co
     assert merged["episode/score_mean/count"] == len(scores)
     assert merged["episode/score_mean/sum"] == pytest.approx(scores.sum(), abs=1e-4)
     masked = [1 - x.mask.numpy().mean() for x in trajectories]
-    assert merged["env/masked"] == pytest.approx(np.mean(masked), abs=1e-6)
-    assert merged["env/share"] == 1.5
+    assert merged["env/masked/sum"] == pytest.approx(np.sum(masked), abs=1e-6)
+    assert (merged["env/share/sum"], merged["env/share/count"]) == (6, 4)
     np.testing.assert_array_equal(merged["env/each"], [3, 3])
 
 
 def test_a_call_weighs_as_many_iterations_in_a_line_as_it_has():
     interval = Interval()
-    interval.add({"loss/total": 1.0}, rounds=3)
-    interval.add({"loss/total": 5.0})
+    interval.add({"env/share": 1.0, "lag/max": 4.0}, rounds=3)
+    interval.add({"env/share": 5.0, "lag/max": 2.0})
+    assert interval.summary() == {"env/share": 2.0, "lag/max": 4.0}
+
+
+def test_a_call_weighs_as_many_updates_in_a_line_as_it_has():
+    interval = Interval()
+    interval.add({"loss/total/sum": 3.0, "loss/total/count": 3}, rounds=100)
+    interval.add({"loss/total/sum": 5.0, "loss/total/count": 1}, rounds=7)
+    interval.add({"loss/total/sum": 0.0, "loss/total/count": 0}, rounds=50)
     assert interval.summary() == {"loss/total": 2.0}
+
+
+def test_the_median_does_not_depend_on_how_episodes_are_grouped():
+    returns = np.random.default_rng(0).normal(size=500).astype(np.float32)
+    found = []
+    for size in (20, 100, 500):
+        interval = Interval()
+        for part in np.split(returns, 500 // size):
+            interval.add({"episode/returns": part[::-1][: metrics.NEWEST]})
+        found.append(interval.summary()["episode/return_median"])
+    assert found[0] == found[1] == found[2] == np.median(returns[-metrics.NEWEST :])

@@ -354,10 +354,43 @@ def test_training_ends_when_no_gradient_is_finite():
     )
     config = dataclasses.replace(BASE, algorithm="ppo", settings=settings, eval_every=0)
     records = Records()
-    with pytest.raises(TrainingError, match="no gradient was finite in 3 iterations"):
+    with pytest.raises(TrainingError, match="no gradient was finite in the last 3 of"):
         records.run(config, make=Poisoned)
     assert len(records.progress) == 2
     assert records.lines[-1][1]["grad/skipped"] == 1
+
+
+def skipped(number, updates=None):
+    updates = number if updates is None else updates
+    return {"grad/skipped/sum": float(number), "grad/skipped/count": updates}
+
+
+def record_at(step):
+    record = Record(BASE, Records())
+    record.step = step
+    return record
+
+
+def test_updates_without_a_finite_gradient_are_counted_not_rounds():
+    record = record_at(90)
+    record.add(skipped(1), rounds=66)
+    record.add(skipped(0), rounds=66)  # no update
+    record.add(skipped(1), rounds=66)
+    record.add(skipped(7, 8), rounds=66)  # one of them was finite
+    record.add(skipped(2), rounds=66)
+    with pytest.raises(TrainingError, match="no gradient was finite in the last 3 of"):
+        record.add(skipped(1), rounds=66)
+
+
+def test_training_without_any_finite_gradient_never_counts_as_finished():
+    record = record_at(BASE.steps)
+    with pytest.raises(TrainingError, match="no gradient was finite in the last 1 of"):
+        record.add(skipped(1))
+    record = record_at(90)
+    record.add(skipped(0, 1))
+    record.step = BASE.steps
+    record.add(skipped(1))
+    assert record.done
 
 
 def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):
@@ -405,7 +438,7 @@ def test_calls_of_several_iterations_write_the_same_lines(monkeypatch):
     for expected, found in zip(*lines, strict=True):
         assert found.keys() == expected.keys()
         for name, value in expected.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-4, err_msg=name)
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert many.saved[-1][0] == one.saved[-1][0]
 
 

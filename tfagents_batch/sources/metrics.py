@@ -18,7 +18,7 @@ from tfagents_batch.types import Collected, Trajectory
 NEWEST = 128  # at most this many episodes of a trajectory are reported one by one
 # Vectors with one number per episode, padded with NaN, see ``episodes``.
 EACH = ("episode/returns", "episode/lengths")
-_SUMS = (SUM, COUNT, "_sum")  # suffixes of metrics that are added up
+_SUMS = (SUM, COUNT, "_sum")  # suffixes of metrics that are sums already
 
 
 def collected(
@@ -108,7 +108,9 @@ def start(like: Metrics) -> Metrics:
         if name in EACH:
             return tf.fill([NEWEST], tf.constant(np.nan, x.dtype))
         value = {tf.minimum: np.inf, tf.maximum: -np.inf}.get(_rule(name), 0)
-        return tf.fill(x.shape, tf.constant(value, x.dtype))
+        # Wide, so that a sum does not depend on how collects are grouped into calls.
+        dtype = x.dtype if x.shape.rank or value else tf.float64
+        return tf.fill(x.shape, tf.constant(value, dtype))
 
     return {name: first(name, x) for name, x in like.items()}
 
@@ -124,26 +126,25 @@ def merge(totals: Metrics, new: Metrics) -> Metrics:
     def merged(name, total, x):
         if name in EACH:
             return _append(total, x)
-        return x if x.shape.rank else _rule(name)(total, x)
+        return x if x.shape.rank else _rule(name)(total, tf.cast(x, total.dtype))
 
     return {name: merged(name, totals[name], x) for name, x in new.items()}
 
 
 def finish(totals: Metrics, collects: tf.Tensor) -> Metrics:
-    """Divide the scalars that are means, not sums or extremes, by their number.
+    """Return the sums of means with their counts, and the other totals as they are.
 
     Args:
       totals: result of ``merge``.
       collects: int32 ``[]``, number of collects.
     """
-
-    def mean(name, x):
-        is_sum = name.endswith(_SUMS) or _rule(name) is not tf.add
-        if x.shape.rank or is_sum:
-            return x
-        return x / tf.cast(tf.maximum(collects, 1), x.dtype)
-
-    return {name: mean(name, x) for name, x in totals.items()}
+    found = {}
+    for name, x in totals.items():
+        if x.shape.rank or name.endswith(_SUMS) or _rule(name) is not tf.add:
+            found[name] = x
+        else:
+            found |= {name + SUM: x, name + COUNT: collects}
+    return found
 
 
 def _rule(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:

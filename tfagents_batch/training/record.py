@@ -12,32 +12,41 @@ import numpy as np
 
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
-from tfagents_batch.interfaces import COUNT, SUM
+from tfagents_batch.interfaces import COUNT, MAX, SUM
 from tfagents_batch.schedules import Every
-from tfagents_batch.sources.metrics import EACH
+from tfagents_batch.sources.metrics import EACH, NEWEST
 
 if TYPE_CHECKING:
     from tfagents_batch.training.evaluate import Evaluation
     from tfagents_batch.training.output import Output
     from tfagents_batch.training.run_flags import Config
 
-# Training ends after this many iterations in a row without a finite gradient.
-BAD_ITERATIONS = 3
-MOST_EPISODES = 10_000  # medians use at most this many of the newest episodes
+# Training ends after this many updates in a row without a finite gradient.
+BAD_UPDATES = 3
 _COUNT = "episode/count"
 
 
 class Interval:
-    """Metrics since the last logged line; every episode has the same weight."""
+    """Metrics since the last logged line.
+
+    Every episode has the same weight, and so has every update. Lines do not depend on
+    how rounds are grouped into calls.
+    """
 
     def __init__(self):
         self._values: dict[str, list[float]] = defaultdict(list)  # of every call
         self._rounds: dict[str, list[int]] = defaultdict(list)  # weights of the means
         self._vectors: dict[str, np.ndarray] = {}
-        self._episodes = {name: deque(maxlen=MOST_EPISODES) for name in EACH}
+        # A call reports as many episodes at least.
+        self._episodes = {name: deque(maxlen=NEWEST) for name in EACH}
 
     def add(self, metrics: dict[str, Any], rounds: int = 1) -> None:
-        """Add the metrics of a program's call, which are merged over its rounds."""
+        """Add the metrics of a program's call, which are merged over its rounds.
+
+        Args:
+          metrics: sums with their counts, extremes, vectors, or means over the rounds.
+          rounds: number of rounds, the weight of such a mean.
+        """
         for name, value in metrics.items():
             value = np.asarray(value)
             if name in EACH:  # programs return the newest episode first
@@ -58,7 +67,7 @@ class Interval:
             name = each.removesuffix("s")
             parts = [values.pop(f"{name}_{part}", ()) for part in ("sum", "min", "max")]
             if count:
-                summary[f"{name}_mean"] = sum(parts[0]) / count
+                summary[f"{name}_mean"] = _rounded(sum(parts[0]) / count)
                 summary[f"{name}_min"] = min(parts[1])
                 summary[f"{name}_max"] = max(parts[2])
             if episodes:  # there is an episode that is not NaN
@@ -67,11 +76,12 @@ class Interval:
             name = counted.removesuffix(COUNT)
             total, present = sum(values.pop(name + SUM)), sum(values.pop(counted))
             if present:
-                summary[name] = total / present
+                summary[name] = _rounded(total / present)
         for name, x in values.items():
             weights = self._rounds[name]
             total = sum(a * b for a, b in zip(x, weights, strict=True))
-            summary[name] = total / sum(weights)
+            mean = total / sum(weights)
+            summary[name] = max(x) if name.endswith(MAX) else mean
         return summary
 
 
@@ -128,7 +138,8 @@ class Record:
         self._interval = Interval()
         self._once: dict[str, Any] = {}  # metrics of the next line only
         self._since = self.step, self.seconds  # values at the last line
-        self._bad = 0
+        self._bad = 0  # newest updates in a row without a finite gradient
+        self._good = False  # whether any update had a finite gradient
 
     @property
     def done(self) -> bool:
@@ -149,16 +160,20 @@ class Record:
           rounds: number of its iterations.
 
         Raises:
-          TrainingError: if no gradient was finite for ``BAD_ITERATIONS`` iterations.
+          TrainingError: if no gradient was finite for ``BAD_UPDATES`` updates, or in
+            all updates until the end.
         """
         self._interval.add(metrics, rounds)
-        bad = float(metrics.get("grad/skipped", 0.0)) == 1
-        self._bad = self._bad + rounds if bad else 0
-        if self._bad >= BAD_ITERATIONS:
+        updates, skipped = _gradients(metrics)
+        if updates:
+            bad = skipped == updates
+            self._bad = self._bad + updates if bad else 0
+            self._good |= not bad
+        if self._bad >= BAD_UPDATES or (self._bad and self.done and not self._good):
             raise TrainingError(
-                f"no gradient was finite in {self._bad} iterations, up to step "
-                f"{self.step}: look for NaN in rewards and observations, or lower the "
-                "learning rate; earlier checkpoints are intact"
+                f"no gradient was finite in the last {self._bad} of the updates, up to "
+                f"step {self.step}: look for NaN in rewards and observations, or lower "
+                "the learning rate; earlier checkpoints are intact"
             )
 
         def iteration_summary() -> dict[str, Any]:
@@ -270,6 +285,19 @@ def system(traces: int) -> dict[str, float]:
     with contextlib.suppress(OSError):  # not every system reports memory
         sizes["system/learner_mb"] = layout.resident_bytes() / 2**20
     return sizes
+
+
+def _gradients(metrics: dict[str, Any]) -> tuple[int, float]:
+    """Return the number of updates of a call, and the sum of their skipped shares."""
+    name = "grad/skipped"
+    if name in metrics:  # of a single update
+        return 1, float(metrics[name])
+    return int(metrics.get(name + COUNT, 0)), float(metrics.get(name + SUM, 0.0))
+
+
+def _rounded(mean: float) -> float:
+    """Round to float32, because the last bits of a sum depend on the order."""
+    return float(str(np.float32(mean)))
 
 
 def _default(value: int | None, otherwise: int) -> int:

@@ -179,7 +179,7 @@ def test_training_continues_after_a_restart(tmp_path, make_process_env):
         metrics = once(training)
         restarted = any(e["event"] == "env_restarted" for e in env.events())
     assert restarted
-    assert np.isfinite(metrics["loss/total"])
+    assert np.isfinite(metrics["loss/total/sum"])
 
 
 def test_a_builder_that_returns_one_model_twice_is_refused():

@@ -19,6 +19,7 @@ from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.programs import program
+from tfagents_batch.training.record import Interval
 from tfagents_batch.types import Collected
 
 NEVER = 2**62  # a step that no call reaches
@@ -30,6 +31,12 @@ KINDS = {
         ppo.Config(minibatch_size=8, epochs=2, histograms=False), spec
     ),
 }
+
+
+def summary(metrics):
+    interval = Interval()
+    interval.add(metrics)
+    return interval.summary()
 
 
 @contextlib.contextmanager
@@ -72,11 +79,14 @@ def test_metrics_of_a_call_are_merged_over_its_rounds():
         merged = training(NEVER, 6)
     assert training.rounds == 6
     assert merged.keys() == single[0].keys()
+    assert merged["grad/updates/count"] == merged["loss/total/count"] == 6
+    line, lines = summary(merged), [summary(each) for each in single]
     columns = {name: np.array([each[name] for each in single]) for name in merged}
     assert merged["episode/count"] == columns["episode/count"].sum() > 2
     assert merged["episode/length_min"] == columns["episode/length_min"].min()
     for name in ("loss/total", "policy/entropy", "env/masked", "grad/learning_rate"):
-        assert merged[name] == pytest.approx(columns[name].mean(), rel=1e-5), name
+        mean = np.mean([each[name] for each in lines])
+        assert line[name] == pytest.approx(mean, rel=1e-6), name
     # The newest of the vectors.
     np.testing.assert_array_equal(merged["weights/all"], single[-1]["weights/all"])
 
@@ -139,7 +149,9 @@ class Learner(tf.Module):
         row = tf.stack([trajectory, seed, tf.cast(step, tf.int32)])
         self.calls.assign(tf.concat([self.calls[1:], row[tf.newaxis]], 0))
         metrics = {"grad/updates": 2.0, "loss/some/sum": 3.0, "loss/some/count": 1.0}
-        return Updated(nest.map(tf.constant, metrics), tf.constant([0.5, 1.0]))
+        metrics = nest.map(tf.constant, metrics)
+        metrics["loss/delay/max"] = tf.cast(50 - abs(step - 30), tf.float32)
+        return Updated(metrics, tf.constant([0.5, 1.0]))
 
 
 def fake(updates, steps=10, warm_up=0, void=NEVER, compile="off"):
@@ -159,9 +171,11 @@ def test_fakes_satisfy_the_protocols():
     assert isinstance(training, interfaces.Program)
 
 
-def test_a_call_without_updates_has_no_metrics_of_updates():
+def test_a_call_without_updates_counts_them_and_has_no_other_metrics_of_them():
     training, source, learner = fake(updates=0)
-    assert training(NEVER, rounds=3) == {"episode/count": 3}
+    metrics = training(NEVER, rounds=3)
+    none = {"grad/updates/sum": 0, "grad/updates/count": 3}
+    assert metrics == {"episode/count": 3, **none}
     assert calls(learner) == [] and int(learner.policy.version) == 0
     assert training.step == 30 and float(source.priorities) == 0
 
@@ -177,8 +191,24 @@ def test_all_updates_that_are_due_are_made_with_different_seeds(compile):
     assert all(sampled == seed for sampled, seed, _ in found)
     assert int(learner.policy.version) == 12
     assert float(source.priorities) == 12 * 1.5
-    assert metrics["grad/updates"] == pytest.approx(12 * 2 / 5)
+    assert (metrics["grad/updates/sum"], metrics["grad/updates/count"]) == (24, 5)
+    assert metrics["loss/delay/max"] == 50  # in the second of three rounds
     assert (metrics["loss/some/sum"], metrics["loss/some/count"]) == (12 * 3, 12)
+
+
+def test_the_number_of_rounds_in_a_call_changes_no_line():
+    """Updates are due in some of the rounds only."""
+    lines = []
+    for rounds in (1, 3, 20):
+        training, _, _ = fake(updates=2, warm_up=70)
+        interval = Interval()
+        while training.step < 200:
+            metrics = training(200, rounds)
+            del metrics["episode/count"]  # without returns here
+            interval.add(metrics, training.rounds)
+        lines.append(interval.summary())
+    assert lines[0] == lines[1] == lines[2]
+    assert lines[0]["grad/updates"] == pytest.approx(13 * 2 * 2 / 20)
 
 
 def test_seeds_of_updates_depend_on_the_step_and_not_on_the_call():

@@ -168,17 +168,17 @@ class Asynchronous:
             if not done:
                 totals = metrics.start(batch.metrics)
             updates, found, totals, vectors = self._learn(batch, totals)
-            sums = found if sums is None else sums + found
+            names = self._train[batch.joined].names
+            sums = found if sums is None else in_pieces.join(names, sums, found)
             done, rows = done + updates, rows + batch.steps
             pieces += in_pieces.number(batch.trajectory)
         seconds, counts = time.perf_counter() - begin, self._counts.take()
         predicting = seconds * self._numbers.predictors
         self.rounds = done
-        names = self._train[batch.joined].names
         named = dict(zip(names, tf.unstack(sums), strict=True))
         found = rounds.summary(self._algorithm, named | vectors, totals, done, pieces)
         if warm:
-            lag = float(found.get("lag/updates", 0.0))
+            lag = float(named.get("lag/updates", 0.0)) / done
             self._adjusting.add(seconds, rows, done, lag)
             self._numbers = self._adjusting.numbers
         dropped = counts.get("dropped", 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.envs.graph.function import function
-from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.interfaces import MAX, Algorithm, Metrics
 from tfagents_batch.ops import arrays
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources import metrics
@@ -110,17 +111,32 @@ class Updates:
         def body(index, sums, vectors):
             found = self._update(group(index), seeds.update_seed(seed, index), step)
             self._algorithm.policy.version.assign_add(1)
-            sums += tf.stack([found.metrics[name] for name in self.names])
+            new = tf.stack([found.metrics[name] for name in self.names])
+            sums = join(self.names, sums, new)
             return index + 1, sums, {name: found.metrics[name] for name in vectors}
 
         _, sums, vectors = tf.while_loop(
             lambda index, *_: index < count,
             body,
-            (tf.constant(0), tf.zeros([len(self.names)]), vectors),
+            (tf.constant(0), _start(self.names), vectors),
             maximum_iterations=count,
             parallel_iterations=1,
         )
         return sums, metrics.merge(totals, measured), vectors
+
+
+def join(names: list[str], sums: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """Add metrics ``[n]`` of the given names; of maxima, take the larger one."""
+    return tf.where(_maxima(names), tf.maximum(sums, new), sums + new)
+
+
+def _start(names: list[str]) -> tf.Tensor:
+    """Return the sums of ``join`` before the first update."""
+    return tf.where(_maxima(names), -np.inf, tf.zeros([len(names)]))
+
+
+def _maxima(names: list[str]) -> np.ndarray:
+    return np.array([name.endswith(MAX) for name in names], bool)
 
 
 def number(pieces: Trajectory) -> int:

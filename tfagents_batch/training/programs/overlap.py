@@ -100,8 +100,9 @@ class Ahead:
                     updated = self._update(trajectory, now, step)
                 self._trained.version.assign_add(1)
                 self._step.assign_add(collected.steps)
-                metrics |= {rounds.UPDATE + k: x for k, x in updated.metrics.items()}
-                if rounds.UPDATE + "lag/updates" not in metrics:
+                one = tf.constant(1)
+                metrics |= rounds.of_updates(updated.metrics, one, one)
+                if "lag/updates" not in updated.metrics:
                     lag = masked.mean(tf.cast(lag, tf.float32), trajectory.mask)
                     metrics["lag/updates"] = lag
         self._ahead = future.result()  # raises the thread's exception

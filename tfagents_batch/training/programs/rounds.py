@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.interfaces import COUNT, SUM, Algorithm, Metrics, Source, Updated
+from tfagents_batch.interfaces import (
+    COUNT,
+    MAX,
+    SUM,
+    Algorithm,
+    Metrics,
+    Source,
+    Updated,
+)
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources import metrics
@@ -52,7 +61,7 @@ def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, d
 
         def body(index, ok, count, sums, totals):
             ok, updates, learned, measured = one(seed)
-            sums = _add_updates(sums, learned, updates)
+            sums = _add(sums, learned, updates)
             totals = metrics.merge(totals, measured)
             return index + 1, ok, count + updates, sums, totals
 
@@ -61,13 +70,15 @@ def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, d
             return (index < rounds) & ok & ((index < 1) | (step.read_value() < until))
 
         zero = constants.zeros([], tf.int32)
-        start = zero, tf.constant(True), zero, _zeros(learned), metrics.start(measured)
+        # Wide, so that a sum does not depend on how rounds are grouped into calls.
+        sums = _start(learned, tf.float64)
+        start = zero, tf.constant(True), zero, sums, metrics.start(measured)
         index, _, count, sums, totals = tf.while_loop(
             more, body, start, parallel_iterations=1
         )
         last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
         return {
-            **_means(sums, count, index),
+            **of_updates(sums, count, index),
             **{UPDATE + name: x for name, x in last.items()},
             **metrics.finish(totals, index),
             ROUNDS: index,
@@ -118,27 +129,30 @@ def _learn(
         with tf.device(device):
             updated = update(trajectory, mine, step)
         source.feedback(updated.priority)
-        return index + 1, _add_updates(sums, updated.metrics, 1)
+        return index + 1, _add(sums, updated.metrics, 1)
 
     zero = constants.zeros([], tf.int32)
     _, sums = tf.while_loop(
         lambda index, _: index < count,
         body,
-        (zero, _zeros(known.metrics)),
+        (zero, _start(known.metrics)),
         parallel_iterations=1,
     )
     algorithm.policy.version.assign_add(tf.cast(count, tf.int64))
     return sums, count
 
 
-def _add_updates(sums: Metrics, new: Metrics, count: int | tf.Tensor) -> Metrics:
-    """Add scalars, and replace vectors if there was an update."""
+def _add(sums: Metrics, new: Metrics, count: int | tf.Tensor) -> Metrics:
+    """Join scalars, and replace vectors if there was an update."""
     some = tf.constant(True) if isinstance(count, int) else count > 0
 
-    def merged(old, x):
-        return old + x if x.shape.rank == 0 else tf.where(some, x, old)
+    def merged(name, old, x):
+        if x.shape.rank:
+            return tf.where(some, x, old)
+        x = tf.cast(x, old.dtype)
+        return tf.maximum(old, x) if name.endswith(MAX) else old + x
 
-    return {name: merged(sums[name], x) for name, x in new.items()}
+    return {name: merged(name, sums[name], x) for name, x in new.items()}
 
 
 def outline(update: Any, trajectory: Trajectory) -> Updated:
@@ -154,7 +168,7 @@ def summary(
 
     Args:
       algorithm: for histograms of its variables.
-      sums: from ``_add_updates``.
+      sums: of the updates' metrics.
       totals: from ``metrics.merge``.
       updates: number of updates, each a round.
       collects: number of collects.
@@ -162,7 +176,7 @@ def summary(
     count = tf.constant(updates)
     last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
     found = {
-        **_means(sums, count, count),
+        **of_updates(sums, count, count),
         **{UPDATE + name: x for name, x in last.items()},
         **metrics.finish(totals, tf.constant(collects)),
         ROUNDS: count,
@@ -170,39 +184,61 @@ def summary(
     return split(found)[0]
 
 
-def _means(sums: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
-    """Return means over updates, the mean of their number over rounds, and sums."""
+def of_updates(sums: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
+    """Return metrics of updates, with the counts of those that are means.
 
-    def mean(name, x):
-        if x.shape.rank or name.endswith((SUM, COUNT)):
-            return x
-        number = rounds if name == _UPDATES else count
-        return tf.math.divide_no_nan(x, tf.cast(number, x.dtype))
-
-    return {UPDATE + name: mean(name, x) for name, x in sums.items()}
+    Args:
+      sums: scalars, joined over the updates; vectors of the last one.
+      count: number of updates.
+      rounds: number of rounds; ``grad/updates`` is a mean over these.
+    """
+    found = {}
+    for name, x in sums.items():
+        if x.shape.rank or name.endswith((SUM, COUNT, MAX)):
+            found[UPDATE + name] = x
+        else:
+            number = rounds if name == _UPDATES else count
+            found |= {UPDATE + name + SUM: x, UPDATE + name + COUNT: number}
+    return found
 
 
 def split(found: Metrics) -> tuple[dict[str, Any], int]:
     """Split the result of a call into metrics and the number of rounds.
 
-    Metrics of updates are left out if there was no update.
+    Metrics of updates are left out if there was no update, except their number.
     """
     found = {name: x.numpy() for name, x in found.items()}
-    updated = found.get(UPDATE + _UPDATES, 1) > 0
+    number = UPDATE + _UPDATES
+    updated = found.get(number + SUM, 1) > 0
     metrics = {
         name.removeprefix(UPDATE): x
         for name, x in found.items()
-        if updated or not name.startswith(UPDATE)
+        if updated or not name.startswith(UPDATE) or name.startswith(number)
     }
     return metrics, int(metrics.pop(ROUNDS))
 
 
-def _zeros(like: Metrics) -> Metrics:
-    """Return zeros like some metrics, one tensor per shape and dtype."""
-    kinds = {name: (tuple(x.shape), x.dtype) for name, x in like.items()}
-    # In the order of the metrics, so that names are equal in every process.
-    zeros = {kind: constants.zeros(*kind) for kind in dict.fromkeys(kinds.values())}
-    return {name: zeros[kind] for name, kind in kinds.items()}
+def _start(like: Metrics, scalars: tf.DType | None = None) -> Metrics:
+    """Return the sums of ``_add`` before the first update.
+
+    Args:
+      like: metrics of an update.
+      scalars: dtype of scalars; None for their own.
+    """
+
+    def kind(name, x):
+        dtype = x.dtype if x.shape.rank or scalars is None else scalars
+        return tuple(x.shape), dtype, not x.shape.rank and name.endswith(MAX)
+
+    kinds = {name: kind(name, x) for name, x in like.items()}
+    # One tensor of each kind, in the order of the metrics, so that names are equal in
+    # every process.
+    first = {
+        (shape, dtype, largest): constants.zeros(shape, dtype)
+        - (math.inf if largest else 0)
+        for shape, dtype, largest in dict.fromkeys(kinds.values())
+    }
+    return {name: first[kind] for name, kind in kinds.items()}
 
 
 def _spec(x: tf.Tensor) -> tf.TensorSpec:
