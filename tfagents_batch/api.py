@@ -212,6 +212,7 @@ def evaluate(
     network: keras.Model | Callable | None = None,
     seed: int = 0,
     actions: evaluation.ActionMode = "mode",
+    max_episode_steps: int | None = None,
 ) -> evaluation.Evaluation:
     """Play a trained agent.
 
@@ -231,6 +232,8 @@ def evaluate(
       seed: seed of the environments and of sampled actions. The same seed gives the
         same episodes, and they differ from those played in training with that seed.
       actions: "mode" for the policy's mode, "sample" for samples as in training.
+      max_episode_steps: steps after which an episode is cut off; None means the run's
+        ``eval_max_episode_steps``.
 
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
@@ -250,6 +253,8 @@ def evaluate(
             ", ".join(variables),
         )
     played = saved.env if env is None else env
+    if max_episode_steps is not None:
+        saved = config.replace(saved, {"eval_max_episode_steps": max_episode_steps})
     batch, episodes = play_config.evaluation_size(played, episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
     with _loaded(run, saved, env, network, checkpoint) as (experiment, step):

@@ -10,7 +10,6 @@ from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import UserError
 from tfagents_batch.training.evaluate import (
     CHUNK,
     Evaluator,
@@ -97,7 +96,9 @@ def test_an_evaluation_without_a_finished_episode_has_no_mean():
     result = evaluate_with_faults(always, 2, num_workers=0, **budget)
     assert (result.episodes, result.failed_episodes) == (0, 2)
     assert np.isnan(result.mean_return)
-    assert result.metrics() == {"eval/episodes": 0, "eval/failed_episodes": 2}
+    counts = {"failed_episodes": 2, "cut_off_episodes": 0}
+    expected = {"episodes": 0} | counts
+    assert result.metrics() == {f"eval/{k}": x for k, x in expected.items()}
 
 
 def test_equal_seeds_give_equal_episodes_and_evaluating_changes_nothing():
@@ -144,10 +145,34 @@ def test_an_evaluation_that_xla_refuses_is_not_compiled(monkeypatch, caplog):
     np.testing.assert_array_equal(found.returns, expected.returns)
 
 
-def test_an_episode_that_does_not_end_is_an_error(monkeypatch):
-    monkeypatch.setattr("tfagents_batch.training.evaluate.LONGEST", 300)
-    with pytest.raises(UserError, match=r"did not end within 300 steps.*time limit"):
-        evaluate([lambda: CountingEnv(length=10**9)], 1)
+def test_an_episode_that_does_not_end_is_cut_off_and_the_next_one_is_played(caplog):
+    makes = [lambda: CountingEnv(length=10**9), lambda: CountingEnv(length=40)]
+    most = 2 * CHUNK + 3
+    with ProcessEnv(makes, num_workers=0) as env:
+        policy = linear.LinearPolicy(env.spec)
+        play = Evaluator(env, policy, 4, most_steps=most)
+        result, _ = play(0), play(1)
+    assert list(result.lengths) == [most, most, 40, 40]
+    np.testing.assert_allclose(result.returns[:2], most * (most + 1) / 2)
+    assert result.cut_off_episodes == result.metrics()["eval/cut_off_episodes"] == 2
+    assert caplog.text.count(f"cut off after {most} steps") == 1
+
+
+def test_an_episode_that_is_cut_off_counts_once_even_if_it_ends_later():
+    makes = [lambda: CountingEnv(length=30), lambda: CountingEnv(length=20)]
+    with ProcessEnv(makes, num_workers=0) as env:
+        policy = linear.LinearPolicy(env.spec)
+        result = Evaluator(env, policy, 6, most_steps=25)(0)
+    assert list(result.lengths) == [25, 25, 25, 20, 20, 20]
+    assert result.cut_off_episodes == 3
+
+
+def test_the_limit_is_that_of_the_environment_unless_one_is_given():
+    def limited():
+        return gymnasium.wrappers.TimeLimit(CountingEnv(length=10**9), 30)
+
+    (result,) = evaluate([limited], 2)
+    assert list(result.lengths) == [30, 30] and result.cut_off_episodes == 0
 
 
 class TestActions:

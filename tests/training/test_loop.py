@@ -18,7 +18,6 @@ from tfagents_batch.errors import (
     SaveError,
     Stopped,
     TrainingError,
-    UserError,
 )
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks
@@ -393,12 +392,14 @@ def test_training_without_any_finite_gradient_never_counts_as_finished():
     assert record.done
 
 
-def test_an_evaluation_that_never_ends_leaves_a_checkpoint(monkeypatch):
-    monkeypatch.setattr("tfagents_batch.training.evaluate.LONGEST", 300)
+def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
     records = Records()
-    with pytest.raises(UserError, match=r"did not end.*eval_every=0"):
-        records.run(make=lambda: CountingEnv(length=10**9))
-    assert records.saved
+    config = dataclasses.replace(BASE, eval_max_episode_steps=150)
+    records.run(config, make=lambda: CountingEnv(length=10**9))
+    found = [line for _, line in records.lines if "eval/length_mean" in line]
+    assert len(found) > 1
+    assert all(line["eval/length_mean"] == 150 for line in found)
+    assert all(line["eval/cut_off_episodes"] == line["eval/episodes"] for line in found)
 
 
 def test_an_interval_has_means_of_numbers_and_the_newest_vectors():

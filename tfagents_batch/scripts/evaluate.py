@@ -23,6 +23,11 @@ class EvaluateCommand(app.PlayCommand):
     actions: Literal["mode", "sample"] = option(
         "mode", "the most likely action (mode), or sampled actions as in training"
     )
+    max_episode_steps: int | None = option(
+        None,
+        "steps after which an episode is cut off; none: as in the run's evaluations",
+        least=1,
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,9 +41,14 @@ def main(argv: Sequence[str]) -> int:
         episodes=command.episodes,
         env_options=command.env_options,
         actions=command.actions,
+        max_episode_steps=command.max_episode_steps,
         **command.arguments(),
     )
-    line = {"episodes": result.episodes, "failed_episodes": result.failed_episodes}
+    line = {
+        "episodes": result.episodes,
+        "failed_episodes": result.failed_episodes,
+        "cut_off_episodes": result.cut_off_episodes,
+    }
     if result.episodes:
         line |= {
             "mean_return": result.mean_return,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +14,6 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import function
-from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
@@ -21,7 +22,8 @@ from tfagents_batch.training import compilation
 from tfagents_batch.training.programs.program import Compiled, Plan
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
-LONGEST = 100_000  # step limit of an episode if the environments have none
+LONGEST = 10_000  # step limit of an episode if the environments have none
+_LOG = logging.getLogger("tfagents_batch")
 
 ActionMode = Literal["mode", "sample"]
 Actions = Literal["mode", "sample", "both"]
@@ -40,6 +42,8 @@ class Evaluation(NamedTuple):
       infos: ``{name: f64 [episodes]}``, values of the ``log_info`` keys in the last
         step of each episode; NaN where the info has no value.
       failed_episodes: number of episodes that failed; they have no result.
+      cut_off_episodes: number of episodes that were cut off at the limit of steps;
+        their results are those of the steps before it.
     """
 
     returns: np.ndarray
@@ -47,6 +51,7 @@ class Evaluation(NamedTuple):
     sampled: Evaluation | None = None
     infos: Mapping[str, np.ndarray] = MappingProxyType({})
     failed_episodes: int = 0
+    cut_off_episodes: int = 0
 
     @property
     def mean_return(self) -> float:
@@ -73,6 +78,7 @@ class Evaluation(NamedTuple):
         found = {
             f"{group}/episodes": self.episodes,
             f"{group}/failed_episodes": self.failed_episodes,
+            f"{group}/cut_off_episodes": self.cut_off_episodes,
         }
         if self.episodes:
             found |= {
@@ -99,7 +105,9 @@ class Evaluator:
     """Plays ``episodes`` episodes, the same number in each environment.
 
     Taking the episodes that end first would favor short ones. For the same reason, a
-    failed episode is not replaced by a new one.
+    failed episode is not replaced by a new one. An episode that reaches the limit is
+    cut off. Its environment waits until the others have played or are cut off too. Then
+    all start again, because one alone cannot.
 
     Args:
       env: used for evaluation only; its batch size must divide ``episodes``.
@@ -108,6 +116,8 @@ class Evaluator:
       explore: sample actions; otherwise use the policy's mode.
       info: f32 columns of the environments' infos to report, see ``Evaluation``.
       compiled: compile with XLA, unless XLA refuses an operation.
+      most_steps: steps of an episode, at most; None means the limit of the
+        environments, or ``LONGEST`` if they have none.
     """
 
     def __init__(
@@ -118,8 +128,11 @@ class Evaluator:
         explore: bool = False,
         info: Sequence[str] = (),
         compiled: bool = False,
+        most_steps: int | None = None,
     ):
         self.env = env
+        self._most_steps = most_steps or env.spec.max_episode_steps or LONGEST
+        self._warned = False
         self.quota = episodes // env.spec.num_envs
         self._actor, self._explore, self._info = actor, explore, tuple(info)
         self._modes = ["full", "off"] if compiled else ["off"]
@@ -144,7 +157,6 @@ class Evaluator:
 
         Raises:
           EnvError: if an environment failed.
-          UserError: if an episode does not end.
         """
         if self._rollout is None:
             self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
@@ -161,7 +173,9 @@ class Evaluator:
             steps = self._rollout.collect(seed, step).trajectory.steps
             names = "episode_return", "episode_length", *self._info
             results = [tf.cast(steps.info[name], tf.float64) for name in names]
-            return steps.last & steps.valid, steps.valid, results
+            length = steps.info["episode_length"]
+            cut_off = (length >= self._most_steps) & steps.valid & ~steps.last
+            return steps.last & steps.valid, cut_off, steps.valid, results
 
         compiled = mode == "full"
         body = single_call(play) if compiled else play
@@ -171,46 +185,63 @@ class Evaluator:
         self, seed: int | Sequence[int], stop: Callable[[], bool], step: tf.Tensor
     ) -> Evaluation | None:
         batch = self.env.spec.num_envs
-        # Both an ended and a failed episode count towards their environment's quota.
+        # Ended, cut off and failed episodes count towards their environment's quota.
         results: list[list[list[float]]] = [[] for _ in range(batch)]
-        left = np.full(batch, self.quota)
-        was_valid = np.ones(batch, bool)
-        limit = (self.env.spec.max_episode_steps or LONGEST) + 1
-        chunks_left = 1 + (self.quota * limit) // CHUNK
-        for chunk in range(10 * (chunks_left + 1)):
-            if chunks_left < 0:
-                break
+        left, cut_off = np.full(batch, self.quota), 0
+        waits = np.zeros(batch, bool)  # until the episode that was cut off ends
+        was_valid, fresh, restarts = np.ones(batch, bool), True, 0
+        for chunk in itertools.count():
             if stop():
                 return None
-            rows = self._play(constants.argument(_noise_seed(seed, chunk)), step)
+            noise = _derived(seed, chunk, "evaluate/actions")
+            rows = self._play(constants.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
-            new = slice(0 if chunk == 0 else 1, None)
+            new = slice(0 if fresh else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
-            ended, valid, values = rows
+            ended, long, valid, values = rows
             # Consecutive invalid rows count as one failure.
             failed = ~valid & np.vstack([was_valid, valid[:-1]])
-            was_valid = valid[-1]
-            for t, i in zip(*np.nonzero(ended | failed), strict=True):
-                if left[i] and ended[t, i]:
+            was_valid, fresh = valid[-1], False
+            for t, i in zip(*np.nonzero(ended | long | failed), strict=True):
+                waited, waits[i] = waits[i], long[t, i]
+                if waited or not left[i]:
+                    continue
+                left[i] -= 1
+                cut_off += int(long[t, i])
+                if not failed[t, i]:
                     results[i].append([x[t, i] for x in values])
-                left[i] = max(left[i] - 1, 0)
-            chunks_left -= int(valid.all())  # chunks with an invalid row do not count
             if not left.any():
-                return self._evaluation(results)
-        raise UserError(
-            f"an evaluation episode did not end within {limit - 1} steps; give the "
-            "environment a time limit (gymnasium.wrappers.TimeLimit), or train with "
-            "eval_every=0"
+                return self._evaluation(results, cut_off)
+            if cut_off and not self._warned:
+                self._warn()
+            if (waits | (left == 0)).all():
+                restarts += 1
+                self._rollout.restart(_derived(seed, restarts, "evaluate/restart"))
+                waits[:], was_valid[:], fresh = False, True, True
+
+    def _warn(self) -> None:
+        self._warned = True
+        _LOG.warning(
+            "an evaluation episode was cut off after %d steps; eval/cut_off_episodes "
+            "counts such episodes. Change the limit by eval_max_episode_steps, or give "
+            "the environment a limit of its own (gymnasium.wrappers.TimeLimit)",
+            self._most_steps,
         )
 
-    def _evaluation(self, results: list[list[list[float]]]) -> Evaluation:
+    def _evaluation(self, results: list[list[list[float]]], cut_off: int) -> Evaluation:
         rows = [row for each in results for row in each]
         columns = np.array(rows).reshape(len(rows), 2 + len(self._info)).T
         returns, lengths, *rest = columns
         infos = dict(zip(self._info, rest, strict=True))
         failed = self.quota * len(results) - len(rows)
         lengths = lengths.astype(np.int64)
-        return Evaluation(returns, lengths, infos=infos, failed_episodes=failed)
+        return Evaluation(
+            returns,
+            lengths,
+            infos=infos,
+            failed_episodes=failed,
+            cut_off_episodes=cut_off,
+        )
 
 
 def evaluator(
@@ -220,14 +251,15 @@ def evaluator(
     actions: Actions,
     info: Sequence[str] = (),
     compiled: bool = False,
+    most_steps: int | None = None,
 ) -> Play:
     """Return an evaluator of the policy's mode, of sampled actions, or of both.
 
     "both" plays ``episodes`` episodes of each, from the same initial states. The result
     is that of the mode; its field ``sampled`` is the result of sampled actions.
     """
-    mode = Evaluator(env, actor, episodes, False, info, compiled)
-    sample = Evaluator(env, actor, episodes, True, info, compiled)
+    mode = Evaluator(env, actor, episodes, False, info, compiled, most_steps)
+    sample = Evaluator(env, actor, episodes, True, info, compiled, most_steps)
 
     def both(seed, stop=lambda: False, step=0):
         result = mode(seed, stop, step)
@@ -237,8 +269,8 @@ def evaluator(
     return {"mode": mode, "sample": sample, "both": both}[actions]
 
 
-def _noise_seed(seed: int | Sequence[int], chunk: int) -> int | list[int]:
-    """Return the action seed of a chunk, so that every chunk has its own noise."""
+def _derived(seed: int | Sequence[int], number: int, purpose: str) -> int | list[int]:
+    """Return the seed of a chunk's noise, or of a new start."""
     if isinstance(seed, (int, np.integer)):
-        return seeds.iteration_seed(int(seed), chunk, "evaluate/actions")
-    return [_noise_seed(each, chunk) for each in seed]
+        return seeds.iteration_seed(int(seed), number, purpose)
+    return [_derived(each, number, purpose) for each in seed]

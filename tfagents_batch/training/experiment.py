@@ -182,8 +182,8 @@ class Experiment:
         config = self.config
         whole = program.is_whole(env, self.algorithm, config.compile, config.device)
         info = [name for name in config.log_info if name in env.spec.info]
-        policy = self.algorithm.policy
-        return evaluate.evaluator(env, policy, episodes, actions, info, whole)
+        policy, most = self.algorithm.policy, config.eval_max_episode_steps
+        return evaluate.evaluator(env, policy, episodes, actions, info, whole, most)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""

@@ -85,6 +85,12 @@ class Config:
         least=0,
     )
     eval_episodes: int = _log_option(10, "episodes per evaluation", least=1)
+    eval_max_episode_steps: int | None = _log_option(
+        None,
+        "steps after which an episode of an evaluation is cut off; none: the limit of "
+        f"the environment, {evaluate.LONGEST:,} if it has none",
+        least=1,
+    )
     eval_actions: evaluate.Actions = option(
         "mode",
         "actions in evaluations: the most likely one (mode), sampled ones, or both",

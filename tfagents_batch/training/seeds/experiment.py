@@ -101,7 +101,10 @@ class SeedsExperiment:
         if config.eval_every != 0:
             rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
             self._evaluator = self.population.evaluator(
-                make(rows), config.eval_episodes, config.eval_actions
+                make(rows),
+                config.eval_episodes,
+                config.eval_actions,
+                config.eval_max_episode_steps,
             )
 
     def train(

@@ -137,18 +137,24 @@ class Population:
         return named
 
     def evaluator(
-        self, env: TensorBatch, episodes: int, actions: evaluate.Actions = "mode"
+        self,
+        env: TensorBatch,
+        episodes: int,
+        actions: evaluate.Actions = "mode",
+        most_steps: int | None = None,
     ) -> evaluate.Play:
         """Return a function that plays ``episodes`` episodes per seed.
 
         Args:
           env: batch of ``S * E`` rows; E divides ``episodes``.
           episodes: episodes per seed.
-          actions: see ``evaluate.evaluator``.
+          actions, most_steps: see ``evaluate.evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
-        return evaluate.evaluator(_SeededEnv(env), actor, count, actions)
+        return evaluate.evaluator(
+            _SeededEnv(env), actor, count, actions, most_steps=most_steps
+        )
 
     def _iterate(
         self, most: tf.Tensor, until: tf.Tensor
