@@ -18,6 +18,7 @@ from tfagents_batch.errors import (
     SaveError,
     Stopped,
     TrainingError,
+    UserError,
 )
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks

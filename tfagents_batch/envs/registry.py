@@ -152,6 +152,22 @@ def needs_user_code(env: Any) -> bool:
     return ":" in env.removeprefix(GYM) and not env.startswith(tuple(RESERVED))
 
 
+def whole_games(env: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with which an episode is a whole game, as for evaluations.
+
+    A lost life of an Atari game may end an episode of training, but a score is that of
+    a whole game. Arguments of functions, and a user's wrappers, are not changed.
+    """
+    ends = None
+    if isinstance(env, str) and env.startswith("envpool:"):
+        ends = "episodic_life"
+    elif isinstance(env, str) and env_kwargs:
+        _register_atari(env)
+        spec = gymnasium.registry.get(env)
+        ends = "terminal_on_life_loss" if spec and atari.is_ale(spec) else None
+    return {key: value for key, value in env_kwargs.items() if key != ends}
+
+
 def has_safe_arguments(name: str) -> bool:
     """Return whether arguments of an environment cannot run code: true for this
     package's, Gymnasium's own and Atari games. Others may execute text they receive."""

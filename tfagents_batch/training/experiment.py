@@ -15,7 +15,7 @@ import numpy as np
 from keras.src.backend.common import global_state
 
 from tfagents_batch import algorithms, encoding, seeds, sources, spaces
-from tfagents_batch.envs import make
+from tfagents_batch.envs import make, registry
 from tfagents_batch.envs.graph.fleet import Fleet
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
@@ -112,7 +112,8 @@ class Experiment:
             self.evaluator = self._make_evaluator(stack, config, eval_env)
             self.clips = None
             if config.log_video_every:
-                given, kwargs = self._given, config.env_kwargs
+                given = self._given
+                kwargs = registry.whole_games(given, config.env_kwargs)
                 self.clips = Clips(
                     given, kwargs, self.algorithm.policy, config.wrappers
                 )
@@ -216,6 +217,8 @@ class Experiment:
         given = self._given
         if eval_env is not None:
             given, config = eval_env, play_config.adapted(config, eval_env, own=False)
+        kwargs = registry.whole_games(given, config.env_kwargs)
+        config = dataclasses.replace(config, env_kwargs=kwargs)
         batch, count = play_config.evaluation_size(
             given, config.eval_episodes, config.num_envs
         )

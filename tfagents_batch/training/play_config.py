@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from tfagents_batch.envs import make
-from tfagents_batch.envs.registry import is_same
+from tfagents_batch.envs.registry import is_same, whole_games
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.run_flags import IN_PROCESS, Config
@@ -74,7 +74,7 @@ def for_playing(
       saved: config of the run.
       env: environment to play; None means that of the run.
       env_kwargs, wrappers: its arguments and wrappers; None means those of the run if
-        they apply.
+        they apply, but with whole games as episodes.
     """
     changes: dict[str, Any] = {"eval_every": 0, "overlap": False}
     changes |= {"on_fault": "raise", "stop_at_return": None, "log_video_every": 0}
@@ -84,6 +84,8 @@ def for_playing(
     changes |= {name: value for name, value in overrides.items() if value is not None}
     if env is not None:  # a function may create the run's own environment
         saved = adapted(saved, env, own=True)
+    played = saved.env if env is None else env
+    changes.setdefault("env_kwargs", whole_games(played, saved.env_kwargs))
     return dataclasses.replace(saved, **changes)
 
 
