@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from tfagents_batch.envs import registry
+from tfagents_batch.envs import default_workers, registry
 from tfagents_batch.envs.adapters.adapt import is_environment
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.graph.vector_env import VectorEnv
@@ -58,8 +58,9 @@ def make_env(
         are part of the graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``,
         its class or the class's name.
       num_envs: B; by default the length of the list or the size of the batch, else 1.
-      num_workers: number of processes; 0 steps in this process, None uses one per
-        core, but at most one per environment. For EnvPool: number of threads, from 1.
+      num_workers: number of processes; 0 steps in this process. None uses one per core,
+        but at most one per environment, or a single one where that is faster, see
+        ``default_workers``. For EnvPool: number of threads, from 1.
       env_kwargs: arguments of every environment.
       wrappers: wrappers of every environment, applied in its worker, innermost first:
         names, or ``{"name": ..., argument: value}``, see ``envs.wrappers.named``.
@@ -106,6 +107,11 @@ def make_env(
         instance = f"an existing instance of {type(env).__name__}"
         named.refuse(wrappers, instance, "wrap it before you pass it")
     make = named.wrapped(make, wrappers)
+    if num_workers is None:
+        groups = options.get("groups", 1)
+        num_workers, options["workers_reason"] = default_workers.choose(
+            env, make, num_envs, groups, env_kwargs
+        )
     return ProcessEnv([make] * num_envs, num_workers, **options)
 
 

@@ -92,7 +92,11 @@ class Experiment:
             # After the environments exist, but before TensorFlow runs anything.
             workers = getattr(self.env, "num_workers", None)
             self.resources = threads.configure(
-                config, self.env.spec, workers, own_network=network is not None
+                config,
+                self.env.spec,
+                workers,
+                own_network=network is not None,
+                workers_reason=getattr(self.env, "workers_reason", ""),
             )
             self.remarks = [] if network is not None else remarks(self.env.spec)
             self.cache_off = prepare_devices(config, self.resources, config.device)

@@ -67,7 +67,8 @@ class Config:
     )
     num_workers: int | None = _machine_option(
         None,
-        "number of worker processes; 0: none, step in this process; none: one per core",
+        "number of worker processes; 0: none, step in this process; none: one per "
+        "core, or a single one where that is faster",
         least=0,
     )
     envs_per_worker: int | None = _machine_option(

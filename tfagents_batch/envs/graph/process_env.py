@@ -51,6 +51,7 @@ class ProcessEnv:
       backend: "native" (needs a C++ compiler at first use), "portable", or
         "auto", native if available. Environments in this process are portable.
         The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
+      workers_reason: why there are that many workers, for logs.
       options: options of ``Pool``: ``construct_seconds``, ``reset_seconds``,
         ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
         ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
@@ -59,6 +60,7 @@ class ProcessEnv:
     Attributes:
       spec: EnvSpec.
       num_workers: number of processes in use.
+      workers_reason: as above.
       num_groups: number of groups of environments for ``send`` and ``receive``.
       backend: backend in use, "native" or "portable".
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
@@ -77,6 +79,7 @@ class ProcessEnv:
         num_workers: int | None = None,
         *,
         backend: str = backends.AUTO,
+        workers_reason: str = "",
         **options: Any,
     ):
         options = {"backend": backend} | arguments.current_names(options)
@@ -86,6 +89,7 @@ class ProcessEnv:
         self.compilable = not pool.reason
         self.backend = backends.NATIVE if self.compilable else backends.PORTABLE
         self.num_workers = pool.num_workers
+        self.workers_reason = workers_reason
         self.num_groups = pool.num_groups
         self.spec = EnvSpec(
             pool.num_envs,

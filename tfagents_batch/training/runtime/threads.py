@@ -32,6 +32,7 @@ class Resources(NamedTuple):
       num_workers: worker processes; None if unknown.
       envs_per_worker: largest number of environments per worker; None without workers.
       reason: explains the number of threads.
+      workers_reason: explains the number of workers, if it was measured.
     """
 
     threads: int
@@ -39,6 +40,7 @@ class Resources(NamedTuple):
     num_workers: int | None
     envs_per_worker: int | None
     reason: str
+    workers_reason: str = ""
 
     def __str__(self) -> str:
         threads = _count(self.threads, "thread") if self.threads else "default threads"
@@ -46,6 +48,7 @@ class Resources(NamedTuple):
         if self.envs_per_worker:
             per = _count(self.envs_per_worker, "environment")
             text += f"; {_count(self.num_workers, 'worker')} of up to {per}"
+            text += f": {self.workers_reason}" if self.workers_reason else ""
         return text
 
 
@@ -54,6 +57,7 @@ def configure(
     spec: EnvSpec,
     num_workers: int | None = None,
     own_network: bool = False,
+    workers_reason: str = "",
 ) -> Resources:
     """Choose threads and set them, if TensorFlow has not run an operation yet.
 
@@ -62,6 +66,7 @@ def configure(
       spec: spec of the environments.
       num_workers: worker processes of the environments.
       own_network: whether the network is the user's.
+      workers_reason: why there are that many workers.
     """
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
@@ -69,7 +74,8 @@ def configure(
         reason = f"TensorFlow had already run, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
-    return Resources(threads, cores, num_workers, per_worker, reason)
+    counts = threads, cores, num_workers, per_worker
+    return Resources(*counts, reason, workers_reason)
 
 
 def choose(

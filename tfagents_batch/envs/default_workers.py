@@ -1,0 +1,91 @@
+"""Default number of worker processes, chosen by the time that environments need.
+
+The learner and a worker exchange messages at each step of the batch. That takes as long
+as the steps of a few small environments. Then one worker, which polls, is faster than
+one per core. The number does not change results.
+
+Only small environments of Gymnasium are measured, which have no effects outside.
+Another copy of one is stepped in this process. A user's environment may start a
+simulator or move a robot, so it is never stepped for this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from tfagents_batch.envs.adapters.adapt import create
+from tfagents_batch.envs.shared import arguments, cpus
+
+BATCH_MICROSECONDS = 100  # if a batch needs less for its steps, one worker is faster
+_MEASURED = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+_STEPS = 200
+_SECONDS = 0.02  # for all of them
+
+
+class Choice(NamedTuple):
+    """Number of workers.
+
+    Attributes:
+      num_workers: the number; None means the default of ``Pool``, one per core.
+      reason: why; empty if nothing was measured.
+    """
+
+    num_workers: int | None
+    reason: str
+
+
+def choose(
+    env: Any,
+    make: Callable[[], Any],
+    num_envs: int,
+    groups: int = 1,
+    env_kwargs: dict[str, Any] | None = None,
+) -> Choice:
+    """Choose the number of workers.
+
+    Args:
+      env: name of the environment, or what else a user gave.
+      make: creates one environment, with its arguments and wrappers.
+      num_envs: B.
+      groups: groups of environments; several need as many workers.
+      env_kwargs: arguments; an environment that draws is not measured.
+    """
+    several = min(len(cpus.available()), num_envs) > 1 and arguments.has_workers()
+    draws = "render_mode" in (env_kwargs or {})
+    if groups > 1 or draws or not several or not _is_measured(env):
+        return Choice(None, "")
+    batch = num_envs * step_microseconds(make)
+    text = f"a step of all environments takes {batch:.0f} us"
+    if batch < BATCH_MICROSECONDS:
+        return Choice(1, f"{text}, too little for a worker per core")
+    return Choice(None, f"{text}, enough for a worker per core")
+
+
+def step_microseconds(make: Callable[[], Any]) -> float:
+    """Return the median time of a step with random actions."""
+    env = create(make)
+    try:
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        times, end = [], time.perf_counter() + _SECONDS
+        while not times or (len(times) < _STEPS and time.perf_counter() < end):
+            action = env.action_space.sample()
+            begin = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(action)
+            times.append(time.perf_counter() - begin)
+            if terminated or truncated:
+                env.reset()
+        return 1e6 * float(np.median(times))
+    finally:
+        env.close()
+
+
+def _is_measured(env: Any) -> bool:
+    """Return whether ``env`` is a name of Gymnasium's that may be stepped."""
+    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
+    return spec is not None and str(spec.entry_point).startswith(_MEASURED)
