@@ -153,6 +153,24 @@ def test_the_time_share_of_evaluations_continues_after_a_resume():
     assert lines[0]["time/eval_seconds"] == 1.0
 
 
+def below_best(*evaluated):
+    """Return the ``below_best`` events of evaluations ``(step, mean return)``."""
+    records, state = Records(), None
+    for step, mean in evaluated:
+        record = Record(BASE, records, state)  # as if it were resumed each time
+        record.step = step
+        record.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
+        state = record.state()
+    return [event for _, event in records.events if event["event"] == "below_best"]
+
+
+def test_a_run_that_ends_below_its_best_evaluation_says_so():
+    (event,) = below_best((100, 2.0), (200, 7.0), (BASE.steps, 3.0))
+    assert (event["last"], event["best"], event["best_step"]) == (3.0, 7.0, 200)
+    assert below_best((200, 7.0), (BASE.steps, 7.0)) == []
+    assert below_best((100, 7.0), (200, 3.0)) == []  # not the end yet
+
+
 def test_a_stop_between_iterations_writes_a_line_and_a_checkpoint():
     records = Records()
     config = dataclasses.replace(BASE, eval_every=0, log_every=1000)

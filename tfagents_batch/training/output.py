@@ -75,7 +75,11 @@ class Output:
         """Log an event, with its kind under ``event``, and print it on the console."""
         fields = dict(event)
         self.logger.event(fields.pop("event"), step, **fields)
-        if self._seed is None and (text := _console_line(event)):
+        if self._seed is None:
+            text = _console_line(event)
+        else:
+            text = _below_best(event, f" of seed {self._seed}")
+        if text:
             self._console.message(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
@@ -124,4 +128,21 @@ def _console_line(event: dict[str, Any]) -> str:
         return f"warning: {event['reason']}"
     if kind == "compiled":
         return f"compile={event['compile']}: {event['reason']}"
-    return ""
+    return _below_best(event)
+
+
+def _below_best(event: dict[str, Any], of_seed: str = "") -> str:
+    """Return the console line of a last evaluation below the best; empty if it is not.
+
+    Args:
+      event: any event.
+      of_seed: text that names the seed, in a run of several.
+    """
+    if event["event"] != "below_best":
+        return ""
+    step = event["best_step"]
+    return (
+        f"the last evaluation{of_seed} has a mean return of {event['last']:.4g}, below "
+        f"the best one, {event['best']:.4g} at step {step:,}; use that checkpoint with "
+        "--checkpoint=best"
+    )

@@ -119,6 +119,7 @@ class Record:
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
         self._write, self._save = output.write, output.save
+        self._event = output.event
         self._steps = config.steps
         self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
         self._should_log = Every(_default(config.log_every, config.steps // 200))
@@ -132,7 +133,7 @@ class Record:
             if name in state:
                 clock.restore(state[name])
         self._evaluated: int | None = state.get("evaluated")
-        self._best_step: int | None = None
+        self._best_step: int | None = state.get("best_step")
         self._keep_step: int | None = state.get("keep", {}).get("last")
         self._keep = False  # whether the next checkpoint is permanent
         self._interval = Interval()
@@ -243,6 +244,10 @@ class Record:
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = previous
         self._callbacks.evaluation(self.step, result, best)
+        if self.done and self.best is not None and result.mean_return < self.best:
+            event = {"last": result.mean_return, "best": self.best}
+            event |= {"event": "below_best", "best_step": self._best_step}
+            self._event(event, self.step)
 
     def permanent_due(self) -> bool:
         """Return whether a permanent checkpoint is due; the next save resets it."""
@@ -253,6 +258,7 @@ class Record:
         return {name: clock.state() for name, clock in self._clocks.items()} | {
             "step": self.step,
             "best": self.best,
+            "best_step": self._best_step,
             "evaluated": self._evaluated,
             "trained_seconds": self.seconds,
             "evaluated_seconds": self._evaluating,
