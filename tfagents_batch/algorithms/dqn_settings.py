@@ -10,7 +10,7 @@ from tfagents_batch.algorithms.shared.off_policy import Settings
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import UpdateSize
-from tfagents_batch.nn import networks, q_network
+from tfagents_batch.nn import q_network
 from tfagents_batch.ops import td
 from tfagents_batch.ops.value_distributions import (
     Categorical,
@@ -34,25 +34,30 @@ class Munchausen:
 
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
-    """Settings of DQN."""
+    """Settings of DQN.
 
-    learning_rate: Schedule = option(Constant(1e-4), "Adam's step size", least=0)
+    The defaults are tuned on CartPole-v1, Acrobot-v1 and LunarLander-v3, so that the
+    last checkpoint is a good one. Targets of 3 rewards (Hessel et al. 2018) learn
+    about twice as fast as those of one. Double targets (van Hasselt et al. 2016), a
+    target network that moves slowly and a learning rate that decreases to 0 keep what
+    was learned.
+    """
+
+    n_step: int = option(3, "rewards in a target, n", least=1, most=1000)
+    learning_rate: Schedule = option(Linear(1e-3, 0.0), "Adam's step size", least=0)
     gradient_norm: float | None = option(
         10.0, "largest global norm of the gradient; none disables clipping", above=0
     )
-    batch_size: int = option(32, "transitions per update", least=1)
+    batch_size: int = option(128, "transitions per update", least=1)
     train_every: int = option(
         4, "environment steps between trainings", least=1, most=1_000_000
     )
-    target_every: int = option(
-        2500, "updates between moves of the target network", least=1
-    )
     target_tau: float = option(
-        1.0, "share by which the target network moves; 1 copies", above=0, most=1
+        0.01, "share by which the target network moves; 1 copies", above=0, most=1
     )
     epsilon: Schedule | None = option(
         None,
-        "probability of a random action; none: linear(1, 0.05, 100000), or 0 if noisy "
+        "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "
         "networks or a temperature explore",
         least=0,
         most=1,
@@ -63,7 +68,7 @@ class Config(Settings):
         above=0,
     )
     target: Literal["max", "double", "sarsa", "munchausen"] = option(
-        "max",
+        "double",
         "value of a target's last state: its largest; that of the action that the "
         "learned network selects (double DQN); that of the action taken (SARSA); or "
         "that of a soft policy, with a bonus in rewards (Munchausen)",
@@ -93,7 +98,7 @@ class Config(Settings):
         if self.epsilon is not None:
             return self.epsilon
         explores = self.network.noisy or self.temperature is not None
-        return Constant(0.0) if explores else Linear(1.0, 0.05, 100_000)
+        return Constant(0.0) if explores else Linear(1.0, 0.05, 10_000)
 
     def check(self) -> Config:
         """Return the checked settings.
@@ -117,7 +122,7 @@ class Config(Settings):
     def update_size(self, collected: int) -> UpdateSize:
         """Return the size of a batch, see ``interfaces.Algorithm``."""
         del collected
-        return UpdateSize(self.batch_size, self.network.hidden or networks.HIDDEN)
+        return UpdateSize(self.batch_size, self.network.hidden or q_network.HIDDEN)
 
     def values(self) -> Distribution:
         """Return what the network's outputs of an action mean."""

@@ -17,7 +17,11 @@ def _dqn(
     return trained_by("dqn", env, steps, num_envs, replay, **settings)
 
 
+# Mnih et al. 2015: one reward, no double targets, a copied target network.
+_NATURE = {"n_step": 1, "target": "max", "target_tau": 1.0, "batch_size": 32}
+
 _MINATAR_DQN = {
+    **_NATURE,
     # Young and Tian 2019 (arXiv:1903.03176), with Adam instead of RMSProp.
     "train_every": 1,
     "warmup_steps": 5000,
@@ -31,6 +35,7 @@ _MINATAR_DQN = {
 # Hessel et al. 2018 (arXiv:1710.02298): all options at once, with an update every 4
 # steps. As Obando-Ceron and Castro 2021 (arXiv:2011.14826) found, this suits MinAtar.
 _MINATAR_RAINBOW = {
+    **_NATURE,
     "target": "double",
     "distribution": "c51",
     "v_min": 0.0,
@@ -63,11 +68,12 @@ PRESETS = {
         100_000,
         8,
         {"capacity": 100_000, "steps": 32},
+        n_step=1,
+        target="max",
         learning_rate="linear(1e-3, 0)",
         batch_size=128,
         train_every=256,
         train_updates=128,
-        target_every=1,
         target_tau=0.005,
         epsilon="linear(1, 0.04, 8000)",
         network={"hidden": (256, 256)},
@@ -78,8 +84,8 @@ PRESETS = {
         100_000,
         8,
         {"capacity": 50_000},
+        **_NATURE | {"batch_size": 128},
         learning_rate=6.3e-4,
-        batch_size=128,
         train_every=4,
         train_updates=4,
         target_every=250,
@@ -99,8 +105,7 @@ PRESETS = {
         600_000,
         8,
         {"capacity": 100_000, "stack": 4},
-        target="double",
-        n_step=3,
+        **_NATURE | {"target": "double", "n_step": 3},
         learning_rate=2.5e-4,
         train_every=8,
         train_updates=2,

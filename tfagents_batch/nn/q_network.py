@@ -21,6 +21,7 @@ from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops.value_distributions import Distribution, Mean
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
+HIDDEN = (128, 128)  # for vector observations
 _MEAN = Mean()
 ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
 
@@ -31,7 +32,7 @@ class Config:
 
     hidden: tuple[int, ...] | None = option(
         None,
-        "units of the hidden layers; none: 64,64, or no layer after a CNN",
+        "units of the hidden layers; none: 128,128, or no layer after a CNN",
         least=1,
     )
     activation: str = option("relu", "Keras activation of the hidden layers")
@@ -240,13 +241,13 @@ def q_network(
         used = ("dueling", "initializer", "noisy")
         used += ("hidden", "activation") if parametric else ()
         user_model.warn_of_unused(config, model, used)
-        hidden = (hidden or networks.HIDDEN) if parametric else ()
+        hidden = (hidden or HIDDEN) if parametric else ()
         encoder = model
     else:
         encoder = Encoder(space, config.cnn)
         if hidden is None:
             single = encoder.is_single_image and not parametric
-            hidden = () if single else networks.HIDDEN
+            hidden = () if single else HIDDEN
         encoder.check_size(hidden[0] if hidden else actions * outputs)
     body = QBody(encoder, hidden, actions, outputs, config, own)
     return QNetwork(body, spec, distribution)
