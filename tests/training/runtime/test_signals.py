@@ -1,3 +1,4 @@
+import contextlib
 import os
 import select
 import signal
@@ -144,6 +145,18 @@ def test_checkpoint_requests_are_harmless_before_and_after_training():
         signal.signal(signal.SIGUSR1, pytest.fail)
         with harmless_checkpoint_requests():
             assert signal.getsignal(signal.SIGUSR1) is pytest.fail
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_another_thread_may_end_the_protection_from_checkpoint_requests():
+    before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        stack = contextlib.ExitStack()
+        stack.enter_context(harmless_checkpoint_requests())
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(stack.close).result(SECONDS)
+        os.kill(os.getpid(), signal.SIGUSR1)  # still harmless
     finally:
         signal.signal(signal.SIGUSR1, before)
 

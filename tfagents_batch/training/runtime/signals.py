@@ -124,7 +124,7 @@ class Interrupts:
             target=self._watch, args=(reader,), name="interrupts", daemon=True
         )
         self._watcher.start()
-        if threading.current_thread() is threading.main_thread():
+        if _is_main():
             self._install()
         return self
 
@@ -243,15 +243,15 @@ def harmless_checkpoint_requests() -> Iterator[None]:
     A handler that is already installed stays.
     """
     number = getattr(signal, "SIGUSR1", None)
-    main = threading.current_thread() is threading.main_thread()
-    if number is None or not main or signal.getsignal(number) is not signal.SIG_DFL:
+    if number is None or not _is_main() or signal.getsignal(number) != signal.SIG_DFL:
         yield
         return
     signal.signal(number, lambda *_: None)  # child processes would inherit SIG_IGN
     try:
         yield
     finally:
-        signal.signal(number, signal.SIG_DFL)
+        if _is_main():  # not if the process ends from another thread
+            signal.signal(number, signal.SIG_DFL)
 
 
 def stop_signals() -> list[int]:
@@ -270,6 +270,11 @@ def stop_signals() -> list[int]:
 def exit_status(number: int | None) -> int:
     """Return the exit status of a process that a signal has stopped."""
     return 128 + (number or signal.SIGINT)
+
+
+def _is_main() -> bool:
+    """Return whether this thread may install handlers of signals."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _call(hook: Callable[[], None]) -> None:
