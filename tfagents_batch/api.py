@@ -107,7 +107,7 @@ def train(
       UserError: for an argument that cannot be used, before a folder is created.
       EnvError: if an environment failed; a checkpoint was written first.
       TrainingError: if the gradients are no longer finite.
-      SaveError: if the last checkpoint could not be written.
+      SaveError: if the last checkpoint or the last replay could not be written.
       Exception: any exception of a callback; a checkpoint was written first.
     """
     callbacks = {

@@ -83,7 +83,7 @@ class Loop:
           EnvError: if an environment failed. A checkpoint is written first; the failed
             iteration is discarded.
           TrainingError: if gradients are no longer finite.
-          SaveError: if the last checkpoint could not be written.
+          SaveError: if the last checkpoint or the last replay could not be written.
           Exception: if a callback raised it. A checkpoint is written first.
         """
         try:
