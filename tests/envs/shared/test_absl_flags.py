@@ -8,6 +8,7 @@ import pytest
 from absl import flags
 
 import tfagents_batch as tfb
+from tfagents_batch.envs.checking.check import check_env
 from tfagents_batch.envs.shared import absl_flags
 
 MODULE = """
@@ -43,6 +44,11 @@ def length(env):
         while not timestep.last[0]:
             state, timestep = env.step(state, [0])
         return int(timestep.info["episode_length"][0])
+
+
+def test_an_environment_that_reads_flags_is_checked_without_a_parsed_command_line(game):
+    flags.FLAGS.unparse_flags()
+    assert check_env(game, steps=20).ok
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

@@ -29,7 +29,7 @@ from tfagents_batch.envs.checking.findings import (
 from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
 from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
-from tfagents_batch.envs.shared import validation
+from tfagents_batch.envs.shared import absl_flags, validation
 from tfagents_batch.envs.worker import stepper
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
@@ -84,6 +84,7 @@ def check_env(
     layers.count("check_env", "steps", steps)
     layers.count("check_env", "seed", seed, least=0)
     make = registry.constructor(env, env_kwargs)
+    absl_flags.mark_as_parsed()
     owned = not is_environment(env)  # created here, so closed here
     report = Report(registry.describe(env))
     with contextlib.ExitStack() as stack:
