@@ -128,7 +128,7 @@ def test_a_batch_without_a_transition_keeps_the_weights():
 
 
 def test_the_target_network_gets_no_gradient_and_follows_every_n_updates():
-    agent = make(target_every=3)
+    agent = make(target_every=3, target_tau=1.0)
     start = [x.numpy() for x in agent.target.trainable_variables]
     batch = experience(agent)
     for _ in range(2):
