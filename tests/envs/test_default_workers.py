@@ -57,6 +57,12 @@ def test_a_step_is_measured_on_a_copy_that_is_closed():
     assert Closing.closed == 1
 
 
+def test_an_environment_that_cannot_be_created_is_left_to_the_workers(cores):
+    make = registry.constructor("CartPole-v1", {"gravitation": 9.8})
+    found = default_workers.choose("CartPole-v1", make, 8)
+    assert found == default_workers.Choice(None, "")
+
+
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("given", "expected"), [(None, 1), (2, 2)])
 def test_a_number_that_is_given_is_used(cores, measured, given, expected):

@@ -59,7 +59,10 @@ def choose(
     draws = "render_mode" in (env_kwargs or {})
     if groups > 1 or draws or not several or not _is_measured(env):
         return Choice(None, "")
-    batch = num_envs * step_microseconds(make)
+    try:
+        batch = num_envs * step_microseconds(make)
+    except Exception:  # the worker's error will say more
+        return Choice(None, "")
     text = f"a step of all environments takes {batch:.0f} us"
     if batch < BATCH_MICROSECONDS:
         return Choice(1, f"{text}, too little for a worker per core")
