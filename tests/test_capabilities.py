@@ -22,6 +22,7 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.record import Interval
 from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.seeds import experiment as several
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
@@ -183,7 +184,8 @@ def _one(cell):
         experiment.start(0)
         before = _values(experiment.named_variables())
         for _ in range(2):
-            metrics = experiment.program(2**62, rounds=1)
+            interval = Interval()
+            interval.add(experiment.program(2**62, rounds=1))
         after = _values(experiment.named_variables())
         assert experiment.program.mode == level(cell, "compile")
         if level(cell, "backend") != "in the graph":
@@ -192,7 +194,7 @@ def _one(cell):
             processes = level(cell, "backend") != "in process"
             assert experiment.env.num_workers == int(processes)
     # Histograms have NaN in masked rows.
-    numbers = {name: x for name, x in metrics.items() if x.ndim == 0}
+    numbers = {k: np.array(x) for k, x in interval.summary().items() if np.ndim(x) == 0}
     return before, after, numbers
 
 
