@@ -47,12 +47,15 @@ def test_values_of_random_play_are_close_to_the_exact_ones(target, features, tmp
         eval_every=0,
         logdir=tmp_path,
         settings={
+            "n_step": 1,
             "target": target,
             "gamma": gridworld.GAMMA,
             "epsilon": 1.0,
             "learning_rate": "linear(2e-3, 0)",
             "batch_size": 128,
             "target_every": 100,
+            "target_tau": 1.0,
+            "network": {"hidden": (64, 64)},
             "histograms": False,
         },
     )

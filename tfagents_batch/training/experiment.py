@@ -28,7 +28,7 @@ from tfagents_batch.training import (
     play_config,
     replay_saver,
 )
-from tfagents_batch.training.programs import overlap, program
+from tfagents_batch.training.programs import program
 from tfagents_batch.training.run_flags import Config, without_variables
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import (
@@ -111,8 +111,6 @@ class Experiment:
             _check_precision(self.algorithm, config.precision)
             if trains:
                 run.source.check_fits(self.env.spec, self.algorithm)
-            if self._acting is not None:
-                overlap.check_separate(self._acting, self.algorithm.policy)
             self.evaluator = self._make_evaluator(stack, config, eval_env)
             self.clips = None
             if config.log_video_every:
@@ -144,8 +142,6 @@ class Experiment:
                 self.algorithm,
                 config.log_info,
             )
-        for policy in getattr(self.source, "followers", ()):
-            overlap.check_separate(policy, self.algorithm.policy)
         self.program = program.build(
             self.source,
             self.algorithm,

@@ -1,7 +1,6 @@
 import threading
 import time
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,10 +12,9 @@ from tests.support.threads_env import Threads
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.errors import EnvError, Stopped
 from tfagents_batch.sources import on_policy
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.programs import program
 from tfagents_batch.training.programs.overlap import VERSION
 from tfagents_batch.training.run_flags import Config
@@ -180,9 +178,3 @@ def test_training_continues_after_a_restart(tmp_path, make_process_env):
         restarted = any(e["event"] == "env_restarted" for e in env.events())
     assert restarted
     assert np.isfinite(metrics["loss/total/sum"])
-
-
-def test_a_builder_that_returns_one_model_twice_is_refused():
-    model = keras.Sequential([keras.layers.Dense(8)])
-    with pytest.raises(UserError, match="returned the same model twice"):
-        Experiment(BASE, env=CountingEnv, network=lambda *_: model)

@@ -45,7 +45,8 @@ def test_an_iteration_learns_and_reports_ended_episodes():
         assert float(metrics["episode/count"]) == 9
         assert float(metrics["episode/length_sum"]) == 36
         assert float(metrics["episode/return_sum"]) == 90
-        assert float(metrics["env/masked"]) == pytest.approx(1 - 36 / 45)
+        assert float(metrics["env/masked/sum"]) == pytest.approx(1 - 36 / 45)
+        assert metrics["env/masked/count"] == 1
         assert (training.step, training.rounds) == (36, 1)
         assert int(agent.policy.version) == 1
         after = named(agent)
@@ -154,7 +155,7 @@ def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
         metrics = once(training)
         assert training.mode == "parts"
         assert agent.optimizer.compiled
-        assert np.isfinite(metrics["loss/total"])
+        assert np.isfinite(metrics["loss/total/sum"])
         program.build(Rollout(env, agent.policy, 8, seed=0), agent, "off")
         assert not agent.optimizer.compiled
 

@@ -203,9 +203,13 @@ def check(name: str, id: str) -> None:
     suggest.warn_of_age(name, id, registry)
 
 
-def registered() -> dict[str, Any]:
-    """Return gym's specs by id; before 0.26 they are an attribute of its registry."""
-    registry = _load().envs.registration.registry
+def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
+    """Return gym's specs by id; before 0.26 they are an attribute of its registry.
+
+    Args:
+      envs: the module ``gym.envs``; None imports it.
+    """
+    registry = (envs or _load().envs).registration.registry
     return getattr(registry, "env_specs", registry)
 
 

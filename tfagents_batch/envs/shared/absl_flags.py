@@ -10,13 +10,14 @@ most environments do not use it.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
+
+from tfagents_batch.envs.shared.on_import import when_imported
 
 _MODULE = "absl.flags"
 _NOT_USERS = ("absl", "tensorflow", "tfagents_batch")
@@ -47,31 +48,7 @@ def collect() -> dict[str, Any]:
 
 def install(values: Mapping[str, Any]) -> None:
     """Let flags be read in this worker, with ``values``, once absl is imported."""
-    if _MODULE in sys.modules:
-        _adopt(sys.modules[_MODULE], values)
-    else:
-        sys.meta_path.insert(0, _WhenImported(values))
-
-
-class _WhenImported:
-    """Finder of modules that adopts flags as soon as absl is imported."""
-
-    def __init__(self, values: Mapping[str, Any]):
-        self._values = values
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-
-        def execute_and_adopt(module: ModuleType) -> None:
-            execute(module)
-            _adopt(module, self._values)
-
-        spec.loader.exec_module = execute_and_adopt
-        return spec
+    when_imported(_MODULE, lambda module: _adopt(module, values))
 
 
 def _adopt(module: ModuleType, values: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ import gymnasium
 
 from tfagents_batch.envs.adapters import legacy_gym
 from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.shared.on_import import when_imported
 from tfagents_batch.errors import UserError
 
 
@@ -62,13 +63,20 @@ def collect() -> dict[str, list[bytes]]:
 
 
 def install(found: dict[str, Sequence[bytes]]) -> None:
-    """Register what ``collect`` has returned in the training process."""
-    for package, specs in found.items():
-        registry = gymnasium.registry
-        if package == "gym":
-            registry = legacy_gym.registered()
-        for spec in map(pickle.loads, specs):
-            registry[spec.id] = spec
+    """Register what ``collect`` has returned in the training process.
+
+    gym's ids are registered once an environment imports gym, which takes megabytes.
+    """
+    _register(gymnasium.registry, found["gymnasium"])
+    if specs := found.get("gym"):
+        when_imported(
+            "gym.envs", lambda envs: _register(legacy_gym.registered(envs), specs)
+        )
+
+
+def _register(registry: dict[str, Any], specs: Sequence[bytes]) -> None:
+    for spec in map(pickle.loads, specs):
+        registry[spec.id] = spec
 
 
 def _pickled(spec: Any) -> bytes:

@@ -16,7 +16,6 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
-from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION, Algorithm, Metrics, Policy, Source
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.single_call import single_call
@@ -24,20 +23,6 @@ from tfagents_batch.training.programs import rounds
 from tfagents_batch.types import Collected
 
 _THREAD = "tfagents_batch-collect"
-
-
-def check_separate(acting: Policy, trained: Policy) -> None:
-    """Check that the acting policy shares no variable with the trained policy.
-
-    Raises:
-      UserError: if they share any.
-    """
-    mine, its = (each.named_variables().values() for each in (acting, trained))
-    if {id(variable) for variable in mine} & {id(variable) for variable in its}:
-        raise UserError(
-            "this run needs a second network to collect with, but your function "
-            "returned the same model twice; create a new model in every call"
-        )
 
 
 class Ahead:
