@@ -173,4 +173,4 @@ def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
         rewards = [50.0 if step == won else 0.01 for step in range(1, 13)]
         running += itertools.accumulate(rewards, lambda total, x: 0.99 * total + x)
     expected = np.std(running * 2, ddof=1)
-    assert float(metrics["normalize/reward_std"]) == pytest.approx(expected, 1e-5)
+    assert float(metrics["normalize/reward_std/sum"]) == pytest.approx(expected, 1e-5)
