@@ -176,16 +176,16 @@ def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of actions that are squashed into them, f32 ``[*shape]`` each.
 
     Raises:
-      UserError: if they or their distances are not finite, or not low < high, or if
-        there are none.
+      UserError: if they are not finite, not low < high or too far apart, or if there
+        are none.
     """
     _refuse_empty(space)
     if not ranges(space).bounded.all():
         raise UserError(
             f"the action space {space} cannot be squashed: that needs finite bounds "
-            "with low < high, and a finite float32 as their distance; declare them in "
-            "the environment or by gymnasium.wrappers.TransformAction, or use ppo "
-            "without squash"
+            f"with low < high, less than {2 * _LARGEST:g} apart; declare them in the "
+            "environment or by gymnasium.wrappers.TransformAction, or use ppo without "
+            "squash"
         )
     return np.float32(space.low), np.float32(space.high)
 
