@@ -71,6 +71,24 @@ def test_an_entry_point_is_imported_by_its_first_use_only(
     assert sys.modules.pop("late_module")
 
 
+def test_an_id_that_a_worker_cannot_load_leaves_the_others_usable(
+    register, tmp_path, monkeypatch
+):
+    (tmp_path / "lost_module.py").write_text("class Lost:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    lost = importlib.import_module("lost_module").Lost()
+    register("Lost-v0", entry_point=CountingEnv, kwargs={"length": lost})
+    register("Other-v0", entry_point=CountingEnv)
+    found = registrations.collect()
+    del sys.modules["lost_module"]
+    (tmp_path / "lost_module.py").unlink()
+    importlib.invalidate_caches()
+    del gymnasium.registry["Lost-v0"], gymnasium.registry["Other-v0"]
+    registrations.install(found)
+    assert "Lost-v0" not in gymnasium.registry
+    gymnasium.make("Other-v0").close()
+
+
 def test_an_entry_point_that_cannot_be_sent_says_what_to_do(register):
     lock = threading.Lock()
     register("Locked-v0", entry_point=lambda: lock)

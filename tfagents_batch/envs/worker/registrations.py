@@ -75,7 +75,11 @@ def install(found: dict[str, Sequence[bytes]]) -> None:
 
 
 def _register(registry: dict[str, Any], specs: Sequence[bytes]) -> None:
-    for spec in map(pickle.loads, specs):
+    for data in specs:
+        try:
+            spec = pickle.loads(data)
+        except Exception:  # such as arguments of a module that this worker lacks
+            continue  # other environments do not need this id
         registry[spec.id] = spec
 
 
