@@ -19,7 +19,7 @@ from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.replay_saver import ReplaySaver
-from tfagents_batch.training.rescue import Rescue
+from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.training.runtime.signals import Interrupts
 
@@ -48,7 +48,7 @@ class Loop:
         config = experiment.config
         self._record = Record(config, output, state, self._counters)
         self._interrupts, self._output = interrupts, output
-        self._rescue = Rescue(output, self._record)
+        self._rescues = [Rescue(output, self._record)]
         # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
             config.checkpoint_every, first=self._record.saved is None
@@ -87,8 +87,7 @@ class Loop:
           Exception: if a callback raised it. A checkpoint is written first.
         """
         try:
-            self._rescue.refresh()
-            with self._interrupts.rescue(self._rescue.save):
+            with rescued(self._interrupts, self._rescues):
                 self.experiment.start(self.step)
                 started()
             # Only now: what could not be restored is never saved over what is there.
@@ -164,19 +163,18 @@ class Loop:
         """Call the program once; afterwards choose the number of rounds of a call."""
         program, record = self.experiment.program, self._record
         until = min(record.due, self._output.due)
-        self._rescue.refresh()
-        begin = time.perf_counter()
-        try:
-            with self._interrupts.rescue(self._rescue.save):
+        with rescued(self._interrupts, self._rescues):
+            begin = time.perf_counter()
+            try:
                 return program(until, self._rounds)
-        finally:
-            # Also after an exception: an update may have finished before the stop.
-            took = time.perf_counter() - begin
-            record.seconds += took
-            record.step = program.step
-            if self._grouped:
-                fitting = program.rounds * SECONDS / took
-                self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
+            finally:
+                # Also after an exception: an update may have finished before the stop.
+                took = time.perf_counter() - begin
+                record.seconds += took
+                record.step = program.step
+                if self._grouped:
+                    fitting = program.rounds * SECONDS / took
+                    self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
 
     def _counters(self) -> dict[str, Any]:
         counters = getattr(self.experiment.env, "metrics", dict)()
@@ -195,8 +193,7 @@ class Loop:
             failed = not self._record.done and program.failed
             return self._interrupts.requested or failed
 
-        self._rescue.refresh()
-        with self._interrupts.rescue(self._rescue.save):
+        with rescued(self._interrupts, self._rescues):
             result = self.experiment.evaluator(seed, stop, self.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record
+from tfagents_batch.training.runtime.signals import Interrupts
 
 _SECONDS = 1.0  # shortest time between two copies
 _SHARE = 0.005  # largest share of the time for copies
@@ -62,3 +65,22 @@ class Rescue:
         if newer and self._output.save_copy(*copy):
             saved = copy.step
         self._output.event({"event": "stopped"}, saved or 0)
+
+
+@contextlib.contextmanager
+def rescued(interrupts: Interrupts, rescues: Sequence[Rescue]) -> Iterator[None]:
+    """Save the state before the code inside if a stop has to leave it behind.
+
+    Args:
+      interrupts: decides that, see ``Interrupts.rescue``.
+      rescues: those of the runs that the code trains; refreshed first.
+    """
+    for each in rescues:
+        each.refresh()
+
+    def save() -> None:
+        for each in rescues:
+            each.save()
+
+    with interrupts.rescue(save):
+        yield

@@ -5,7 +5,6 @@ Every seed writes its own lines and checkpoints, like a separate run.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import evaluate, experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
-from tfagents_batch.training.rescue import Rescue
+from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
@@ -138,7 +137,7 @@ class SeedsExperiment:
                 each.due if on else 0
                 for each, on in zip(records, training, strict=True)
             ]
-            with _rescued(interrupts, rescues):
+            with rescued(interrupts, rescues):
                 count, metrics, newest = self.population(until, most)
             took = time.perf_counter() - begin
             self._add(records, training, metrics, newest, count, seconds, took)
@@ -153,7 +152,7 @@ class SeedsExperiment:
             seconds += took
             progress(slowest, _mean_returns(records))
             if _evaluation_due(records) and not interrupts.requested:
-                with _rescued(interrupts, rescues):
+                with rescued(interrupts, rescues):
                     self._evaluate(interrupts, records)
             save_all = interrupts.checkpoint_requested or should_save()
             for each in records:
@@ -220,20 +219,6 @@ class SeedsExperiment:
         for record, result in zip(records, split(found, len(records)), strict=True):
             if not record.finished:
                 record.evaluated(result, seconds)
-
-
-def _rescued(
-    interrupts: Interrupts, rescues: Sequence[Rescue]
-) -> contextlib.AbstractContextManager[None]:
-    """Return a context that ends with the state before it, see ``Interrupts``."""
-    for each in rescues:
-        each.refresh()
-
-    def save() -> None:
-        for each in rescues:
-            each.save()
-
-    return interrupts.rescue(save)
 
 
 def _evaluation_due(records: Sequence[Record]) -> bool:
