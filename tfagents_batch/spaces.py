@@ -5,6 +5,7 @@ Worker processes and graph code both take shapes and dtypes from this module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -66,6 +67,11 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
             f"{SUPPORTED}, or a gymnasium wrapper that converts it"
         )
     return [leaf for key, child in children for leaf in leaves(child, (*path, key))]
+
+
+def is_empty(space: gymnasium.Space) -> bool:
+    """Return whether the values of a supported space have no numbers at all."""
+    return not any(math.prod(leaf.shape) for leaf in leaves(space))
 
 
 def _refuse_wide(space: gs.Discrete | gs.MultiDiscrete, path: tuple) -> None:

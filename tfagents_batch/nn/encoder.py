@@ -62,7 +62,7 @@ class Encoder(keras.layers.Layer):
     def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.space = feature_space(space)
-        if not any(encoding.features(x.space) for x in spaces.leaves(self.space)):
+        if spaces.is_empty(self.space):
             raise UserError(
                 f"the observation space {space} has no numbers; expected at least one: "
                 "give it another shape, or pass your own network"

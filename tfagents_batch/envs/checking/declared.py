@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,16 +29,16 @@ def check_spaces(
     for name in ("observation_space", "action_space"):
         report.facts[name] = short(getattr(env, name))
         try:
-            found = spaces.leaves(getattr(env, name))
+            empty = spaces.is_empty(getattr(env, name))
         except UserError as error:
             text = f"{name}: {error}"
             report.add(DEFECT, "unsupported", name, text, Place("constructor"))
             continue
-        if not any(math.prod(leaf.shape) for leaf in found):
+        if empty:
             text = (
                 f"{name} is {getattr(env, name)}, without numbers; expected at least "
+                "one: give it another shape"
             )
-            text += "one: give it another shape"
             report.add(DEFECT, "unsupported", name, text, Place("constructor"))
     unsupported = [finding.field for finding in report.defects]
     observations = None if "observation_space" in unsupported else env.observation_space

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
+from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.ops.distributions import event
@@ -196,7 +197,7 @@ def _categorical(name, size, shape, build) -> Family:
 
 
 def _refuse_empty(space: gs.Box) -> None:
-    if not math.prod(space.shape):
+    if spaces.is_empty(space):
         raise UserError(
             f"the action space {space} has no numbers; expected at least one: give it "
             "another shape"
