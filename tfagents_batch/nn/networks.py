@@ -71,7 +71,11 @@ class Config:
         False,
         "squash actions of a Box policy into their bounds by tanh, instead of clipping",
     )
-    mean: Mean = option("linear", "mean of a Box policy; tanh keeps it within -1 and 1")
+    mean: Mean = option(
+        "linear",
+        "mean of a Box policy; tanh keeps it within the bounds of actions, or within "
+        "-1 and 1 where they are not scaled",
+    )
     initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     policy_scale: float = option(
         POLICY_SCALE,

@@ -37,8 +37,8 @@ NO_EPISODES = Limit(
     text="No episode ended in {progress/waited:,.0f} steps of each environment, so "
     "no return is known. What to try: check what the environment does after "
     "reset, and whether it returns terminated and truncated; give it a time limit "
-    "(gymnasium.wrappers.TimeLimit). A continuing task can ignore this, but "
-    "evaluations need an end (--eval_every=0 turns them off)",
+    "(gymnasium.wrappers.TimeLimit). A continuing task can ignore this: "
+    "its evaluations are cut off after --eval_max_episode_steps",
 )
 RETURN_FELL = Limit(
     "return_fell",
