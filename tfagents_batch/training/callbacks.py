@@ -53,7 +53,7 @@ class Evaluated(NamedTuple):
       sampled: with ``eval_actions=both``, the episodes with sampled actions; returns
         and lengths are then those of the policy's mode.
       infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
-      failed_episodes, cut_off_episodes: see ``Evaluation``.
+      failed_episodes, cut_off: see ``Evaluation``.
     """
 
     step: int
@@ -64,7 +64,7 @@ class Evaluated(NamedTuple):
     sampled: Evaluation | None = None
     infos: Mapping[str, np.ndarray] = MappingProxyType({})
     failed_episodes: int = 0
-    cut_off_episodes: int = 0
+    cut_off: np.ndarray = np.zeros(0, bool)
 
     @property
     def mean_return(self) -> float:
@@ -78,7 +78,7 @@ class Evaluated(NamedTuple):
     @property
     def _evaluation(self) -> Evaluation:
         episodes = self.returns, self.lengths, self.sampled, self.infos
-        return Evaluation(*episodes, self.failed_episodes, self.cut_off_episodes)
+        return Evaluation(*episodes, self.failed_episodes, self.cut_off)
 
 
 class Saved(NamedTuple):

@@ -42,8 +42,8 @@ class Evaluation(NamedTuple):
       infos: ``{name: f64 [episodes]}``, values of the ``log_info`` keys in the last
         step of each episode; NaN where the info has no value.
       failed_episodes: number of episodes that failed; they have no result.
-      cut_off_episodes: number of episodes that were cut off at the limit of steps;
-        their results are those of the steps before it.
+      cut_off: bool ``[episodes]``, whether the episode was cut off at the limit of
+        steps; its result is that of the steps before it.
     """
 
     returns: np.ndarray
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
     sampled: Evaluation | None = None
     infos: Mapping[str, np.ndarray] = MappingProxyType({})
     failed_episodes: int = 0
-    cut_off_episodes: int = 0
+    cut_off: np.ndarray = np.zeros(0, bool)
 
     @property
     def mean_return(self) -> float:
@@ -66,6 +66,10 @@ class Evaluation(NamedTuple):
     @property
     def episodes(self) -> int:
         return len(self.returns)
+
+    @property
+    def cut_off_episodes(self) -> int:
+        return int(self.cut_off.sum())
 
     @property
     def means(self) -> dict[str, float]:
@@ -187,7 +191,7 @@ class Evaluator:
         batch = self.env.spec.num_envs
         # Ended, cut off and failed episodes count towards their environment's quota.
         results: list[list[list[float]]] = [[] for _ in range(batch)]
-        left, cut_off = np.full(batch, self.quota), 0
+        left = np.full(batch, self.quota)
         waits = np.zeros(batch, bool)  # until the episode that was cut off ends
         was_valid, fresh, restarts = np.ones(batch, bool), True, 0
         for chunk in itertools.count():
@@ -207,13 +211,12 @@ class Evaluator:
                 if waited or not left[i]:
                     continue
                 left[i] -= 1
-                cut_off += int(long[t, i])
                 if not failed[t, i]:
-                    results[i].append([x[t, i] for x in values])
+                    results[i].append([long[t, i], *(x[t, i] for x in values)])
+                if long[t, i] and not self._warned:
+                    self._warn()
             if not left.any():
-                return self._evaluation(results, cut_off)
-            if cut_off and not self._warned:
-                self._warn()
+                return self._evaluation(results)
             if (waits | (left == 0)).all():
                 restarts += 1
                 self._rollout.restart(_derived(seed, restarts, "evaluate/restart"))
@@ -228,10 +231,10 @@ class Evaluator:
             self._most_steps,
         )
 
-    def _evaluation(self, results: list[list[list[float]]], cut_off: int) -> Evaluation:
+    def _evaluation(self, results: list[list[list[float]]]) -> Evaluation:
         rows = [row for each in results for row in each]
-        columns = np.array(rows).reshape(len(rows), 2 + len(self._info)).T
-        returns, lengths, *rest = columns
+        columns = np.array(rows).reshape(len(rows), 3 + len(self._info)).T
+        cut_off, returns, lengths, *rest = columns
         infos = dict(zip(self._info, rest, strict=True))
         failed = self.quota * len(results) - len(rows)
         lengths = lengths.astype(np.int64)
@@ -240,7 +243,7 @@ class Evaluator:
             lengths,
             infos=infos,
             failed_episodes=failed,
-            cut_off_episodes=cut_off,
+            cut_off=cut_off.astype(bool),
         )
 
 

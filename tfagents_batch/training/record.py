@@ -161,8 +161,8 @@ class Record:
           rounds: number of its iterations.
 
         Raises:
-          TrainingError: if no gradient was finite for ``BAD_UPDATES`` updates, or in
-            all updates until the end.
+          TrainingError: if no gradient was finite in the newest calls, which had
+            ``BAD_UPDATES`` updates at least, or in all updates until the end.
         """
         self._interval.add(metrics, rounds)
         updates, skipped = _gradients(metrics)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 
 from tfagents_batch.envs.shared.on_import import when_imported
@@ -14,6 +14,7 @@ def test_a_module_is_passed_on_after_its_import_which_is_not_caused(
     found = []
     when_imported("late_import", lambda module: found.append(module.value))
     assert found == []
+    assert importlib.util.find_spec("late_import").origin  # looks, imports nothing
     assert "late_import" not in sys.modules
     module = importlib.import_module("late_import")
     assert found == [3]

@@ -145,6 +145,10 @@ def test_checkpoint_requests_are_harmless_before_and_after_training():
         signal.signal(signal.SIGUSR1, pytest.fail)
         with harmless_checkpoint_requests():
             assert signal.getsignal(signal.SIGUSR1) is pytest.fail
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        with harmless_checkpoint_requests():
+            signal.signal(signal.SIGUSR1, pytest.fail)
+        assert signal.getsignal(signal.SIGUSR1) is pytest.fail
     finally:
         signal.signal(signal.SIGUSR1, before)
 

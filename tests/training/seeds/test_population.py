@@ -236,11 +236,14 @@ def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
 
 
 def test_evaluations_are_split_together_with_sampled_ones():
-    sampled = Evaluation(np.arange(4.0) + 10, np.arange(4))
-    whole = Evaluation(np.arange(4.0), np.arange(4), sampled)
+    cut_off = np.array([True, False, False, False])
+    sampled = Evaluation(np.arange(4.0) + 10, np.arange(4), cut_off=~cut_off)
+    whole = Evaluation(np.arange(4.0), np.arange(4), sampled, cut_off=cut_off)
     first, second = population.split(whole, 2)
     assert list(first.returns) == [0, 1]
     assert list(second.sampled.returns) == [12, 13]
+    assert first.cut_off_episodes == 1 and second.cut_off_episodes == 0
+    assert first.sampled.cut_off_episodes == 1
 
 
 class Fades:

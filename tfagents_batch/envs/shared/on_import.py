@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -31,15 +30,28 @@ class _Finder:
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_and_call(module: ModuleType) -> None:
-            execute(module)
-            self._call(module)
-
-        spec.loader.exec_module = execute_and_call
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, found), None)
+        if spec is not None:
+            spec.loader = _Loader(spec.loader, self._executed)
         return spec
+
+    def _executed(self, module: ModuleType) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        self._call(module)
+
+
+class _Loader:
+    """A module's loader, which calls after the module's execution."""
+
+    def __init__(self, loader: Any, call: Callable[[ModuleType], None]):
+        self._loader, self._call = loader, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._call(module)

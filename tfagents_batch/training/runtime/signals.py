@@ -215,7 +215,7 @@ class Interrupts:
         with self._rescuing:
             if self._rescue is None:  # the iteration has ended, and the run is saved
                 return
-            self._print("an update goes on; the run ends with the state before it")
+            self._print("an update goes on; the run ends with its newest copied state")
             _call(self._rescue)
             self._exit_now(self.signal)
 
@@ -246,11 +246,17 @@ def harmless_checkpoint_requests() -> Iterator[None]:
     if number is None or not _is_main() or signal.getsignal(number) != signal.SIG_DFL:
         yield
         return
-    signal.signal(number, lambda *_: None)  # child processes would inherit SIG_IGN
+
+    def ignore(*_: object) -> None:  # child processes would inherit SIG_IGN
+        pass
+
+    signal.signal(number, ignore)
     try:
         yield
     finally:
-        if _is_main():  # not if the process ends from another thread
+        # Not if the process ends from another thread, or if the user's code has
+        # installed a handler meanwhile.
+        if _is_main() and signal.getsignal(number) is ignore:
             signal.signal(number, signal.SIG_DFL)
 
 

@@ -229,10 +229,14 @@ def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
 
     It must have no infos and no failed episodes.
     """
-    returns, lengths = (np.split(x, parts) for x in evaluation[:2])
+    names = ("returns", "lengths", "cut_off")
+    columns = zip(*(np.split(getattr(evaluation, x), parts) for x in names))
     sampled = evaluation.sampled
     sampled = [None] * parts if sampled is None else split(sampled, parts)
-    return list(map(Evaluation, returns, lengths, sampled))
+    return [
+        Evaluation(returns, lengths, each, cut_off=cut_off)
+        for (returns, lengths, cut_off), each in zip(columns, sampled, strict=True)
+    ]
 
 
 class _Actor:
