@@ -230,7 +230,8 @@ def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
     It must have no infos and no failed episodes.
     """
     names = ("returns", "lengths", "cut_off")
-    columns = zip(*(np.split(getattr(evaluation, x), parts) for x in names))
+    split_fields = (np.split(getattr(evaluation, name), parts) for name in names)
+    columns = zip(*split_fields, strict=True)
     sampled = evaluation.sampled
     sampled = [None] * parts if sampled is None else split(sampled, parts)
     return [
