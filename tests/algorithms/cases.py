@@ -13,7 +13,7 @@ from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
 
-NETWORK = {"hidden": [8]}
+BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 KINDS = {  # of actions, by algorithm, if it does not take all
     "dqn": ("discrete",),
     "ddpg": ("box",),
@@ -23,34 +23,30 @@ KINDS = {  # of actions, by algorithm, if it does not take all
 RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
     "dqn": {
         "replay": {"capacity": 400},
-        "settings": {
+        "settings": BRIEF
+        | {
             "warmup_steps": 100,
             "batch_size": 16,
             "target_every": 20,
             "learning_rate": 1e-3,
             "epsilon": "linear(1, 0.1, 300)",
-            "network": NETWORK,
         },
     },
     **{
         name: {
             "env": "tf/Pendulum-v1",
             "replay": {"capacity": 400},
-            "settings": {
-                "warmup_steps": 100,
-                "train_every": 4,
-                "batch_size": 16,
-                "network": NETWORK,
-            },
+            "settings": BRIEF
+            | {"warmup_steps": 100, "train_every": 4, "batch_size": 16},
         }
         for name in ("ddpg", "sac", "td3")
     },
-    "a2c": {"settings": {"network": NETWORK}},
-    "ga3c": {"env": "CartPole-v1", "settings": {"network": NETWORK}},
-    "reinforce": {"rollout": {"episodes": 8}, "settings": {"network": NETWORK}},
+    "a2c": {"settings": BRIEF},
+    "ga3c": {"env": "CartPole-v1", "settings": BRIEF},
+    "reinforce": {"rollout": {"episodes": 8}, "settings": BRIEF},
     "ppo": {
         "rollout_length": 16,
-        "settings": {"minibatch_size": 32, "epochs": 2, "network": NETWORK},
+        "settings": BRIEF | {"minibatch_size": 32, "epochs": 2},
     },
 }
 

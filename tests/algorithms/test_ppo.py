@@ -355,7 +355,10 @@ def test_recurrent_values_start_from_the_acting_state():
 
 @pytest.mark.parametrize(
     ("network", "objective", "length"),
-    [("feed_forward", "both", None), ("gru_policy", "kl", 5)],
+    [
+        pytest.param("feed_forward", "both", None, marks=pytest.mark.slow),
+        ("gru_policy", "kl", 5),
+    ],
 )
 def test_compiled_and_uncompiled_updates_agree(network, objective, length):
     agents = []

@@ -70,7 +70,7 @@ def test_the_peers_learner_trains_evaluates_and_ends():
     check(found)
 
 
-@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("train", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_scaling_is_measured_for_a_single_environment(train):
     found = scale(Scaled(1, train=train, rollout_length=8, seconds=0.01))
     assert found["env_steps_per_second"] > 0

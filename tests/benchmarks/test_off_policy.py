@@ -51,7 +51,10 @@ def each(works):
     return pytest.mark.parametrize("row", works.values(), ids=[*works])
 
 
-@pytest.fixture(scope="module", params=WORKS)
+@pytest.fixture(
+    scope="module",
+    params=["dqn", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sac", "td3"))],
+)
 def trained(request):
     found = session.run(lambda: None, ours.Train, WORKS[request.param])
     return found | {"algorithm": request.param}

@@ -7,7 +7,9 @@ from benchmarks.inside import replayed
 from benchmarks.measure import results
 
 
-@pytest.mark.parametrize("name", ["frames-graph", "priority-compiled"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("frames-graph", marks=pytest.mark.slow), "priority-compiled"]
+)
 def test_a_small_replay_is_filled_and_measured(name):
     work = dataclasses.replace(
         replay.ROWS[name].work,

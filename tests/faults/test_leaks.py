@@ -49,7 +49,7 @@ def open_and_close(count, backend):
 
 @pytest.mark.timeout(280)
 def test_opening_and_closing_pools_leaks_nothing(backend):
-    open_and_close(20, backend)  # every mode with and without restarts, twice
+    open_and_close(10, backend)  # every mode with and without restarts
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def values(agent, features: bool, shift: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("target", "features"),
-    [("max", True), ("sarsa", False)],
+    [("max", True), pytest.param("sarsa", False, marks=pytest.mark.slow)],
     ids=["features of actions", "sarsa"],
 )
 def test_values_of_random_play_are_close_to_the_exact_ones(target, features, tmp_path):

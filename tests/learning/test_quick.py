@@ -44,8 +44,8 @@ class Identity(gymnasium.Env):
     [
         # The best returns without the observation are 2.5, 4.2, 5 and -3.3.
         (gs.Discrete(4, start=3), 9.5),
-        (gs.MultiDiscrete([3, 2]), 9.5),
-        (gs.MultiBinary(3), 9.5),
+        pytest.param(gs.MultiDiscrete([3, 2]), 9.5, marks=pytest.mark.slow),
+        pytest.param(gs.MultiBinary(3), 9.5, marks=pytest.mark.slow),
         (gs.Box(-1, 1, (2,)), -0.5),
     ],
     ids=["discrete", "multi_discrete", "multi_binary", "box"],
@@ -137,7 +137,7 @@ class Corridor(gymnasium.Env):
         return self._place % self._length, reward, done, False, {}
 
 
-@pytest.mark.parametrize("length", [1, 10])
+@pytest.mark.parametrize("length", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_ga3c_learns_from_the_last_step_of_an_episode(length, tmp_path):
     def make():
         return Corridor(length)

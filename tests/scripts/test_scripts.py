@@ -184,8 +184,8 @@ def test_help_lists_every_flag_with_its_default_even_without_stderr():
 
 @pytest.mark.any_backend
 def test_an_environment_that_fails_is_status_70_with_its_traceback(tmp_path):
-    arguments = [*faulty(mode="exc", step=5), "--num_workers=1", "--num_envs=1"]
-    done = run([*TRAIN, *arguments, "--compile=off"], cwd=tmp_path)
+    arguments = [*faulty(mode="exc", step=5), "--num_envs=1", *QUICK[2:]]
+    done = run([*TRAIN, *arguments], cwd=tmp_path)
     assert done.returncode == 70, done.stderr
     assert "env 0 (worker 0" in done.stderr
     assert "fault_env.py" in done.stderr  # where it was raised

@@ -170,12 +170,15 @@ def test_a_run_learns_from_the_first_environments(name, tmp_path):
         num_envs=4,
         rollout={"length": 16, "wait_for": 3},
         eval_every=0,
+        compile="full" if name == "a2c" else "off",
+        settings={"histograms": False},
         logdir=tmp_path,
     )
     assert run.step >= 400
-    resumed = tfb.train(resume=run.logdir, steps=600, env=lambda: Counting())
-    assert resumed.step >= 600
     assert run.metrics["env/masked"] < 0.6
+    if name == "ppo":
+        resumed = tfb.train(resume=run.logdir, steps=600, env=lambda: Counting())
+        assert resumed.step >= 600
 
 
 @pytest.mark.parametrize(

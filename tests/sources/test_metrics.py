@@ -47,6 +47,7 @@ def test_only_boxes_are_clipped():
 def test_clipped_actions_of_tensorflow_environments_are_counted(tmp_path):
     def run(env):
         return tfb.train(
+            "a2c",
             env=env,
             steps=400,
             num_envs=4,
@@ -56,12 +57,13 @@ def test_clipped_actions_of_tensorflow_environments_are_counted(tmp_path):
             log_every=1,
             compile="off",
             logdir=tmp_path,
-            settings={"network": {"init_std": 1.5}, "epochs": 1},
+            settings={"network": {"init_std": 1.5}, "histograms": False},
         ).metrics["env/action_clipped_fraction"]
 
     # Half of the torques with a standard deviation of 1.5 * 2 are outside of [-2, 2].
-    assert run("tf/Pendulum-v1") == pytest.approx(run("Pendulum-v1"), abs=0.1)
-    assert 0.4 < run("tf/Pendulum-v1") < 0.6
+    share = run("tf/Pendulum-v1")
+    assert share == pytest.approx(run("Pendulum-v1"), abs=0.1)
+    assert 0.4 < share < 0.6
 
 
 def random_trajectory(length, envs, chance, seed):

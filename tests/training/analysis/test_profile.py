@@ -76,7 +76,7 @@ def test_the_table_has_a_line_for_each_part_and_the_advice():
 
 def test_whole_episodes_are_profiled_and_other_sources_refused_at_once(tmp_path):
     options = {"env": "CartPole-v1", "num_envs": 2, "num_workers": 0, "eval_every": 0}
-    options |= {"logdir": tmp_path, "profile": True}
+    options |= {"logdir": tmp_path, "profile": True, "compile": "off"}
     for algorithm, more in (
         ("ga3c", {"num_workers": 2}),
         ("a2c", {"rollout": {"lag": 2}}),

@@ -26,7 +26,9 @@ RUNS = {
     "processes": Config(
         env="Pendulum-v1",
         source=on_policy.Config(length=16),
-        settings=ppo.Config(epochs=2, minibatch_size=16, network=RECURRENT),
+        settings=ppo.Config(
+            epochs=2, minibatch_size=16, network=RECURRENT, histograms=False
+        ),
     ),
     "episodes": Config(
         "linear",

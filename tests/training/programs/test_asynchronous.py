@@ -30,7 +30,8 @@ def make(**options):
     config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
     own = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
     own["program_pieces"] = 2
-    options = {"queue": own | options.pop("queue", {}), **options}
+    options = {"settings": {"histograms": False}, **options}
+    options = {"queue": own | options.pop("queue", {}), "compile": "off", **options}
     return Experiment(with_options(config, options), env=lambda: Counting())
 
 
@@ -71,7 +72,7 @@ def test_every_transition_is_learned_from_once_and_the_terminal_one_too(
 ):
     kept, seen = recording(monkeypatch), set()
     own = {"adjust": adjust, "adjust_seconds": 0.05}
-    with make(compile="off", queue=own) as experiment:
+    with make(queue=own) as experiment:
         experiment.start(0)
         deadline = time.monotonic() + 60
         for _ in range(400 if adjust else 3):
@@ -243,8 +244,8 @@ def test_rates_are_those_of_a_call_whatever_went_before(monkeypatch):
 
 
 def test_a_killed_worker_ends_the_run_or_is_replaced():
-    for on_fault in ("raise", "restart"):
-        with make(on_fault=on_fault) as experiment:
+    for on_fault, compile in (("raise", "full"), ("restart", "off")):
+        with make(on_fault=on_fault, compile=compile) as experiment:
             experiment.start(0)
             experiment.program(10**9, 2)
             os.kill(experiment.source.parts[1].env._pool.pids[0], signal.SIGKILL)
@@ -395,6 +396,7 @@ def test_a_model_that_is_returned_twice_is_refused():
 
 
 def test_a_long_run_keeps_no_memory_of_its_updates():
-    with make(compile="off") as experiment:
+    with make() as experiment:
         experiment.start(0)
-        assert growth.kept(lambda: experiment.program(2**62, 1)) < 0.5
+        # The queue may fill meanwhile, with 20 pieces at most.
+        assert growth.kept(lambda: experiment.program(2**62, 1), calls=60) < 0.5

@@ -41,6 +41,7 @@ BOTH = {
     "network.hidden": (16,),
     "minibatch_size": 32,
     "kl_stop": 1e-3,
+    "histograms": False,
 }
 GRU = {"epochs": 2, "minibatch_size": 50, "sequence_length": 5}
 GRU |= {"network": networks.Config(core="gru", hidden=(16,))}
@@ -70,7 +71,10 @@ def trained(run):
     ("algorithm", "env", "settings", "actions"),
     [
         ("ppo", "tf/Pendulum-v1", BOTH, "both"),
-        ("reinforce", "tf/Pendulum-v1", {"baseline": "average"}, "mode"),
+        pytest.param(
+            *("reinforce", "tf/Pendulum-v1", {"baseline": "average"}, "mode"),
+            marks=[pytest.mark.slow],
+        ),
         pytest.param(
             *("ppo", "tf/TMaze-v0", GRU, "mode"),
             marks=[pytest.mark.slow, pytest.mark.timeout(1200)],
