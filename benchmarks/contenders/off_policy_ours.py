@@ -109,6 +109,8 @@ def _same(
             "gamma": settings.gamma,
             "target_tau": settings.target_tau,
             "target_entropy": getattr(settings, "target_entropy", None),
+            "n_step": settings.n_step,
+            "double_q": getattr(settings, "target", "max") != "max",
         },
     )
 
@@ -159,6 +161,8 @@ def _settings(work: OffPolicy) -> Any:
         }[work.network]
         return dqn.Config(
             **shared,
+            n_step=1,
+            target="max",
             epsilon=Linear(*work.epsilon),
             target_every=work.target_every,
             loss="huber",

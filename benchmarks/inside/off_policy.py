@@ -82,6 +82,8 @@ class Learning:
                 "gamma": model.gamma,
                 "target_tau": model.tau,
                 "target_entropy": getattr(model, "target_entropy", None),
+                "n_step": getattr(model, "n_steps", 1),
+                "double_q": False,
             },
         )
 

@@ -200,7 +200,8 @@ class OffPolicy:
             check its counts against ``updates_due`` itself.
           samples: number of transitions of an update.
           target_every: updates between moves of the target networks.
-          hyperparameters: learning_rate, gamma, target_tau and target_entropy in use.
+          hyperparameters: learning_rate, gamma, target_tau, target_entropy, n_step and
+            double_q in use.
         """
         loss = "huber" if self.algorithm == "dqn" else "squared"
         norm = self.gradient_norm

@@ -37,11 +37,11 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-@pytest.mark.parametrize("name", algorithms("ppo", "reinforce", "dqn", "td3"))
+# tests/algorithms/test_td3.py resumes TD3 with noise that has a state.
+@pytest.mark.parametrize("name", algorithms("ppo", "reinforce", "dqn"))
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
-    compile = "full" if name == "dqn" else "off"
-    straight = train(name, tmp_path / "straight", steps=600, compile=compile)
-    stopped = train(name, tmp_path / "stopped", steps=300, compile=compile)
+    straight = train(name, tmp_path / "straight", steps=600, compile="off")
+    stopped = train(name, tmp_path / "stopped", steps=300, compile="off")
     resumed = tfb.train(resume=stopped.logdir, steps=600)
     assert resumed.step == straight.step > stopped.step
     assert_equal(variables(resumed), variables(straight))

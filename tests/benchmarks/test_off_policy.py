@@ -90,6 +90,7 @@ def test_our_contender_reports_its_work(trained):
     assert same["updates_between_targets"] == target_every
     assert (same["learning_rate"], same["gamma"]) == (TINY.learning_rate, TINY.gamma)
     assert same["target_entropy"] == entropy
+    assert (same["n_step"], same["double_q"]) == (1, False)
     assert trained["own"]["env_steps_between_trainings"] == 2
 
 

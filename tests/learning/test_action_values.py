@@ -29,9 +29,10 @@ def values(agent, features: bool, shift: int) -> np.ndarray:
     return np.roll(agent._policy.network(step)[0].q.numpy(), shift, axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "features"),
-    [("max", True), pytest.param("sarsa", False, marks=pytest.mark.slow)],
+    [("max", True), ("sarsa", False)],
     ids=["features of actions", "sarsa"],
 )
 def test_values_of_random_play_are_close_to_the_exact_ones(target, features, tmp_path):

@@ -28,6 +28,7 @@ QUICK = [
     "--eval_every=0",
     "--compile=off",
     "--algorithm.epochs=1",
+    "--algorithm.histograms=false",
 ]
 
 

@@ -66,6 +66,7 @@ def learned(lines):
     ]
 
 
+@pytest.mark.slow
 def test_the_second_start_of_a_run_compiles_nothing(tmp_path):
     arguments = "-c", TRAIN, str(tmp_path / "logs")
     first, lines = start(tmp_path, *arguments)

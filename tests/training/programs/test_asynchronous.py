@@ -27,10 +27,10 @@ from tfagents_batch.training.run_flags import Config, with_options
 
 def make(**options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
-    config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
+    settings = ga3c.Config(histograms=False)
+    config = Config("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
     own = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
     own["program_pieces"] = 2
-    options = {"settings": {"histograms": False}, **options}
     options = {"queue": own | options.pop("queue", {}), "compile": "off", **options}
     return Experiment(with_options(config, options), env=lambda: Counting())
 
@@ -398,5 +398,5 @@ def test_a_model_that_is_returned_twice_is_refused():
 def test_a_long_run_keeps_no_memory_of_its_updates():
     with make() as experiment:
         experiment.start(0)
-        # The queue may fill meanwhile, with 20 pieces at most.
-        assert growth.kept(lambda: experiment.program(2**62, 1), calls=60) < 0.5
+        # A leak is at least one object a call; the queue may fill meanwhile.
+        assert growth.kept(lambda: experiment.program(2**62, 1)) < 0.9

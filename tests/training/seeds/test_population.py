@@ -70,9 +70,9 @@ def trained(run):
 @pytest.mark.parametrize(
     ("algorithm", "env", "settings", "actions"),
     [
-        ("ppo", "tf/Pendulum-v1", BOTH, "both"),
+        ("ppo", "tf/Pendulum-v1", BOTH, "mode"),
         pytest.param(
-            *("reinforce", "tf/Pendulum-v1", {"baseline": "average"}, "mode"),
+            *("reinforce", "tf/Pendulum-v1", {"baseline": "average"}, "both"),
             marks=[pytest.mark.slow],
         ),
         pytest.param(
