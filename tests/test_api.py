@@ -104,8 +104,8 @@ def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compil
     options |= {"compile": compile}
     expected = lines(num_workers=0, **options)
     assert len(expected) >= 3
-    for workers in (2,) if compile == "update" else (4,):
-        assert lines(num_workers=workers, **options) == expected
+    workers = 2 if compile == "update" else 4
+    assert lines(num_workers=workers, **options) == expected
     if compile == "off":
         assert lines(num_workers=0, seed=1, **options) != expected
 

@@ -29,6 +29,7 @@ def test_every_callback_is_called_in_order_with_its_event(tmp_path):
     assert isinstance(evaluated, Evaluated)
     assert (evaluated.step, evaluated.best, evaluated.mean_return) == (20, True, 3.0)
     assert evaluated.metrics["eval/return_std"] == 1
+    assert evaluated.cut_off_episodes == 0
     assert saved == Saved(30, tmp_path / "checkpoints" / "x", False, tmp_path)
     assert each.stopped_by is None
 

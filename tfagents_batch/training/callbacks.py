@@ -71,6 +71,10 @@ class Evaluated(NamedTuple):
         return self._evaluation.mean_return
 
     @property
+    def cut_off_episodes(self) -> int:
+        return self._evaluation.cut_off_episodes
+
+    @property
     def metrics(self) -> dict[str, float]:
         """Metrics as they are logged, ``eval/...``."""
         return self._evaluation.metrics()

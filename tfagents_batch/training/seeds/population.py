@@ -229,9 +229,8 @@ def split(evaluation: Evaluation, parts: int) -> list[Evaluation]:
 
     It must have no infos and no failed episodes.
     """
-    names = ("returns", "lengths", "cut_off")
-    split_fields = (np.split(getattr(evaluation, name), parts) for name in names)
-    columns = zip(*split_fields, strict=True)
+    fields = evaluation.returns, evaluation.lengths, evaluation.cut_off
+    columns = zip(*(np.split(x, parts) for x in fields), strict=True)
     sampled = evaluation.sampled
     sampled = [None] * parts if sampled is None else split(sampled, parts)
     return [
