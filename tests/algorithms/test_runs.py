@@ -29,7 +29,7 @@ def algorithms(*quick):
 @pytest.mark.parametrize("name", algorithms("ppo", "reinforce", "dqn"))
 def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     env = PYTHON[RUNS[name].get("env", "tf/CartPole-v1")]
-    options = {"env": env, "steps": 250, "compile": "full" if name == "ppo" else "off"}
+    options = {"env": env, "steps": 250, "compile": "auto" if name == "ppo" else "off"}
     one, four = (
         variables(train(name, tmp_path / str(n), num_workers=n, **options))
         for n in (1, 4)
