@@ -21,8 +21,8 @@ from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_events, read_metrics
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import runs
 
 SMALL = {
@@ -264,7 +264,7 @@ def test_a_run_without_checkpoint_is_refused(run):
 
 def test_a_config_object_is_a_preset_too(tmp_path):
     own = linear.Config(gamma=0.8, learning_rate=Constant(1.0))
-    config = Config("linear", env="CartPole-v1", settings=own)
+    config = RunConfig("linear", env="CartPole-v1", settings=own)
     changed = {"learning_rate": 0.5}
     run = tfb.train(config=config, logdir=tmp_path, settings=changed, **SMALL)
     assert read_config(run)["settings"] == {"gamma": 0.8, "learning_rate": 0.5}

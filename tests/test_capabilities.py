@@ -20,10 +20,10 @@ from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
+from tfagents_batch.metrics import Interval
 from tfagents_batch.nn import networks
+from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.record import Interval
-from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.seeds import experiment as several
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 
@@ -179,8 +179,8 @@ def test_every_combination_trains(cell):
 
 
 def _one(cell):
-    config = with_options(Config(env="spaces"), options(cell))
-    with Experiment(config, environment(cell)) as experiment:
+    config = with_options(RunConfig(env="spaces"), options(cell))
+    with Experiment(config, config.recipe(environment(cell))) as experiment:
         experiment.start(0)
         before = _values(experiment.named_variables())
         for _ in range(2):
@@ -199,8 +199,8 @@ def _one(cell):
 
 
 def _several(cell):
-    config = with_options(Config(env="spaces"), options(cell))
-    several = SeedsExperiment(config, [0, 1], environment(cell))
+    config = with_options(RunConfig(env="spaces"), options(cell))
+    several = SeedsExperiment(config, [0, 1], config.recipe(environment(cell)))
     before = _values(several.algorithm.named_variables())
     _, metrics, _ = several.population([2**62] * 2, rounds=2)
     found = {name: values[:2] for name, values in metrics.items()}
@@ -244,12 +244,15 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", [*several.REQUIRED, *several.UNEVEN_ROLLOUTS])
+@pytest.mark.parametrize("name", [*several.REQUIRED, "episodes", "wait_for"])
 def test_several_seeds_refuse_the_settings_of_the_page(name):
     if name in OTHERS:
-        config, text = dataclasses.replace(Config(), **{name: OTHERS[name]}), name
+        config, text = dataclasses.replace(RunConfig(), **{name: OTHERS[name]}), name
     else:
-        config, text = with_options(Config(), {"rollout": {name: 2}}), f"rollout.{name}"
+        config, text = (
+            with_options(RunConfig(), {"rollout": {name: 2}}),
+            f"rollout.{name}",
+        )
     with pytest.raises(UserError, match=rf"{text}.* several seeds"):
         several._check_config(config, [0, 1])
     assert f"--{text}`" in capabilities.PAGE.read_text()

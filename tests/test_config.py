@@ -10,10 +10,11 @@ import pytest
 from absl import flags
 
 from tfagents_batch import config
-from tfagents_batch.algorithms import ppo_settings
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.sources.on_policy import RolloutSettings
+from tfagents_batch.training.config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,15 +317,17 @@ def test_settings_missing_from_json_have_their_defaults():
     assert config.from_dict(Settings, {"epochs": 3}) == Settings(epochs=3)
 
 
-def test_a_former_name_is_accepted_with_a_warning(caplog):
-    for argument in ("--algorithm.drop_rest", "--algorithm.drop_rest=true"):
-        parts = [(ppo_settings.Config, "algorithm")]
-        assert config.parse([argument], parts) == [{"drop_last": True}]
-    assert config.replace(ppo_settings.Config(), {"drop_rest": True}).drop_last
-    assert caplog.messages == [
-        *["--algorithm.drop_rest is now called --algorithm.drop_last"] * 2,
-        "drop_rest is now called drop_last",
-    ]
+def test_a_setting_replaces_the_one_that_it_is_instead_of():
+    run = RunConfig(envs_per_worker=2)
+    changed = config.replace(run, {"num_workers": 3})
+    assert (changed.num_workers, changed.envs_per_worker) == (3, None)
+    back = config.replace(changed, {"envs_per_worker": 2})
+    assert (back.num_workers, back.envs_per_worker) == (None, 2)
+    both = {"num_workers": 3, "envs_per_worker": 2}
+    with pytest.raises(UserError, match="num_workers is 3 and envs_per_worker is 2"):
+        config.replace(run, both)
+    saved = RolloutSettings(length=7, episodes=4)  # a saved config replaces nothing
+    assert config.from_dict(RolloutSettings, config.to_dict(saved)) == saved
 
 
 def test_unknown_suggests_the_closest_name_or_lists_all():

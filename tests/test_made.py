@@ -232,7 +232,7 @@ def test_env_options_are_applied_and_checked(tmp_path):
     run = tfb.train(
         "linear",
         env="CartPole-v1",
-        env_options={"step_seconds": None, "route": "portable"},  # a former name
+        env_options={"step_seconds": None, "backend": "portable"},
         num_workers=1,
         **options,
     )

@@ -10,7 +10,7 @@ from tests.nn.cases import make_steps
 from tfagents_batch import algorithms, config, nest, schedules
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_flags import Config, with_options
+from tfagents_batch.training.config import RunConfig, with_options
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -82,7 +82,7 @@ def test_a_preset_is_valid_and_survives_json(name):
         name: config.from_dict(type(getattr(preset, name)), plain.pop(name))
         for name in ("settings", "source")
     }
-    assert config.replace(config.from_dict(Config, plain), parts) == preset
+    assert config.replace(config.from_dict(RunConfig, plain), parts) == preset
 
 
 # The games of GA3C have the same settings, so two of them are enough.
@@ -170,7 +170,7 @@ def test_length_and_episodes_of_rollouts_replace_each_other():
 
 
 def test_the_presets_of_ga3cs_paper_have_its_settings():
-    """Values of the original's Config.py; see the page of the algorithm."""
+    """Values of the original's RunConfig.py; see the page of the algorithm."""
     preset = config.to_dict(PRESETS["ga3c_paper/pong"]())
     settings, queue = preset["settings"], preset["source"]
     assert preset["env"] == "ALE/Pong-v5"

@@ -12,13 +12,11 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import nest, seeds, spaces
-from tfagents_batch.envs import make, registry
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.wrappers import named
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.ops import constants
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 _EXACT_SIZES = 4  # batch sizes that are not padded
@@ -39,7 +37,7 @@ class Agent:
     Args:
       policy: the trained policy.
       spec: spec of the environments, with the run's wrappers applied.
-      env: name or constructor of the environment that ``make_env`` returns.
+      recipe: environment that ``make_env`` returns.
       config: config of the run, adapted to the environment that is played.
       step: step of the checkpoint.
 
@@ -50,12 +48,17 @@ class Agent:
     """
 
     def __init__(
-        self, policy: Policy, spec: EnvSpec, env: Any, config: Config, step: int
+        self,
+        policy: Policy,
+        spec: EnvSpec,
+        recipe: EnvRecipe,
+        config: RunConfig,
+        step: int,
     ):
         self.observation_space = spec.observation_space
         self.action_space = spec.action_space
         self.config, self.step = config, step
-        self._env = env
+        self._recipe = recipe
         self._policy = policy
         self._leaves = spaces.leaves(spec.observation_space)
         self._programs: dict[tuple[int, bool], Callable] = {}
@@ -123,18 +126,7 @@ class Agent:
         Raises:
           UserError: if it is written in TensorFlow, or was passed as an instance.
         """
-        kwargs = {**self.config.env_kwargs, **env_kwargs}
-        if make.tensor_env(self._env, self.config.env_kwargs) is not None:
-            raise UserError(
-                f"{registry.describe(self._env)} is a batch written in TensorFlow; "
-                "pass it to tfagents_batch.make_env, or use tfagents_batch.evaluate"
-            )
-        if make.is_existing(self._env):
-            raise UserError(
-                f"env is an instance of {type(self._env).__name__}; use that instance"
-            )
-        constructor = registry.constructor(self._env, kwargs)
-        return adapt(named.wrapped(constructor, self.config.wrappers)())
+        return self._recipe.constructor(**env_kwargs)()
 
     def _traced_size(self, batch: int) -> int:
         """Return the number of rows that a batch is padded to.
@@ -267,20 +259,3 @@ def _padded_state(state: Nest, like: Nest, batch: int) -> Nest:
 
 def _shape(x: Any) -> list[int]:
     return list(np.shape(x))
-
-
-def without_close(env: Any) -> Any:
-    """Return ``env``; an instance is wrapped so that it is not closed."""
-    if isinstance(env, gymnasium.vector.VectorEnv):
-        return _VectorWithoutClose(env)
-    return _WithoutClose(adapt(env)) if is_environment(env) else env
-
-
-class _WithoutClose(gymnasium.Wrapper):
-    def close(self) -> None:
-        pass
-
-
-class _VectorWithoutClose(gymnasium.vector.VectorWrapper):
-    def close(self, **_) -> None:
-        pass

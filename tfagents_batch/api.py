@@ -6,31 +6,37 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import keras
 import numpy as np
 
 from tfagents_batch import algorithms, config, seeds
-from tfagents_batch.agent import Agent, without_close
+from tfagents_batch.agent import Agent
 from tfagents_batch.configs import PRESETS, REFUSED
-from tfagents_batch.envs.registry import describe, is_same
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Env
-from tfagents_batch.training import evaluate as evaluation
-from tfagents_batch.training import play_config, training_run, warm_start
+from tfagents_batch.interfaces import Env, Experience
+from tfagents_batch.training import experiment as experiments
+from tfagents_batch.training import playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
     OnCheckpoint,
     OnEvaluation,
     OnIteration,
     listed,
 )
+from tfagents_batch.training.config import (
+    VARIABLES,
+    ActionMode,
+    RunConfig,
+    with_options,
+)
+from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import trackers
-from tfagents_batch.training.run_flags import VARIABLES, Config, with_options
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, files, runs
 from tfagents_batch.training.seeds import run_seeds
@@ -39,10 +45,10 @@ from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
 # Settings that may change when a run is resumed; the others come from its folder.
-RESUMABLE = config.marked(Config, "resumable")
+RESUMABLE = config.marked(RunConfig, "resumable")
 # Arguments of ``train`` that ``train_seeds`` does not take.
 OF_ONE_SEED = (
-    *("network", "eval_env", "resume", "profile"),
+    *("network", "eval_env", "resume", "profile", "source"),
     *("init_from", "init_checkpoint"),
 )
 
@@ -51,7 +57,7 @@ def train(
     algorithm: str | None = None,
     env: Any = None,
     *,
-    config: str | Config | None = None,
+    config: str | RunConfig | None = None,
     settings: dict[str, Any] | Any = None,
     logdir: str | os.PathLike | None = None,
     resume: str | os.PathLike | None = None,
@@ -59,6 +65,7 @@ def train(
     init_checkpoint: str | int | None = None,
     network: keras.Model | Callable | None = None,
     eval_env: Any = None,
+    source: Experience | None = None,
     profile: bool = False,
     on_iteration: OnIteration | Sequence[OnIteration] | None = None,
     on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
@@ -79,7 +86,7 @@ def train(
         such functions, or an instance: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
         ``eval_every=0``. Instances of Gymnasium are closed at the end.
-      config: name of a preset, or a ``training.run_flags.Config``.
+      config: name of a preset, or a ``training.config.RunConfig``.
       settings: the algorithm's Config, or a dict of its settings that differ from the
         preset or the defaults.
       logdir: root folder of the runs; None means "logs".
@@ -97,11 +104,14 @@ def train(
         environment. It gets the run's wrappers unless it is an instance, and the run's
         ``env_kwargs`` if it has the same name. Each environment of a list plays the
         same number of episodes, so ``eval_episodes`` may be rounded up.
+      source: where experience comes from, if not from the algorithm's usual source;
+        see ``interfaces.Experience``. One that steps no environments needs no ``env``;
+        then there are evaluations only with ``eval_env``.
       profile: after training, time each part of an iteration. The results
         are ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that may end
         training by returning False; see ``training.callbacks``.
-      **options: any other field of ``training.run_flags.Config``.
+      **options: any other field of ``training.config.RunConfig``.
 
     Raises:
       UserError: for an argument that cannot be used, before a folder is created.
@@ -131,15 +141,21 @@ def train(
                 "resume continues a run with its own weights, init_from starts a new "
                 "run with the weights of another; pass only one of them"
             )
-        return _resume(resume, env, network, eval_env, profile, callbacks, options)
-    options = play_config.with_num_envs(env, options)
+        return _resume(
+            resume, env, network, eval_env, source, profile, callbacks, options
+        )
+    if source is not None:
+        options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
+    if eval_env is None and resolved.eval_every is None and not resolved.env:
+        resolved = dataclasses.replace(resolved, eval_every=0)
     _check_callbacks(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
-    with Experiment(resolved, _object(env), eval_env, network) as experiment:
-        given = resolved.env if env is None else env
-        text = config_file.to_text(resolved, given, network, eval_env=eval_env)
-        facts = training_run.facts(experiment.algorithm, experiment.env.spec)
+    recipe = resolved.recipe(env)
+    evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
+    with Experiment(resolved, recipe, evaluated, network) as experiment:
+        text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
+        facts = training_run.facts(experiment.algorithm, experiment.spec)
         events = []
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
@@ -160,7 +176,7 @@ def train_seeds(
     env: Any = None,
     *,
     seeds: int | Sequence[int] = 8,
-    config: str | Config | None = None,
+    config: str | RunConfig | None = None,
     settings: dict[str, Any] | Any = None,
     logdir: str | os.PathLike | None = None,
     **options: Any,
@@ -197,7 +213,7 @@ def train_seeds(
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
-    return run_seeds(resolved, seeds, _object(env), logdir or "logs", name)
+    return run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
 
 
 def evaluate(
@@ -211,9 +227,9 @@ def evaluate(
     env_options: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
     seed: int = 0,
-    actions: evaluation.ActionMode = "mode",
+    actions: ActionMode = "mode",
     max_episode_steps: int | None = None,
-) -> evaluation.Evaluation:
+) -> Evaluation:
     """Play a trained agent.
 
     Args:
@@ -240,25 +256,29 @@ def evaluate(
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; expected at least 1")
-    if actions not in get_args(evaluation.ActionMode):
+    if actions not in get_args(ActionMode):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
-    run, saved, variables = _trained(logdir, env, env_kwargs, wrappers, network)
+    found = playing.trained(logdir, env, env_kwargs, wrappers, network)
+    saved = found.config
     if env_options is not None:
         saved = config.replace(saved, {"env_options": saved.env_options | env_options})
-    elif variables:
+    elif found.variables:
         _LOG.warning(
             "the run's workers had the environment variables %s, which are not saved; "
             "pass env_options={'worker_variables': {...}} (flag --env_options) to set "
             "them again",
-            ", ".join(variables),
+            ", ".join(found.variables),
         )
-    played = saved.env if env is None else env
     if max_episode_steps is not None:
         saved = config.replace(saved, {"eval_max_episode_steps": max_episode_steps})
-    batch, episodes = play_config.evaluation_size(played, episodes, saved.num_envs)
+    batch, episodes = found.recipe.for_evaluation(episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
-    with _loaded(run, saved, env, network, checkpoint) as (experiment, step):
-        play = experiment.evaluation(experiment.env, episodes, actions)
+    found = found._replace(config=saved)
+    with (
+        playing.environment(found, batch) as made,
+        playing.loaded(found, made.spec, network, checkpoint) as (agent, step),
+    ):
+        play = experiments.evaluation(saved, agent, made, episodes, actions)
         return play(_unseen_seed(seed), step=step)
 
 
@@ -277,20 +297,17 @@ def load(
         action, state = agent.predict(observation)
 
     Args:
-      logdir, checkpoint, env, env_kwargs, wrappers, network: as in ``evaluate``. One
-        environment is created to read its spaces, and is then closed.
+      logdir, checkpoint, env, env_kwargs, wrappers, network: as in ``evaluate``. No
+        environment is created; ``Agent.make_env`` does that.
 
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
-    run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
-    given = saved.env if env is None else env
-    local = play_config.in_process(saved, given)
-    with _loaded(run, local, env, network, checkpoint) as (experiment, step):
-        policy = experiment.algorithm.policy
-        return Agent(policy, experiment.env.spec, given, saved, step)
+    found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
+    with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
+        return Agent(agent.policy, found.spec, found.recipe, found.config, step)
 
 
 def visualize(
@@ -323,36 +340,19 @@ def visualize(
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
-    run, saved, _ = _trained(logdir, env, env_kwargs, wrappers, network)
-    played = saved.env if env is None else env
-    saved = play_config.in_process(
-        dataclasses.replace(saved, seed=seed, log_info=[]), played
-    )
+    found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
+    found = found._replace(config=dataclasses.replace(found.config, seed=seed))
+    options = found.config.env_options
+    recipe = found.recipe
     shown = filming.Camera(
-        played, saved.env_kwargs, saved.wrappers, **saved.env_options
+        recipe.env, dict(recipe.env_kwargs), recipe.wrappers, **options
     )
-    with contextlib.closing(shown.env):
-        single = dataclasses.replace(
-            saved, num_envs=1, num_workers=None, env_kwargs={}, wrappers=[]
-        )
-        with _loaded(run, single, shown.env, network, checkpoint) as (experiment, _):
-            policy = experiment.algorithm.policy
-            return filming.film(shown, policy, outdir, num_episodes, _unseen_seed(seed))
-
-
-@contextlib.contextmanager
-def _loaded(
-    run: runs.RunFolder, played: Config, env: Any, network: Any, which: str | int
-) -> Iterator[tuple[Experiment, int]]:
-    """Yield an experiment with the agent of a checkpoint, and the checkpoint's step.
-
-    An environment instance is not closed.
-    """
-    env = without_close(_object(env))
-    with Experiment(played, env, network=network, trains=False) as experiment:
-        variables = experiment.named_variables()
-        step, _ = checkpoints.load(run.folder, variables, which)
-        yield experiment, step
+    with (
+        contextlib.closing(shown.env),
+        playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),
+    ):
+        seed = _unseen_seed(seed)
+        return filming.film(shown, agent.policy, outdir, num_episodes, seed)
 
 
 def _unseen_seed(seed: int) -> int:
@@ -363,31 +363,14 @@ def _unseen_seed(seed: int) -> int:
     return seeds.iteration_seed(seed, 0, "play")
 
 
-def _trained(
-    logdir: str | os.PathLike,
-    env: Any,
-    env_kwargs: dict[str, Any] | None,
-    wrappers: Wrappers | None,
-    network: Any,
-) -> tuple[runs.RunFolder, Config, list[str]]:
-    """Return a run, its config for playing, and its workers' variable names."""
-    run = runs.open_run(logdir)
-    saved, user = config_file.from_text(run.config_text)
-    config_file.require(user, env, network)
-    played = play_config.for_playing(saved, env, env_kwargs, wrappers)
-    if env_kwargs is None:
-        config_file.require_arguments(played)
-    return run, played, user[VARIABLES]
-
-
 def resolve(
     algorithm: str | None,
     env: Any,
-    preset: str | Config | None,
+    preset: str | RunConfig | None,
     settings: Any,
     options: dict[str, Any],
-) -> Config:
-    """Return the Config of a new run; the arguments are those of ``train``."""
+) -> RunConfig:
+    """Return the RunConfig of a new run; the arguments are those of ``train``."""
     if isinstance(preset, str):
         if preset in REFUSED:
             raise UserError(f"config {preset!r} does not exist: {REFUSED[preset]}")
@@ -395,7 +378,7 @@ def resolve(
             raise UserError(config.unknown("config", preset, PRESETS))
         base = PRESETS[preset]()
     else:
-        base = preset or Config()
+        base = preset or RunConfig()
     if algorithm is not None and algorithm not in algorithms.REGISTRY:
         raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
     if algorithm is not None and algorithm != base.algorithm:
@@ -412,12 +395,20 @@ def resolve(
     if settings is not None:
         options = options | {"settings": settings}
     if env is not None:
-        options = options | {"env": env if isinstance(env, str) else describe(env)}
+        recipe = EnvRecipe(env)
+        options = recipe.options(options) | {"env": recipe.describe()}
     return with_options(base, options)
 
 
 def _resume(
-    folder, env, network, eval_env, profile, callbacks: dict, options: dict[str, Any]
+    folder: str | os.PathLike,
+    env: Any,
+    network: Any,
+    eval_env: Any,
+    source: Experience | None,
+    profile: bool,
+    callbacks: dict[str, tuple],
+    options: dict[str, Any],
 ) -> Run:
     env_kwargs = options.pop("env_kwargs", None)
     refused = sorted(set(options) - set(RESUMABLE))
@@ -429,9 +420,8 @@ def _resume(
     run = runs.open_run(folder)
     saved, user = config_file.from_text(run.config_text)
     config_file.require(user, env, network)
-    if env_kwargs is None:
-        config_file.require_arguments(saved)
-    elif env_kwargs != saved.env_kwargs:
+    config_file.require_source(user, source)
+    if env_kwargs not in (None, saved.env_kwargs):
         raise UserError(
             f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
             "new run for another environment"
@@ -439,19 +429,22 @@ def _resume(
     if "env_options" not in options:
         config_file.require_variables(user, saved)
     if isinstance(env, str):
-        if not is_same(env, saved.env):
+        if not EnvRecipe(env).same_as(saved.env):
             raise UserError(
                 f"the run was trained on {saved.env!r}, not on {env!r}; start a new "
                 "run for another environment"
             )
         options |= {"env": env}
-    resolved = with_options(saved, options)
+    own = {} if source is None else {"source": source}
+    resolved = with_options(saved, options | own)
     _check_callbacks(resolved, callbacks)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, eval_env)
+    recipe = resolved.recipe(env)
+    evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
     with (
         runs.lock(run.folder),
-        Experiment(resolved, _object(env), eval_env, network) as experiment,
+        Experiment(resolved, recipe, evaluated, network) as experiment,
     ):
         runs.sweep(run.folder)
         events: list[dict] = []
@@ -477,7 +470,7 @@ def _resume(
         variables = sorted(resolved.env_options.get(VARIABLES) or {})
         played = user | {VARIABLES: variables}
         if eval_env is not None:
-            played["eval_env"] = describe(eval_env)
+            played["eval_env"] = evaluated.describe()
 
         def started() -> None:
             if changed or played != user:  # saved once resuming has worked
@@ -489,7 +482,7 @@ def _resume(
         return training_run.run(experiment, run.folder, *watched)
 
 
-def _check_callbacks(resolved: Config, callbacks: dict[str, tuple]) -> None:
+def _check_callbacks(resolved: RunConfig, callbacks: dict[str, tuple]) -> None:
     """Refuse callbacks that are never called and trackers that are not installed."""
     if callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(
@@ -497,8 +490,3 @@ def _check_callbacks(resolved: Config, callbacks: dict[str, tuple]) -> None:
             "of them"
         )
     trackers.check(resolved.track)
-
-
-def _object(env: Any) -> Callable | Env | None:
-    """Return ``env`` if it is an object, None if it is a name."""
-    return None if isinstance(env, str) else env

@@ -24,7 +24,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import logging
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -38,7 +37,6 @@ from tfagents_batch.suggest import closest, unknown
 Config = TypeVar("Config")
 
 HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
-_LOG = logging.getLogger("tfagents_batch")
 
 
 def option(
@@ -48,7 +46,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
-    formerly: str | None = None,
+    instead_of: str | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -59,10 +57,11 @@ def option(
       least, most, above: bounds that ``check`` tests: at least, at most, more than.
         They hold for every number of a tuple and every value of a schedule; None
         passes.
-      formerly: earlier name of the setting, which is still accepted with a warning.
+      instead_of: setting of the same config that this one replaces: if this one is
+        given, that one becomes None, and only one of them can be given.
       **marks: properties of the setting, see ``marked``.
     """
-    optional = {"least": least, "most": most, "above": above, "formerly": formerly}
+    optional = {"least": least, "most": most, "above": above, "instead_of": instead_of}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
@@ -90,7 +89,7 @@ def replace(config: Config, overrides: Mapping[str, Any], path: str = "") -> Con
     Raises:
       UserError: for an unknown name or a value of the wrong type.
     """
-    return _replace(config, overrides, path)
+    return _replace(config, overrides, path, complete=False)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
     Raises:
       UserError: for an unknown name or a value of the wrong type.
     """
-    return _replace(cls(), data, "")
+    return _replace(cls(), data, "", complete=True)
 
 
 def check(config: Config, path: str = "") -> Config:
@@ -178,9 +177,7 @@ def overrides(
 
 
 def parse(
-    arguments: Sequence[str],
-    parts: Sequence[tuple[Any, str]],
-    aliases: Mapping[str, str] | None = None,
+    arguments: Sequence[str], parts: Sequence[tuple[Any, str]]
 ) -> list[dict[str, Any]]:
     """Parse a command line.
 
@@ -190,7 +187,6 @@ def parse(
     Args:
       arguments: command line without the program's name.
       parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
-      aliases: ``{earlier name: name}`` of flags, which is accepted with a warning.
 
     Returns:
       For each part the settings that were given, see ``overrides``.
@@ -198,16 +194,13 @@ def parse(
     Raises:
       UserError: for an unknown flag, or a value that its flag does not accept.
     """
-    known, former = flags.FlagValues(), dict(aliases or {})
+    known = flags.FlagValues()
     for config, prefix in parts:
         define_flags(known, config, prefix)
-        start = f"{prefix}." if prefix else ""
-        former |= {start + old: start + new for old, new in _former(config).items()}
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
         name, equals, value = argument.removeprefix("--").partition("=")
-        name = _current(name, former, "--")
         if not argument.startswith("--") or not name:
             raise UserError(
                 f"stray argument {argument!r}; flags are written --name=value"
@@ -286,31 +279,16 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
             yield name, hint, field.metadata["help"], value
 
 
-def _former(config: Any) -> dict[str, str]:
-    """Return ``{former name: name}`` of the settings that were renamed."""
-    renamed = (x for x in dataclasses.fields(config) if "formerly" in x.metadata)
-    return {field.metadata["formerly"]: field.name for field in renamed}
-
-
-def _current(name: str, former: Mapping[str, str], path: str) -> str:
-    """Return the current name of a setting; log a warning for a former one."""
-    if name not in former:
-        return name
-    _LOG.warning("%s is now called %s", path + name, path + former[name])
-    return former[name]
-
-
-def _replace(config: Any, overrides: Any, path: str) -> Any:
+def _replace(config: Any, overrides: Any, path: str, complete: bool) -> Any:
+    """Return a copy with overrides; in a ``complete`` config, none replaces others."""
     if not isinstance(overrides, Mapping):
         what = path.rstrip(".") or "the config"
         raise UserError(f"{what} is {overrides!r}; expected an object of settings")
     hints = typing.get_type_hints(type(config))
     known = [field.name for field in dataclasses.fields(config)]
-    former = _former(config)
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         head, _, tail = str(name).partition(".")
-        head = _current(head, former, path)
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):
@@ -321,10 +299,27 @@ def _replace(config: Any, overrides: Any, path: str) -> Any:
         elif nested:
             current = changes.get(head, getattr(config, head))
             inner = {tail: value} if tail else value
-            changes[head] = _replace(current, inner, f"{path}{head}.")
+            changes[head] = _replace(current, inner, f"{path}{head}.", complete)
         else:
             changes[head] = _checked(fields.kind(hint), value, f"{path}{head}")
+    if not complete:
+        _unset_others(config, changes, path)
     return dataclasses.replace(config, **changes)
+
+
+def _unset_others(config: Any, changes: dict[str, Any], path: str) -> None:
+    """Set to None what a given setting is instead of, see ``option``."""
+    for field in dataclasses.fields(config):
+        name, other = field.name, field.metadata.get("instead_of")
+        if other is None or changes.get(name) is None:
+            continue
+        if changes.get(other) is not None:
+            raise UserError(
+                f"{path}{name} is {changes[name]} and {path}{other} is "
+                f"{changes[other]}, and one of them is instead of the other; pass only "
+                "one"
+            )
+        changes[other] = None
 
 
 def _checked(kind: fields.Kind, value: Any, name: str) -> Any:

@@ -21,13 +21,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.schedules import Ratio
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
-Metrics = dict[str, tf.Tensor]  # name: scalar, or f32 [n] for a histogram
-# Suffixes of a sum and a count; the log has sum / count, without a suffix.
-SUM, COUNT = "/sum", "/count"
-MAX = "/max"  # suffix of a maximum; the log has the largest one
 # In behavior: i64 [T, B], the version of the policy that acted.
 VERSION = "version"
 
@@ -249,10 +247,7 @@ class Updated(NamedTuple):
     """Result of one update.
 
     Attributes:
-      metrics: ``{name: scalar}``, or f32 ``[n]`` for a histogram. The log has the mean
-        over updates. A metric of only some updates is a pair of scalars instead, its
-        ``name/sum`` and ``name/count``. Of ``name/max``, the log has the largest.
-        ``grad/updates`` is the number of optimizer steps.
+      metrics: see ``metrics.py``. ``grad/updates`` is the number of optimizer steps.
       priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
         replay; otherwise ``()``.
     """
@@ -273,17 +268,58 @@ class UpdateSize(NamedTuple):
     hidden: tuple[int, ...]
 
 
+class Rollouts(NamedTuple):
+    """Whole rollouts, each for one update.
+
+    Attributes:
+      whole_episodes: reason why they have to be whole episodes; empty otherwise.
+    """
+
+    whole_episodes: str = ""
+
+
+class Windows(NamedTuple):
+    """Random windows of stored steps.
+
+    Attributes:
+      batch_size: windows of an update.
+      length: steps of a window, one more than its actions.
+      ratio: updates per environment step, and the step of the first one.
+    """
+
+    batch_size: int
+    length: int
+    ratio: Ratio
+
+
+class Rows(NamedTuple):
+    """Random rows of logged data: trajectories of one action.
+
+    Attributes:
+      batch_size: rows of an update.
+    """
+
+    batch_size: int
+
+
+Accepts = Mapping[str, Rollouts | Windows | Rows]  # by kind of experience
+# Name of a source in ``sources.REGISTRY``, and the settings beside its defaults.
+DefaultSource = tuple[str, Mapping[str, Any]]
+
+
 @runtime_checkable
 class Algorithm(Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
 
     Its constructor is called with ``(config, spec, network=None)``. Its frozen config
-    has a method ``check() -> Config``, which raises ``UserError`` and needs no
-    environment, and a method ``update_size(collected) -> UpdateSize``, where
-    ``collected`` is the number of transitions that its source collects at once.
+    has these members:
+
+      source: ``DefaultSource`` that it learns from unless the user chooses another one.
+      check() -> Config: raises ``UserError``; needs no environment.
+      accepts() -> Accepts: what it learns from, "rollouts", "windows" or "rows".
+      update_size(transitions) -> UpdateSize: ``transitions`` are those of an update.
 
     Attributes:
-      source: name of its source in ``sources.REGISTRY``.
       config: checked settings.
       policy: the policy that learns. It also acts, except beside an update.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
@@ -299,7 +335,6 @@ class Algorithm(Protocol):
         and branches, or inside those of ``ops.carried``.
     """
 
-    source: str
     config: Any
     policy: Policy
     compilable: bool
@@ -341,7 +376,8 @@ class Source(Protocol):
         values of those without axes by name; raises ValueError if they make no sense.
       interrupt(): called after variables were restored, if the environments start
         anew.
-      postpone(step): called if nothing could be restored; no update is due before.
+      postpone(step): called if nothing could be restored; returns how many steps after
+        this one the first update is due.
     """
 
     envs: tuple[Env, ...]
@@ -366,11 +402,131 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class HostSource(Protocol):
+    """Experience that arrives by Python: predictors, a stream, a pool of workers.
+
+    A program fetches one batch ahead, on a thread, while a compiled program updates.
+
+    Attributes:
+      envs: the environments that it steps itself; none for logged data.
+      compilable: whether what it runs itself can be under XLA.
+    """
+
+    envs: tuple[Env, ...]
+    compilable: bool
+
+    def start(self, compiled: bool) -> None:
+        """Prepare, once, before the first ``fetch``.
+
+        Args:
+          compiled: whether XLA should compile what it runs itself.
+        """
+
+    def fetch(self, step: int) -> Collected:
+        """Wait for experience and return it; called on a thread.
+
+        Args:
+          step: progress of the run.
+
+        Returns:
+          What the next K updates learn from, K = ``updates``: numbers are Python's, and
+          the trajectory has those of all updates, ``[K, T+1 or T, B, ...]``. Another
+          shape means another program, which is compiled once.
+
+        Raises:
+          Exception: whatever ended the source, as it is. Also after ``close``.
+        """
+
+    def publish(self, policy: Policy) -> None:
+        """Offer new weights to those who act elsewhere; called after each ``fetch``."""
+
+    def report(self, seconds: float) -> Metrics:
+        """Return metrics since the last report, in calls that took ``seconds``."""
+
+    def check(self) -> None:
+        """Raise the exception that has ended the source, if there is one."""
+
+    def traces(self) -> int:
+        """Return how often a program of its own was traced; 1 if there is none."""
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return what a checkpoint has of it, by name."""
+
+    def close(self) -> None:
+        """End all that it has started, and a ``fetch`` that waits."""
+
+
+class Experience(Protocol):
+    """Frozen settings of one kind of experience: the door for all that is learned from.
+
+    ``sources.REGISTRY`` has those of this package; ``train(source=...)`` takes any
+    other one.
+
+    Attributes:
+      name: prefix of its flags and settings, such as "rollout".
+      kind: what it gives, "rollouts", "windows" or "rows"; see ``Accepts``.
+      unit: unit of the run's counter, "env steps" or "gradient steps".
+      program: "synchronous" if it opens a ``Source``, "host" for a ``HostSource``.
+      beside: number of programs that it runs beside an update.
+      takes_turns: whether collecting and updating take turns on one trajectory.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    program: str
+    beside: int
+    takes_turns: bool
+
+    def check(self, run: Any) -> Experience:
+        """Return the checked settings.
+
+        Args:
+          run: config of the run, whose ``settings`` are checked already. What the
+            algorithm accepts is ``run.settings.accepts()[kind]``.
+
+        Raises:
+          UserError: for what cannot be, before anything starts.
+        """
+
+    def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
+        """Create the environments to step.
+
+        Args:
+          recipe: ``envs.recipe.EnvRecipe`` of the user's environment.
+          run: config of the run.
+
+        Returns:
+          The environments, none for logged data, and the spaces that the agent is
+          created for, with the number of all environments.
+
+        Raises:
+          UserError: if it cannot give what is accepted, in these environments.
+          EnvError: if they cannot be created.
+        """
+
+    def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
+        """Return the largest number of transitions of an update; it sets threads."""
+
+    def open(
+        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+    ) -> Source | HostSource:
+        """Start the environments and return the source; a host source for "host".
+
+        Args:
+          envs: from ``environments``.
+          algorithm: the algorithm that learns.
+          seed: seed of environments and actions; another one after a resume.
+          run: config of the run.
+        """
+
+
+@runtime_checkable
 class Program(Protocol):
     """The training of a run as calls of compiled programs.
 
     Attributes:
-      step: environment steps so far, the only counter of a run.
+      step: progress in the unit of the source, the only counter of a run.
       rounds: number of rounds of the newest call.
       mode, reason: the part that XLA compiles, and why.
       failed: whether a thread beside the calls has failed; the next call raises its
@@ -391,13 +547,12 @@ class Program(Protocol):
         Args:
           until: the call ends with the first round in which ``step`` reaches it; a
             call has at least one round.
-          rounds: largest number of rounds; asynchronous programs may end with those of
-            a batch.
+          rounds: largest number of rounds; a host program may end with those of a
+            batch.
 
         Returns:
-          Metrics of all rounds of the call, see ``sources.metrics.merge``. Of means
-          it has the sum and the count, so that the log does not depend on the number of
-          rounds of a call.
+          Metrics of all rounds of the call, merged by their rules and as NumPy values;
+          scalars have become ``metrics.Mean``.
         """
 
     def traces(self) -> int:

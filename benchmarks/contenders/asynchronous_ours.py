@@ -86,15 +86,19 @@ class Train:
 def _config(work: Asynchronous, mode: str) -> Any:
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.config import replace
-    from tfagents_batch.training.run_flags import Config, with_options
+    from tfagents_batch.training.config import RunConfig, with_options
 
     algorithm, workers, rows = "ga3c", work.num_workers, work.train_rows
     queue: dict[str, Any] = {"length": work.length}
     if mode == "a3c":
         workers, rows = work.num_envs, work.length
-        alone = {"predictors": work.num_envs, "predict_rows": 1, "program_pieces": 1}
+        alone = {
+            "predictors": work.num_envs,
+            "predict_batch": 1,
+            "rollouts_per_call": 1,
+        }
         queue |= alone
-    source = {"queue": queue | {"train_rows": rows, "capacity": 4 * rows}}
+    source = {"queue": queue | {"train_batch": rows, "capacity": 4 * rows}}
     if mode in ("first", "lockstep"):
         algorithm, workers = "a2c", work.num_envs
         source = {"rollout": {"length": work.length}}
@@ -122,7 +126,7 @@ def _config(work: Asynchronous, mode: str) -> Any:
         **source,
     }
     _, defaults = REGISTRY[algorithm]
-    config = Config(algorithm=algorithm, settings=replace(defaults(), settings))
+    config = RunConfig(algorithm=algorithm, settings=replace(defaults(), settings))
     return with_options(config, options)
 
 

@@ -34,7 +34,7 @@ class Train:
 
         self._work = work
         config = _config(work, compile, in_graph)
-        experiment = Experiment(config)
+        experiment = Experiment(config, config.recipe())
         try:
             found = _described(config) if in_graph else work.environment()
             self.same = _same(work, found, experiment.algorithm)
@@ -117,12 +117,12 @@ def _same(
 
 def _config(work: OffPolicy, compile: str = "auto", in_graph: bool = False) -> Any:
     from tfagents_batch.sources import off_policy
-    from tfagents_batch.training.run_flags import Config
+    from tfagents_batch.training.config import RunConfig
 
     env, kwargs, workers = work.env, work.env_kwargs, work.num_workers
     if in_graph:  # a function of ``work.env`` has the name of the game as an argument
         env, kwargs, workers = f"tf/{kwargs.get('game', env)}", {}, None
-    return Config(
+    return RunConfig(
         algorithm=work.algorithm,
         env=env,
         env_kwargs=kwargs,

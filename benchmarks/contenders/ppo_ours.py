@@ -48,7 +48,7 @@ class Trained:
 
     def call(self, until: int, rounds: int) -> tuple[int, dict[str, Any]]:
         """Call the program; return the environment steps made, and its metrics."""
-        from tfagents_batch.training.record import Interval
+        from tfagents_batch.metrics import Interval
 
         before = self.program.step
         interval = Interval()
@@ -97,7 +97,7 @@ class Train:
         constructor = registry.constructor(config.env, config.env_kwargs)
         if in_graph:
             config = dataclasses.replace(config, env=f"tf/{work.env}", num_workers=None)
-        experiment = Experiment(config)
+        experiment = Experiment(config, config.recipe())
         try:
             self.same = work.same(
                 constructor,
@@ -188,7 +188,7 @@ def _config(work: Training, compile: str = "auto", precision: str = "float32") -
         seed=work.seed,
         num_envs=work.num_envs,
         num_workers=work.num_workers,
-        source=on_policy.Config(length=work.rollout_length),
+        source=on_policy.RolloutSettings(length=work.rollout_length),
         eval_every=0,
         compile=compile,
         precision=precision,

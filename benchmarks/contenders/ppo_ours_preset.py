@@ -77,7 +77,7 @@ def _config(work: PresetTraining, compile: str, preset: str) -> Any:
         env="benchmarks.work.preset:stacked",
         env_kwargs={"name": work.env, "max_episode_steps": work.rollout_length},
         num_envs=work.num_envs,
-        source=on_policy.Config(length=work.rollout_length),
+        source=on_policy.RolloutSettings(length=work.rollout_length),
         settings=settings,
         **run,
     )

@@ -104,10 +104,10 @@ def measure(work: Replaying) -> dict[str, Any]:
 def _replay(work: Replaying) -> Any:
     from tfagents_batch.schedules import Ratio
     from tfagents_batch.sources.replay.replay import Replay, outline
-    from tfagents_batch.sources.replay.settings import Config
+    from tfagents_batch.sources.replay.settings import ReplaySettings
 
     source = _source(work)
-    config = Config(
+    config = ReplaySettings(
         capacity=work.capacity,
         stack=None if work.prioritized else work.stack,
         prioritized=work.prioritized,

@@ -40,18 +40,18 @@ def measure(work: Scaled) -> dict[str, Any]:
     """Measure env steps/s, seconds per iteration, and the memory at the end."""
     from tfagents_batch.algorithms import ppo
     from tfagents_batch.sources import on_policy
+    from tfagents_batch.training.config import RunConfig
     from tfagents_batch.training.experiment import Experiment
-    from tfagents_batch.training.run_flags import Config
 
     settings = ppo.Config(
         epochs=work.epochs,
         minibatch_size=work.rollout_length * work.num_envs // work.minibatches,
     )
-    config = Config(
+    config = RunConfig(
         env=work.env,
         num_envs=work.num_envs,
         num_workers=work.num_workers,
-        source=on_policy.Config(length=work.rollout_length),
+        source=on_policy.RolloutSettings(length=work.rollout_length),
         eval_every=0,
         compile_cache=False,  # a cache would change the time of first iterations
         settings=settings,

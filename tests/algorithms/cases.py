@@ -148,9 +148,11 @@ def experience(agent, **options) -> Trajectory:
       **options: arguments of ``collect``.
     """
     trajectory = collect(agent, **options)
-    if agent.source != "replay":
+    accepted = agent.config.accepts()
+    if "windows" not in accepted:
         return trajectory
-    size, starts = agent.window, range(T + 2 - agent.window)
+    size = accepted["windows"].length
+    starts = range(T + 2 - size)
 
     def cut(nested, rows):
         return nest.map(

@@ -11,7 +11,7 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.training.config import RunConfig
 
 PLAIN = {
     "optimizer": "adam",  # keeps its gradient
@@ -111,9 +111,9 @@ def test_a_trajectory_without_a_transition_keeps_weights_and_momentum():
 
 
 def test_the_rollout_has_five_steps_unless_it_is_set():
-    assert Config("a2c").source.length == 5
-    assert Config("ppo").source.length == 256
-    assert Config("reinforce").source.episodes == 16
+    assert RunConfig("a2c").source.length == 5
+    assert RunConfig("ppo").source.length == 256
+    assert RunConfig("reinforce").source.episodes == 16
 
 
 def test_a_sum_is_the_mean_times_the_number_of_transitions():

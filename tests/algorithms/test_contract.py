@@ -74,7 +74,8 @@ def test_it_satisfies_the_protocol(name):
     assert isinstance(agent.compilable, bool)
     assert isinstance(agent.policy, interfaces.Policy)
     assert isinstance(agent.policy, tf.Module)
-    assert agent.source in sources.REGISTRY
+    source = sources.REGISTRY[agent.config.source[0]]
+    assert source.kind in agent.config.accepts()
     assert type(agent).__subclasses__() == []
 
 

@@ -14,9 +14,9 @@ from tfagents_batch.algorithms import ppo, ppo_alarms
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.diagnostics.alarms import Alarms
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.types import EnvSpec
 
 RUNS = sorted((pathlib.Path(__file__).parent / "healthy").glob("*.csv"))
@@ -186,7 +186,11 @@ def test_squashed_and_masked_actions_have_no_entropy_limit():
 
 def test_every_flag_and_metric_named_in_a_text_exists():
     text = config.help_text(
-        [(Config, ""), (on_policy.Config, "rollout"), (ppo.Config, "algorithm")]
+        [
+            (RunConfig, ""),
+            (on_policy.RolloutSettings, "rollout"),
+            (ppo.Config, "algorithm"),
+        ]
     )
     values = re.findall(r"^  --([\w.]+)=", text, re.M)
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]

@@ -19,9 +19,9 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
 from tfagents_batch.errors import UserError
+from tfagents_batch.metrics import Interval
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training.record import Interval
 
 STEP = tf.constant(5000, tf.int64)
 

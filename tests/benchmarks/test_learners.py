@@ -21,7 +21,7 @@ from benchmarks.work.thresholds import PEER, Learning
 from tests.support import peers
 from tests.support.linear import Config as Settings
 from tfagents_batch.configs import PRESETS
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.training.config import RunConfig
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def preset(linear, monkeypatch):
     """Return the name of a preset that trains quickly."""
 
     def make():
-        return Config(
+        return RunConfig(
             linear, "CartPole-v1", num_envs=2, num_workers=1, settings=Settings()
         )
 

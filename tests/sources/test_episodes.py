@@ -19,6 +19,7 @@ from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.metrics import Mean
 from tfagents_batch.ops import returns
 from tfagents_batch.sources import metrics
 from tfagents_batch.sources.episodes import Episodes
@@ -233,9 +234,9 @@ def test_the_first_episodes_of_every_environment_are_used(batch, rounds, length,
     done = [each[-1][1] for each in spans]
     assert logged["env/idle_steps"] == sum(max(done) - each for each in done)
     sums = metrics.episodes(trajectory)
-    assert sums["episode/count"] == rounds * batch
-    assert sums["episode/length_sum"] == sum(end - begin for begin, end in flat)
-    assert sums["episode/return_sum"] == sum(
+    assert sums["episode/count"].value == rounds * batch
+    assert sums["episode/length_mean"].sum == sum(end - begin for begin, end in flat)
+    assert sums["episode/return_mean"].sum == sum(
         rows[env][end][6] for env, each in enumerate(spans) for _, end in each
     )
 
@@ -250,8 +251,8 @@ def test_a_failure_drops_only_the_episode_it_happens_in(batch, rounds, length, d
     whole = [span for each in spans for span in each if span is not None]
     assert logged["env/missing_episodes"] == rounds * batch - len(whole)
     sums = metrics.episodes(trajectory)
-    assert sums["episode/count"] == len(whole)
-    assert sums["episode/length_sum"] == sum(end - begin for begin, end in whole)
+    assert sums["episode/count"].value == len(whole)
+    assert sums["episode/length_mean"].sum == sum(end - begin for begin, end in whole)
     for leaf in tf.nest.flatten(trajectory):
         assert np.isfinite(np.asarray(leaf, np.float64)).all()
 
@@ -515,7 +516,7 @@ def test_a_restarted_environment_loses_one_episode(
     assert numbers(lengths) == [6, 0, 6, 6]
     assert logged["env/missing_episodes"] == 1
     sums = metrics.episodes(trajectory)
-    assert (sums["episode/count"], sums["episode/length_sum"]) == (3, 18)
+    assert sums["episode/length_mean"] == Mean(18, 3)
     mask = collect(source, 2).trajectory.mask
     assert numbers(tf.reduce_sum(tf.cast(mask, tf.int32), 0)) == [6] * 4
 

@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tfagents_batch import metrics as merging
+from tfagents_batch import nest
+from tfagents_batch.metrics import NEWEST, Interval, Max, Mean, Median, Sum
 from tfagents_batch.sources import metrics
-from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,))
@@ -94,7 +96,7 @@ def test_episode_statistics_equal_those_of_numpy(compile):
     interval, expected = Interval(), [[], []]
     for seed, chance in enumerate([0.0, 0.05, 0.3, 0.0, 0.2]):
         trajectory, each = random_trajectory(30, 4, chance, seed)
-        interval.add({name: x.numpy() for name, x in program(trajectory).items()})
+        interval.add(nest.map(lambda x: x.numpy(), program(trajectory)))
         for values, more in zip(expected, each, strict=True):
             values.extend(more)
     summary = interval.summary()
@@ -104,17 +106,16 @@ def test_episode_statistics_equal_those_of_numpy(compile):
             expected = getattr(np, part)(values)
             found = summary[f"episode/{name}_{part}"]
             assert found == pytest.approx(expected, abs=1e-5), part
-    assert not {*metrics.EACH, "episode/return_sum"} & set(summary)
 
 
 def test_the_median_uses_the_newest_episodes():
     trajectory, (returns, _) = random_trajectory(400, 4, 0.5, 0)
-    assert len(returns) > 2 * metrics.NEWEST
+    assert len(returns) > 2 * NEWEST
     interval = Interval()
     found = metrics.episodes(trajectory)
-    interval.add({name: x.numpy() for name, x in found.items()})
+    interval.add(nest.map(lambda x: x.numpy(), found))
     summary = interval.summary()
-    newest = np.median(returns[-metrics.NEWEST :])
+    newest = np.median(returns[-NEWEST:])
     assert summary["episode/return_median"] == pytest.approx(newest)
     assert summary["episode/return_min"] == returns.min()
     assert summary["episode/return_max"] == returns.max()
@@ -123,7 +124,7 @@ def test_the_median_uses_the_newest_episodes():
 def test_without_episodes_only_their_number_is_reported():
     trajectory, _ = random_trajectory(5, 2, 0.0, 0)
     interval = Interval()
-    interval.add({k: x.numpy() for k, x in metrics.episodes(trajectory).items()})
+    interval.add(nest.map(lambda x: x.numpy(), metrics.episodes(trajectory)))
     assert interval.summary() == {"episode/count": 0, "env/masked": 0}
 
 
@@ -149,42 +150,44 @@ def test_merged_metrics_of_collects_equal_those_of_all_their_episodes(length, co
 
     def merge(trajectories):
         found = [found_in(x, i) for i, x in enumerate(trajectories)]
-        totals = metrics.start(found[0])
+        totals = merging.start(found[0], wide=True)
         for each in found:
-            totals = metrics.merge(totals, each)
-        return metrics.finish(totals, tf.constant(len(found)))
+            totals = merging.merge(totals, each)
+        return merging.finish(totals, tf.constant(len(found)))
 
     program = tf.function(merge, jit_compile=compile, autograph=False)
-    merged = {name: x.numpy() for name, x in program(trajectories).items()}
-    assert merged["episode/count"] == len(returns) > 1
-    assert merged["episode/return_sum"] == pytest.approx(returns.sum(), abs=1e-4)
-    assert merged["episode/return_min"] == returns.min()
-    assert merged["episode/length_max"] == lengths.max()
-    newest = merged["episode/returns"][: len(returns)]
-    np.testing.assert_array_equal(newest, returns[::-1][: metrics.NEWEST])
-    assert np.isnan(merged["episode/returns"][len(returns) :]).all()
+    merged = nest.map(lambda x: x.numpy(), program(trajectories))
+    assert merged["episode/count"].value == len(returns) > 1
+    assert merged["episode/return_mean"].count == len(returns)
+    total = pytest.approx(returns.sum(), abs=1e-4)
+    assert merged["episode/return_mean"].sum == total
+    assert merged["episode/return_min"].value == returns.min()
+    assert merged["episode/length_max"].value == lengths.max()
+    newest = merged["episode/return_median"].values
+    np.testing.assert_array_equal(newest[: len(returns)], returns[::-1][:NEWEST])
+    assert np.isnan(newest[len(returns) :]).all()
     scores = 0.5 * returns
-    assert merged["episode/score_mean/count"] == len(scores)
-    assert merged["episode/score_mean/sum"] == pytest.approx(scores.sum(), abs=1e-4)
+    assert merged["episode/score_mean"].count == len(scores)
+    assert merged["episode/score_mean"].sum == pytest.approx(scores.sum(), abs=1e-4)
     masked = [1 - x.mask.numpy().mean() for x in trajectories]
-    assert merged["env/masked/sum"] == pytest.approx(np.sum(masked), abs=1e-6)
-    assert (merged["env/share/sum"], merged["env/share/count"]) == (6, 4)
+    assert merged["env/masked"].sum == pytest.approx(np.sum(masked), abs=1e-6)
+    assert merged["env/share"] == Mean(6, 4)
     np.testing.assert_array_equal(merged["env/each"], [3, 3])
 
 
-def test_a_call_weighs_as_many_iterations_in_a_line_as_it_has():
+def test_metrics_of_calls_are_merged_by_their_rules():
     interval = Interval()
-    interval.add({"env/share": 1.0, "lag/max": 4.0}, rounds=3)
-    interval.add({"env/share": 5.0, "lag/max": 2.0})
-    assert interval.summary() == {"env/share": 2.0, "lag/max": 4.0}
-
-
-def test_a_call_weighs_as_many_updates_in_a_line_as_it_has():
-    interval = Interval()
-    interval.add({"loss/total/sum": 3.0, "loss/total/count": 3}, rounds=100)
-    interval.add({"loss/total/sum": 5.0, "loss/total/count": 1}, rounds=7)
-    interval.add({"loss/total/sum": 0.0, "loss/total/count": 0}, rounds=50)
-    assert interval.summary() == {"loss/total": 2.0}
+    interval.add({"loss/total": Mean(3.0, 3), "lag/max": Max(4.0), "n": Sum(2)})
+    interval.add({"loss/total": Mean(5.0, 1), "lag/max": Max(2.0), "n": Sum(3)})
+    interval.add({"loss/total": Mean(0.0, 0), "env/share": 1.0, "x": np.zeros(2)})
+    interval.add({"env/share": 5.0, "x": np.ones(2)})
+    found = interval.summary()
+    assert found.pop("x").tolist() == [1, 1]
+    assert found == {"loss/total": 2.0, "lag/max": 4.0, "n": 5, "env/share": 3.0}
+    again = Interval()
+    again.add(interval.totals)
+    again.add({"lag/max": Max(-np.inf)})
+    assert again.summary()["lag/max"] == 4 and again.summary()["env/share"] == 3
 
 
 def test_the_median_does_not_depend_on_how_episodes_are_grouped():
@@ -193,6 +196,6 @@ def test_the_median_does_not_depend_on_how_episodes_are_grouped():
     for size in (20, 100, 500):
         interval = Interval()
         for part in np.split(returns, 500 // size):
-            interval.add({"episode/returns": part[::-1][: metrics.NEWEST]})
-        found.append(interval.summary()["episode/return_median"])
-    assert found[0] == found[1] == found[2] == np.median(returns[-metrics.NEWEST :])
+            interval.add({"x": Median(part[::-1][:NEWEST])})
+        found.append(interval.summary()["x"])
+    assert found[0] == found[1] == found[2] == np.median(returns[-NEWEST:])

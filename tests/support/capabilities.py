@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.api import OF_ONE_SEED
-from tfagents_batch.training.seeds.experiment import REQUIRED, UNEVEN_ROLLOUTS
+from tfagents_batch.training.seeds.experiment import REQUIRED
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/capabilities.md"
 
@@ -274,7 +274,7 @@ def page() -> str:
     alone = [name for name, (kind, _) in REGISTRY.items() if not kind.several_seeds]
     outro = _OUTRO.format(
         algorithms=_names(alone),
-        rollouts=_names(f"--rollout.{name}" for name in UNEVEN_ROLLOUTS),
+        rollouts=_names(("--rollout.episodes", "--rollout.wait_for")),
         settings=_names(f"--{name}" for name in REQUIRED),
         arguments=_names(OF_ONE_SEED),
     )

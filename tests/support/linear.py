@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.interfaces import Updated, UpdateSize
+from tfagents_batch.interfaces import Rollouts, Updated, UpdateSize
 from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import masked, returns
 from tfagents_batch.ops.distributions import families
@@ -27,11 +27,16 @@ from tfagents_batch.schedules import Constant, Schedule
 class Config:
     """Settings of the linear actor-critic."""
 
+    source = "rollout", {}
+
     gamma: float = option(0.9, "discount factor per step", least=0, most=1)
     learning_rate: Schedule = option(Constant(1e-2), "step size", least=0)
 
     def check(self) -> Config:
         return check(self)
+
+    def accepts(self):
+        return {"rollouts": Rollouts()}
 
     def update_size(self, collected: int) -> UpdateSize:
         return UpdateSize(collected, ())
@@ -86,7 +91,6 @@ class LinearPolicy(tf.Module):
 class Linear(tf.Module):
     """Policy gradient with a value baseline; one momentum step per update."""
 
-    source = "rollout"
     compilable = True
     several_seeds = True
     alarms = ()

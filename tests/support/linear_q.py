@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.config import check, option
-from tfagents_batch.interfaces import Updated, UpdateSize
+from tfagents_batch.interfaces import Updated, UpdateSize, Windows
 from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import td
 from tfagents_batch.schedules import Ratio
@@ -21,6 +21,12 @@ class Config:
 
     def check(self):
         return check(self)
+
+    source = "replay", {}
+
+    def accepts(self):
+        ratio = Ratio(updates=1, steps=1, start=50)
+        return {"windows": Windows(batch_size=16, length=2, ratio=ratio)}
 
     def update_size(self, collected):
         return UpdateSize(16, ())
@@ -45,8 +51,7 @@ class Greedy(tf.Module):
 
 
 class LinearQ(tf.Module):
-    source, compilable, alarms = "replay", True, ()
-    batch_size, window, ratio = 16, 2, Ratio(updates=1, steps=1, start=50)
+    compilable, alarms = True, ()
 
     def __init__(self, config, spec, network=None):
         super().__init__()
@@ -68,7 +73,7 @@ class LinearQ(tf.Module):
         error = tf.where(trajectory.mask[0], goal - td.chosen(now, action), 0.0)
         columns = tf.one_hot(action, now.shape[-1]) * error[:, tf.newaxis]
         rows = tf.cast(steps.observation[0], tf.float32)
-        change = tf.matmul(rows, columns, transpose_a=True) / self.batch_size
+        change = tf.matmul(rows, columns, transpose_a=True) / 16
         weights.assign_add(self.config.learning_rate * change)
         loss = tf.reduce_mean(tf.square(error))
         return Updated({"loss/td": loss, "grad/updates": tf.ones([])})

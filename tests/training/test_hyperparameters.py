@@ -17,10 +17,10 @@ from tensorboard.plugins.hparams import (
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger
-from tfagents_batch.training.run_flags import Config
 
-CONFIG = Config(
+CONFIG = RunConfig(
     env="CartPole-v1",
     settings=ppo.Config(epochs=3, network=networks.Config(hidden=(32, 16))),
 )

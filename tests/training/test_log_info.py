@@ -9,10 +9,10 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
+from tfagents_batch.metrics import Interval, Mean
 from tfagents_batch.scripts import evaluate as script
 from tfagents_batch.sources import metrics
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.record import Interval
 from tfagents_batch.types import TimeStep, Trajectory
 
 SMALL = {
@@ -57,20 +57,17 @@ def test_sums_and_counts_are_over_ended_episodes_with_a_value():
     flags = (tf.constant(x) for x in (first, last, np.zeros_like(last)))
     steps = TimeStep(zeros, zeros, *flags, info)
     found = metrics.episode_info_metrics(Trajectory(steps, zeros[1:], {}), ["score"])
-    assert {name: float(x) for name, x in found.items()} == {
-        "episode/score_mean/sum": 6.0,
-        "episode/score_mean/count": 2.0,
-    }
+    assert found == {"episode/score_mean": Mean(6.0, 2)}
 
 
 def test_means_are_over_the_episodes_of_an_interval_not_over_iterations():
     interval = Interval()
     for total, count in [(1.0, 1), (0.0, 3), (0.0, 0)]:
-        name = "episode/score_mean/"
-        interval.add({f"{name}sum": total, f"{name}count": count, "loss/total": 1.0})
+        score = Mean(total, count)
+        interval.add({"episode/score_mean": score, "loss/total": 1.0})
     assert interval.summary() == {"loss/total": 1.0, "episode/score_mean": 0.25}
     without_values = Interval()
-    without_values.add({"episode/score_mean/sum": 0.0, "episode/score_mean/count": 0.0})
+    without_values.add({"episode/score_mean": Mean(0.0, 0)})
     assert without_values.summary() == {}
 
 

@@ -20,30 +20,34 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+from tfagents_batch.metrics import Interval, Mean
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.programs import program
-from tfagents_batch.training.record import Interval, Record
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.training.record import Record
 
 pytestmark = pytest.mark.usefixtures("linear")
 
-BASE = Config(
+BASE = RunConfig(
     algorithm="linear",
     env="counting",
     steps=400,
     num_envs=2,
     num_workers=0,
-    source=on_policy.Config(length=25),
+    source=on_policy.RolloutSettings(length=25),
     eval_every=150,
     eval_episodes=2,
     log_every=100,
     compile="off",
     settings=linear.Config(),
 )
+
+
+QUIET = dataclasses.replace(BASE, eval_every=0)
 
 
 class FakeInterrupts:
@@ -92,7 +96,7 @@ class Records:
         self.events.append((step, event))
 
     def run(self, config=BASE, state=None, make=CountingEnv, **requests):
-        with Experiment(config, env=make) as experiment:
+        with Experiment(config, config.recipe(make)) as experiment:
             loop = Loop(experiment, FakeInterrupts(self, **requests), self, state)
             self.finished = loop.run()
             return loop
@@ -320,7 +324,7 @@ def test_sigusr1_before_training_starts_is_harmless():
         os.kill(os.getpid(), signal.SIGUSR1)
         return CountingEnv()
 
-    with Experiment(dataclasses.replace(BASE, eval_every=0), env=make):
+    with Experiment(QUIET, QUIET.recipe(make)):
         pass
 
 
@@ -353,7 +357,7 @@ def test_a_replay_that_was_refused_is_not_saved(monkeypatch):
         raise UserError("the replay is damaged")
 
     records = Records()
-    with Experiment(dataclasses.replace(BASE, eval_every=0), env=CountingEnv) as ours:
+    with Experiment(QUIET, QUIET.recipe(CountingEnv)) as ours:
         loop = Loop(ours, FakeInterrupts(records), records, {"step": 90})
         with pytest.raises(UserError, match="the replay is damaged"):
             loop.run(refuse)
@@ -380,7 +384,7 @@ def test_training_ends_when_no_gradient_is_finite():
 
 def skipped(number, updates=None):
     updates = number if updates is None else updates
-    return {"grad/skipped/sum": float(number), "grad/skipped/count": updates}
+    return {"grad/skipped": Mean(float(number), updates)}
 
 
 def record_at(step):

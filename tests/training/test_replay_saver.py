@@ -34,7 +34,8 @@ class Source:
         self.interrupted = True
 
     def postpone(self, step):
-        self.begin = step
+        self.begin = step + 30
+        return 30
 
 
 def fail(event, step):
@@ -47,7 +48,7 @@ def saved(tmp_path, step=50, value=7):
 
 def restore(tmp_path, step, exact=True):
     source = Source(1)
-    text = replay_saver.restore(source, tmp_path, step, exact, begin=30)
+    text = replay_saver.restore(source, tmp_path, step, exact)
     return source, text
 
 

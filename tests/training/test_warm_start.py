@@ -16,9 +16,9 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script
 from tfagents_batch.training import warm_start
 from tfagents_batch.training.analysis import curves
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_events
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
 SMALL = {
@@ -59,7 +59,7 @@ def values(logdir, which="newest"):
     """Return all values in a checkpoint, by name."""
     run = runs.open_run(logdir)
     config, _ = config_file.from_text(run.config_text)
-    with Experiment(config) as experiment:
+    with Experiment(config, config.recipe()) as experiment:
         named = experiment.named_variables()
         checkpoint.load(run.folder, named, which)
         return {name: np.asarray(x) for name, x in named.items()}
@@ -110,8 +110,8 @@ def untrained(algorithm, seed):
     network = dataclasses.replace(settings.network, hidden=(4,))
     options = {"num_envs": 1, "num_workers": 0, "eval_every": 0, "seed": seed}
     options |= {"settings": dataclasses.replace(settings, network=network)}
-    config = Config(algorithm, AGENTS[algorithm], compile_cache=False, **options)
-    with Experiment(config) as experiment:
+    config = RunConfig(algorithm, AGENTS[algorithm], compile_cache=False, **options)
+    with Experiment(config, config.recipe()) as experiment:
         yield experiment
 
 

@@ -14,9 +14,9 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import on_policy
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_flags import Config
 
 SMALL = {
     "steps": 300,
@@ -118,17 +118,17 @@ def test_invalid_options_are_refused_before_a_folder_exists(tmp_path, options, m
 
 def test_an_option_replaces_that_of_a_preset(tmp_path):
     options = {k: v for k, v in SMALL.items() if k != "rollout.episodes"}
-    source = on_policy.Config(episodes=6)
-    whole = Config("linear", env="CartPole-v1", source=source)
+    source = on_policy.RolloutSettings(episodes=6)
+    whole = RunConfig("linear", env="CartPole-v1", source=source)
     run = tfb.train(config=whole, rollout={"length": 50}, logdir=tmp_path, **options)
     assert read_metrics(run.logdir)[0]["env/masked"] < 0.2  # no padding
     assert "env/idle_steps" not in run.metrics
 
 
-WHOLE = Config(
+WHOLE = RunConfig(
     env="mine",
     num_envs=2,
-    source=on_policy.Config(episodes=4),
+    source=on_policy.RolloutSettings(episodes=4),
     num_workers=0,
     eval_every=0,
     compile="off",
@@ -138,13 +138,13 @@ WHOLE = Config(
 
 def test_every_step_of_an_episode_counts_once_in_statistics():
     envs = [lambda: TimeLimit(CountingEnv(length=3), 5)] * 2
-    with Experiment(WHOLE, env=envs) as experiment:
+    with Experiment(WHOLE, WHOLE.recipe(envs)) as experiment:
         experiment.start(0)
         metrics = experiment.program(2**62, rounds=1)
         agent = experiment.algorithm
         assert experiment.program.step == 12
-        assert float(metrics["episode/count"]) == 4
-        assert float(metrics["episode/return_sum"]) == 24
+        assert metrics["episode/count"].value == 4
+        assert metrics["episode/return_mean"].sum == 24
         (moments,) = agent.observations.moments
         assert float(moments.count.numpy()) == 16  # four per episode, with the last
         np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
@@ -165,7 +165,7 @@ class Jackpot(CountingEnv):
 
 def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
     envs = [lambda won=won: TimeLimit(Jackpot(won), 12) for won in (10, 12)]
-    with Experiment(WHOLE, env=envs) as experiment:
+    with Experiment(WHOLE, WHOLE.recipe(envs)) as experiment:
         experiment.start(0)
         metrics = experiment.program(2**62, rounds=1)
     running = []
@@ -173,4 +173,4 @@ def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
         rewards = [50.0 if step == won else 0.01 for step in range(1, 13)]
         running += itertools.accumulate(rewards, lambda total, x: 0.99 * total + x)
     expected = np.std(running * 2, ddof=1)
-    assert float(metrics["normalize/reward_std/sum"]) == pytest.approx(expected, 1e-5)
+    assert metrics["normalize/reward_std"].sum == pytest.approx(expected, 1e-5)

@@ -9,10 +9,11 @@ older than the one that learns, as with ``overlap``, V-trace corrects them
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tfagents_batch.algorithms.shared import advantages
 from tfagents_batch.config import option
+from tfagents_batch.interfaces import DefaultSource
 from tfagents_batch.schedules import Constant, Schedule
 
 
@@ -20,7 +21,7 @@ from tfagents_batch.schedules import Constant, Schedule
 class Config(advantages.Settings):
     """Settings of A2C."""
 
-    SOURCE: ClassVar[dict[str, Any]] = {"length": 5}  # defaults of its source
+    source: ClassVar[DefaultSource] = "rollout", {"length": 5}
 
     learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
 

@@ -17,7 +17,8 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import alarms, off_policy
-from tfagents_batch.interfaces import Limit, Metrics, Updated
+from tfagents_batch.interfaces import Limit, Updated
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks, q_network, summary, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
@@ -53,15 +54,11 @@ class DQN(tf.Module):
       policy: policy that learns.
       network: its network.
       target: the target network.
-      batch_size, window, ratio: what it needs of its replay: transitions per update,
-        steps of a window (n + 1; one more for SARSA's last action), and updates per
-        environment step.
 
     Raises:
       UserError: for settings, actions or a network that cannot be used.
     """
 
-    source = "replay"
     several_seeds = False
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -83,9 +80,6 @@ class DQN(tf.Module):
         self.target = self._make_network()
         self.optimizer = config.optimizer(self.network.trainable_variables)
         self._follower = config.follower(self.target.variables, self.network.variables)
-        self.batch_size = config.batch_size
-        self.window = config.n_step + 1 + (config.target == "sarsa")
-        self.ratio = config.ratio
 
     @property
     def compilable(self) -> bool:

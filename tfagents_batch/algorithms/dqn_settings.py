@@ -101,6 +101,11 @@ class Config(Settings):
         explores = self.network.noisy or self.temperature is not None
         return Constant(0.0) if explores else Linear(1.0, 0.05, 10_000)
 
+    @property
+    def window(self) -> int:
+        """Steps of a window; SARSA needs the action of the last one."""
+        return self.n_step + 1 + (self.target == "sarsa")
+
     def check(self) -> Config:
         """Return the checked settings.
 

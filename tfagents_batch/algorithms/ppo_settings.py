@@ -32,7 +32,6 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
     drop_last: bool = option(
         False,
         "drop the last partial minibatch instead of using smaller minibatches",
-        formerly="drop_rest",
     )
     sequence_length: int | None = option(
         None,

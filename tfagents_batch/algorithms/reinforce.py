@@ -8,7 +8,7 @@ their mean at each time step, or a learned value.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,7 @@ from tfagents_batch.algorithms.shared import single_step
 from tfagents_batch.algorithms.shared.single_step import Rows, Surrogate
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
@@ -28,7 +29,7 @@ from tfagents_batch.types import EnvSpec
 class Config(single_step.Settings):
     """Settings of REINFORCE."""
 
-    SOURCE: ClassVar[dict[str, Any]] = {"episodes": 16}  # defaults of its source
+    source: ClassVar[DefaultSource] = "rollout", {"episodes": 16}
 
     learning_rate: Schedule = option(Constant(1e-2), "step size", least=0)
     optimizer: Rule = option("adam", "rule of the gradient step")
@@ -54,17 +55,17 @@ class Config(single_step.Settings):
         False, "end a return at each reward other than 0, as at a point of Pong"
     )
 
+    def accepts(self) -> Accepts:
+        """Return that it learns from rollouts, see ``baseline``."""
+        reason = "baseline=time_step" if self.baseline == "time_step" else ""
+        return {"rollouts": Rollouts(whole_episodes=reason)}
+
 
 class Reinforce(single_step.SingleStep):
-    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      whole_episodes: whether its source has to collect whole episodes.
-    """
+    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``."""
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__(config, spec, network)
-        self.whole_episodes = self.config.baseline == "time_step"
         self._average = keras.Variable(0.0, dtype="float32", trainable=False)
         space = spec.action_space
         if self.config.loss == "squared_error" and not isinstance(space, gs.Discrete):

@@ -17,7 +17,8 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics, Updated
+from tfagents_batch.interfaces import Updated
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, critics, networks, summary, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
@@ -59,13 +60,11 @@ class SAC(tf.Module):
       policy: policy that learns.
       network: its actor.
       critics, targets: critics and their target networks.
-      batch_size, window, ratio: what it needs of its replay, see ``dqn.DQN``.
 
     Raises:
       UserError: for settings, actions or a network that cannot be used.
     """
 
-    source = "replay"
     several_seeds = False
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -87,8 +86,6 @@ class SAC(tf.Module):
             "temperature": config.optimizer([self._log_temperature]),
         }
         self._follower = config.follower(self.targets.variables, self.critics.variables)
-        self.batch_size, self.window = config.batch_size, config.n_step + 1
-        self.ratio = config.ratio
 
     @property
     def compilable(self) -> bool:

@@ -14,7 +14,8 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import COUNT, SUM, Metrics, Updated
+from tfagents_batch.interfaces import Updated
+from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, critics, networks, summary, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
@@ -69,13 +70,11 @@ class TD3(tf.Module):
       policy: policy that learns.
       network: its actor.
       critics: critics.
-      batch_size, window, ratio: what it needs of its replay, see ``dqn.DQN``.
 
     Raises:
       UserError: for settings, actions or a network that cannot be used.
     """
 
-    source = "replay"
     several_seeds = False
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -96,8 +95,6 @@ class TD3(tf.Module):
             [*self.critics.variables, *self.network.variables],
             delay=config.policy_delay,
         )
-        self.batch_size, self.window = config.batch_size, config.n_step + 1
-        self.ratio = config.ratio
 
     @property
     def compilable(self) -> bool:
@@ -145,8 +142,8 @@ class TD3(tf.Module):
         moves = (self._follower.updates.value + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(actor.METRICS, tf.zeros([]))
         found = carried.when(moves, lambda: self._update_actor(move), nothing)
-        for name, x in found.items():  # of only some updates
-            metrics |= {name + SUM: x, name + COUNT: tf.cast(moves, tf.float32)}
+        made = tf.cast(moves, tf.float32)  # of only some updates
+        metrics |= {name: Mean(x, made) for name, x in found.items()}
         self._follower.step()
         metrics |= {
             "policy/noise": self.policy.scale(step),

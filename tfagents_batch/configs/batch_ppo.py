@@ -15,7 +15,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import replace
 from tfagents_batch.nn import batch_ppo
 from tfagents_batch.schedules import Constant
-from tfagents_batch.training.run_flags import Config, with_options
+from tfagents_batch.training.config import RunConfig, with_options
 
 SETTINGS = ppo.Config(
     objective="kl",
@@ -48,7 +48,7 @@ def preset(
     episodes: int = 30,
     normalize_ranges: bool = True,
     **settings: Any,
-) -> Config:
+) -> RunConfig:
     """Return the config of a task with the defaults of the original.
 
     Args:
@@ -62,7 +62,7 @@ def preset(
     stack = {"name": "standard_stack", "max_episode_steps": limit}
     if not normalize_ranges:
         stack["normalize_ranges"] = False
-    config = Config(
+    config = RunConfig(
         env=env,
         wrappers=[stack],
         steps=steps,

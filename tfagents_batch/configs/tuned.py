@@ -7,9 +7,9 @@ from typing import Any
 
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.config import replace
-from tfagents_batch.training.run_flags import Config, with_options
+from tfagents_batch.training.config import RunConfig, with_options
 
-Preset = Callable[[], Config]
+Preset = Callable[[], RunConfig]
 # For presets that were tuned with actions in the units of the environment.
 RAW_ACTIONS = {"scale_actions": False}
 
@@ -25,7 +25,7 @@ def tuned(
     Args:
       task: environment, training steps, number of environments, rollout length.
       update: initial learning rate, epochs, minibatch size.
-      run: other options that differ, see ``run_flags.with_options``.
+      run: other options that differ, see ``config.with_options``.
       **settings: other settings of PPO that differ from the defaults.
     """
     env, steps, num_envs, rollout_length = task
@@ -37,7 +37,7 @@ def tuned(
 
 
 def like(other: Preset, **changes: Any) -> Preset:
-    """Return a preset that differs from another one in fields of its Config."""
+    """Return a preset that differs from another one in fields of its RunConfig."""
     return lambda: with_options(other(), changes)
 
 
@@ -58,15 +58,15 @@ def trained_by(
       steps: training steps.
       num_envs: number of environments.
       source: settings of its source of experience.
-      run: other options, see ``run_flags.with_options``.
+      run: other options, see ``config.with_options``.
       **settings: settings of the algorithm that differ from the defaults.
     """
     _, defaults = REGISTRY[algorithm]
 
-    def preset() -> Config:
+    def preset() -> RunConfig:
         changed = replace(defaults(), settings)
-        config = Config(algorithm=algorithm, settings=changed, env=env)
-        options = {"steps": steps, "num_envs": num_envs, config.source_name: source}
+        config = RunConfig(algorithm=algorithm, settings=changed, env=env)
+        options = {"steps": steps, "num_envs": num_envs, config.source.name: source}
         return with_options(config, options | (run or {}))
 
     return preset

@@ -168,18 +168,6 @@ def whole_games(env: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in env_kwargs.items() if key != ends}
 
 
-def has_safe_arguments(name: str) -> bool:
-    """Return whether arguments of an environment cannot run code: true for this
-    package's, Gymnasium's own and Atari games. Others may execute text they receive."""
-    if name.startswith("tf/"):
-        return True
-    if ":" in name:
-        return False
-    _register_atari(name)
-    entry_point = getattr(gymnasium.registry.get(name), "entry_point", None)
-    return str(entry_point).startswith(("gymnasium.envs.", "ale_py."))
-
-
 # ---- functions that workers call
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import CNN, Encoder
 from tfagents_batch.nn.layers import blocks, kernels

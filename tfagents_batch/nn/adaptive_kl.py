@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import losses, masked
 
 MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Config, torso
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP

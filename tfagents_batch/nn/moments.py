@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import encoding, nest, spaces
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.types import Nest, Trajectory

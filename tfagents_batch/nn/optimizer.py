@@ -9,7 +9,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.adam import Adam
 from tfagents_batch.nn.rmsprop import RMSProp
 from tfagents_batch.ops import carried

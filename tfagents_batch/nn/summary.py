@@ -7,7 +7,8 @@ import functools
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import Distribution, Metrics
+from tfagents_batch.interfaces import Distribution
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.moments import ObservationNormalizer
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.ops import histograms

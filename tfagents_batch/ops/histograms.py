@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 
 MOST = 2**14  # largest size of a histogram, in numbers

@@ -10,6 +10,7 @@ from typing import Literal
 import tensorflow as tf
 
 from tfagents_batch.ops import masked
+from tfagents_batch.types import Nest
 
 Loss = Literal["huber", "squared"]
 
@@ -101,12 +102,15 @@ def error_loss(error: tf.Tensor, kind: Loss = "huber") -> tf.Tensor:
     return near * (size - 0.5 * near)
 
 
-def loss(losses: tf.Tensor, mask: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+def loss(losses: tf.Tensor, mask: tf.Tensor, weight: Nest = ()) -> tf.Tensor:
     """Return the weighted mean of the losses of rows, f32 ``[]``.
 
     Args:
       losses: f32 ``[N]``.
       mask: bool ``[N]``, rows that count.
-      weight: f32 ``[N]``, importance weights.
+      weight: f32 ``[N]``, importance weights; ``()`` for none.
     """
-    return masked.mean(masked.safe(losses, mask) * tf.stop_gradient(weight), mask)
+    losses = masked.safe(losses, mask)
+    if not isinstance(weight, tuple):
+        losses *= tf.stop_gradient(weight)
+    return masked.mean(losses, mask)

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tfagents_batch import config
@@ -141,10 +141,7 @@ def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
 
 
 def flags(
-    argv: Sequence[str],
-    *parts: tuple[Any, str],
-    epilog: str = "",
-    aliases: Mapping[str, str] | None = None,
+    argv: Sequence[str], *parts: tuple[Any, str], epilog: str = ""
 ) -> list[dict] | None:
     """Parse flags by ``config.parse``; print help and return None if requested.
 
@@ -152,14 +149,13 @@ def flags(
       argv: command line without the program's name.
       *parts: configs and prefixes, see ``config.parse``.
       epilog: text after the help.
-      aliases: see ``config.parse``.
     """
     if config.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
         print(f"{about}\n\n{config.help_text(parts)}{epilog}")
         return None
-    return config.parse(argv, parts, aliases)
+    return config.parse(argv, parts)
 
 
 class _Interrupted(KeyboardInterrupt):

@@ -25,7 +25,6 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
-    from tfagents_batch.training.run_flags import ALIASES
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     base = api.resolve(algorithm, None, preset, None, {})
@@ -55,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         )
         debug: bool = option(False, "print tracebacks")
 
-    source = base.source_name
+    source = base.source.name
     parts = (Command, ""), (base, ""), (base.source, source)
     parts += ((base.settings, "algorithm"),)
     presets = textwrap.fill(
@@ -64,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         subsequent_indent="  ",
         break_on_hyphens=False,
     )
-    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}", aliases=ALIASES)
+    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}")
     if parsed is None:
         return 0
     command, options, of_source, changed = parsed

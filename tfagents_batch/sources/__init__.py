@@ -1,13 +1,13 @@
-"""Sources of experience by name: ``REGISTRY[name] = (its Config, make)``.
+"""Sources of experience by name: ``REGISTRY[name]`` is an ``interfaces.Experience``.
 
-An algorithm names its source. The settings of a source have its name in front, such as
-``--rollout.length``. ``make`` creates the source, see ``on_policy.make``.
+An algorithm names one of them. Its settings have its name in front, such as
+``--rollout.length``.
 """
 
-from tfagents_batch.sources import off_policy, on_policy, queue
+from tfagents_batch.sources.on_policy import RolloutSettings
+from tfagents_batch.sources.queue import QueueSettings
+from tfagents_batch.sources.replay.settings import ReplaySettings
 
 REGISTRY = {
-    "rollout": (on_policy.Config, on_policy.make),
-    "replay": (off_policy.Config, off_policy.make),
-    "queue": (queue.Config, queue.make),
+    each.name: each for each in (RolloutSettings, ReplaySettings, QueueSettings)
 }

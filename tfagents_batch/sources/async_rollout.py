@@ -17,37 +17,8 @@ from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION, Policy
 from tfagents_batch.ops import arrays
-from tfagents_batch.sources import metrics
+from tfagents_batch.sources import groups, metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
-
-
-def group_size(
-    num_envs: int, workers: int, wait_for: int, setting: str = "wait_for"
-) -> int:
-    """Return the number of environments of a worker.
-
-    Args:
-      num_envs: environments that are stepped together.
-      workers: their processes.
-      wait_for: number that a step waits for.
-      setting: its name in an error.
-
-    Raises:
-      UserError: if workers do not have equally many, or if ``wait_for`` is no multiple.
-    """
-    if not workers or num_envs % workers:
-        raise UserError(
-            f"{num_envs} environments cannot share {workers} worker processes equally, "
-            "which steps that do not wait for all environments need; leave num_workers "
-            "out, or set it to a divisor"
-        )
-    size = num_envs // workers
-    if not 1 <= wait_for <= num_envs or wait_for % size:
-        raise UserError(
-            f"{setting} is {wait_for}; expected a multiple of the {size} environments "
-            f"of a worker, up to {num_envs}, which are stepped together"
-        )
-    return size
 
 
 class _Row(NamedTuple):
@@ -111,14 +82,14 @@ class AsyncRollout(tf.Module):
         super().__init__()
         self.env, self.envs, self.actor = env, (env,), actor
         self.length, self.batch, self.wait_for = length, env.spec.num_envs, wait_for
-        groups, workers = (getattr(env, x, 0) for x in ("num_groups", "num_workers"))
-        if not groups or groups != workers:
+        count, workers = (getattr(env, x, 0) for x in ("num_groups", "num_workers"))
+        if not count or count != workers:
             raise UserError(
                 "steps that do not wait for all environments need worker processes, "
                 f"each a group of its own; this is a {type(env).__name__} of "
-                f"{groups} groups and {workers} workers"
+                f"{count} groups and {workers} workers"
             )
-        self.size = group_size(self.batch, groups, wait_for)
+        self.size = groups.size_of(self.batch, count, wait_for)
         self._info = tuple(info)
         token, timestep = env.init(seed)
         state = actor.initial_state(self.batch)

@@ -1,71 +1,65 @@
-"""Experience of asynchronous training: pieces that predictors collect for a queue.
-
-A predictor is a thread with environments and a policy of its own. It selects actions
-for those environments that are ready, whatever the updates do meanwhile. So the policy
-that acted may be older than the one that learns from it; the capacity of the queue
-bounds by how much. ``training/programs/asynchronous.py`` runs the threads.
-"""
+"""Settings of asynchronous experience, see ``predictors``."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
-
-import tensorflow as tf
+from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Actor, Algorithm, Policy
-from tfagents_batch.sources.async_rollout import AsyncRollout
+from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.sources import groups
+from tfagents_batch.sources.predictors import Predictors
 from tfagents_batch.types import EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of predictors, trainers and the queue between them."""
+class QueueSettings:
+    """Settings of predictors and their queue; an ``interfaces.Experience``."""
 
-    overlaps: ClassVar[bool] = False  # collecting goes on beside updates anyway
-    groups_of_one: ClassVar[bool] = True  # each worker is a group of its own
-    waits_for_name: ClassVar[str] = "queue.predict_rows"
+    name: ClassVar[str] = "queue"
+    kind: ClassVar[str] = "rollouts"
+    unit: ClassVar[str] = "env steps"
+    program: ClassVar[str] = "host"
+    takes_turns: ClassVar[bool] = False
 
     length: int = option(
-        5, "largest number of steps of an environment in a piece", least=1, most=10_000
+        5,
+        "largest number of steps of an environment in a rollout",
+        least=1,
+        most=10_000,
     )
     predictors: int = option(
         1, "threads that select actions, each for its share of environments", least=1
     )
-    predict_rows: int | None = option(
+    predict_batch: int | None = option(
         None,
         "environments whose actions are selected at once, the first that are ready; "
         "none: half of a predictor's",
         least=1,
     )
-    program_pieces: int | None = option(
+    rollouts_per_call: int | None = option(
         None,
-        "pieces that a predictor collects in one program, a power of two; more save "
+        "rollouts that a predictor collects in one program, a power of two; more save "
         "time between programs and raise the lag. none: 8, or 1 without XLA",
         least=1,
         most=1024,
     )
-    trainers: int = option(1, "threads that join pieces to batches", least=1, most=16)
-    train_rows: int = option(
-        40,
-        "rows of an update, at least: those of the environments that took all steps. A "
-        "row has a transition, unless an episode restarts there",
-        least=1,
+    train_batch: int = option(
+        40, "minimum number of transitions per update, if no episode ends", least=1
     )
     capacity: int | None = option(
         None,
         "transitions that may wait for an update, or those of one program if these are "
-        "more; bounds the lag. none: 160, or train_rows if that is more",
+        "more; bounds the lag. none: 160, or train_batch if that is more",
         least=1,
     )
     adjust: bool = option(
         False,
-        "adjust the numbers of agents, predictors, trainers and rows during the run; "
-        "num_envs, queue.predictors and queue.trainers are then the largest",
+        "adjust the numbers of agents, predictors and batches during the run; num_envs "
+        "and queue.predictors are then the largest",
     )
     adjust_seconds: float = option(
         20.0, "seconds of a measurement of adjusting", above=0
@@ -75,51 +69,24 @@ class Config:
     )
     max_lag: int | None = option(
         None,
-        "updates since a program began, above which its pieces are dropped before they "
-        "are joined. none: no limit",
+        "drop rollouts collected with weights more than this many updates old; none: "
+        "no limit",
         least=0,
     )
 
-    def changed(self, overrides: Mapping[str, Any]) -> Config:
-        """Return the settings with overrides.
-
-        Raises:
-          UserError: for an unknown setting or a wrong value.
-        """
-        return config.replace(self, dict(overrides), "queue.")
-
-    def check(self, num_envs: int) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
-        checked = config.check(self, "queue.")
-        if num_envs % checked.predictors:
-            raise UserError(
-                f"queue.predictors is {checked.predictors}; expected a divisor of the "
-                f"{num_envs} environments, because each has the same number"
-            )
-        if checked.room < checked.train_rows:
-            raise UserError(
-                f"queue.capacity is {checked.capacity}; expected at least "
-                f"queue.train_rows, {checked.train_rows}"
-            )
-        pieces = checked.program_pieces or 1
-        if pieces & (pieces - 1):
-            raise UserError(
-                f"queue.program_pieces is {pieces}; expected a power of two"
-            )
-        return checked
+    @property
+    def beside(self) -> int:
+        """Predictors run beside the updates."""
+        return self.predictors
 
     @property
     def room(self) -> int:
         """The number of transitions that may wait for an update."""
-        return self.capacity or max(160, self.train_rows)
+        return self.capacity or max(160, self.train_batch)
 
-    def pieces(self, compilable: bool) -> int:
-        """Return the number of pieces of a predictor's program."""
-        return self.program_pieces or (8 if compilable else 1)
+    def rollouts(self, compiled: bool) -> int:
+        """Return the number of rollouts of a predictor's program."""
+        return self.rollouts_per_call or (8 if compiled else 1)
 
     def waits_for(self, num_envs: int, workers: int) -> int:
         """Return the environments whose actions are selected at once.
@@ -128,89 +95,78 @@ class Config:
           num_envs: environments of a predictor.
           workers: their number of worker processes.
         """
-        if self.predict_rows is not None:
-            return self.predict_rows
+        if self.predict_batch is not None:
+            return self.predict_batch
         size = num_envs // max(workers, 1)
         return max(workers // 2, 1) * size
 
-    def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
-        """Accept any environments and algorithm."""
+    def check(self, run: Any) -> Self:
+        """Return the checked settings, see ``interfaces.Experience``."""
+        checked = config.check(self, "queue.")
+        if run.overlap:
+            raise UserError(
+                "overlap is true, but predictors collect beside updates anyway; leave "
+                "overlap out"
+            )
+        if reason := run.settings.accepts()[self.kind].whole_episodes:
+            raise UserError(
+                f"{reason} needs whole episodes, which predictors do not collect; "
+                "choose another setting"
+            )
+        if run.num_envs % checked.predictors:
+            raise UserError(
+                f"queue.predictors is {checked.predictors}; expected a divisor of the "
+                f"{run.num_envs} environments, because each has the same number"
+            )
+        if checked.room < checked.train_batch:
+            raise UserError(
+                f"queue.capacity is {checked.capacity}; expected at least "
+                f"queue.train_batch, {checked.train_batch}"
+            )
+        rollouts = checked.rollouts_per_call or 1
+        if rollouts & (rollouts - 1):
+            raise UserError(
+                f"queue.rollouts_per_call is {rollouts}; expected a power of two"
+            )
+        return checked
 
-    def collected(self, num_envs: int, max_episode_steps: int | None) -> int:
+    def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
+        """Create the environments of each predictor."""
+        parts = self.predictors
+        if recipe.exists:
+            raise UserError(
+                f"env is a {type(recipe.env).__name__}, but predictors need "
+                "environments of their own; pass a name, or a function that creates "
+                "one environment"
+            )
+        size = run.num_envs // parts
+        options = run.make_options(size)
+        if run.num_workers is not None:
+            if run.num_workers % parts:
+                raise UserError(
+                    f"num_workers is {run.num_workers}; expected a multiple of the "
+                    f"{parts} predictors"
+                )
+            options["num_workers"] = min(run.num_workers // parts, size)
+        workers = options["num_workers"]
+        wait_for = self.waits_for(size, size if workers is None else workers)
+        with contextlib.ExitStack() as stack:
+            envs = []
+            for index in range(parts):
+                part = recipe.part(index * size, size)
+                name = "queue.predict_batch"
+                envs.append(groups.make(part, size, wait_for, name, options))
+                stack.callback(envs[-1].close)
+            stack.pop_all()  # all are there, and the run closes them
+        return tuple(envs), envs[0].spec._replace(num_envs=run.num_envs)
+
+    def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of an update."""
         del num_envs, max_episode_steps
-        return self.train_rows
+        return self.train_batch
 
-
-class Queue(tf.Module):
-    """Predictors' sources and policies; the program runs them.
-
-    Args:
-      parts: a source of each predictor.
-      published: policy that predictors copy the newest weights from.
-      config: checked settings.
-
-    Attributes:
-      policies: the policy of each predictor.
-      followers: all policies that copy the weights that learn.
-      joined: number of pieces of an update, a power of two.
-    """
-
-    def __init__(
-        self, parts: Sequence[AsyncRollout], published: Policy, config: Config
-    ):
-        super().__init__()
-        self.parts, self.published, self.config = parts, published, config
-        self.policies = [part.actor for part in parts]
-        self.followers = [*self.policies, published]
-        self.envs = tuple(part.env for part in parts)
-        part = parts[0]
-        rows = least_rows(part.batch, part.wait_for, part.size, part.length)
-        fewest = -(-config.train_rows // rows)
-        self.joined = 1 << (fewest - 1).bit_length()
-
-    @property
-    def compilable(self) -> bool:
-        """True if predictors can run under XLA."""
-        return all(part.compilable for part in self.parts)
-
-    def named_variables(self) -> dict[str, tf.Variable]:
-        """Return no variables: what is in flight is not saved."""
-        return {}
-
-
-def least_rows(agents: int, wait_for: int, size: int, length: int) -> int:
-    """Return the smallest number of rows of a piece.
-
-    When it ends, fewer than ``wait_for`` of the agents lack steps, and the ``size``
-    agents of a worker are at the same step.
-    """
-    return (agents - wait_for + size) * length
-
-
-def make(
-    config: Config,
-    env: Any,
-    policy: Actor,
-    seed: int,
-    algorithm: Algorithm,
-    info: Sequence[str] = (),
-) -> Queue:
-    """Return the source of an algorithm; arguments as in ``on_policy.make``.
-
-    Args:
-      config: settings of the source.
-      env: ``Fleet`` with as many parts as predictors.
-      policy: unused: each predictor has a policy of its own.
-      seed: seed of the environments.
-      algorithm: creates the policies.
-      info: info columns to report.
-    """
-    del policy
-    parts = []
-    for index, part in enumerate(env.parts):
-        wait_for = config.waits_for(part.spec.num_envs, part.num_workers)
-        start = (seed + 7919 * index) % 2**31
-        policy = algorithm.make_policy()
-        parts.append(AsyncRollout(part, policy, config.length, wait_for, start, info))
-    return Queue(parts, algorithm.make_policy(), config)
+    def open(
+        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+    ) -> Predictors:
+        """Start the environments and return the predictors, see ``Experience``."""
+        return Predictors(envs, algorithm, self, seed, run.log_info)

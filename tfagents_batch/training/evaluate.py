@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,14 +19,11 @@ from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
+from tfagents_batch.training.config import LONGEST, Actions
 from tfagents_batch.training.programs.program import Compiled, Plan
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
-LONGEST = 10_000  # step limit of an episode if the environments have none
 _LOG = logging.getLogger("tfagents_batch")
-
-ActionMode = Literal["mode", "sample"]
-Actions = Literal["mode", "sample", "both"]
 
 
 class Evaluation(NamedTuple):
@@ -98,11 +95,6 @@ class Evaluation(NamedTuple):
 
 # ``Evaluator.__call__(seed, stop, step)``, of which the last two are optional.
 Play = Callable[..., Evaluation | None]
-
-
-def batch_size(episodes: int, most: int) -> int:
-    """Return the largest batch up to ``most`` that divides ``episodes``."""
-    return max(size for size in range(1, most + 1) if episodes % size == 0)
 
 
 class Evaluator:

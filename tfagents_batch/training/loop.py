@@ -131,7 +131,7 @@ class Loop:
                 if not compiled:
                     compiled = True
                     self._log_compiled(record.seconds - began)
-                record.add(metrics, self.experiment.program.rounds)
+                record.add(metrics)
                 self._output.iteration(self.step, self.latest)
             if record.evaluation_due() and not self._interrupts.requested:
                 self._evaluate()
@@ -177,7 +177,7 @@ class Loop:
                     self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
 
     def _counters(self) -> dict[str, Any]:
-        counters = getattr(self.experiment.env, "metrics", dict)()
+        counters = self.experiment.counters()
         return counters | system(self.experiment.program.traces())
 
     def _log_events(self) -> None:

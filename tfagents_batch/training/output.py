@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfagents_batch import placement
 from tfagents_batch.errors import SaveError
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.diagnostics.alarms import Alarms
@@ -100,7 +101,7 @@ class Output:
 
         Another thread may call it while a program holds the variables themselves.
         """
-        with tf.device("/CPU:0"):
+        with placement.host():
             variables = {
                 name: tf.Variable(value, trainable=False)
                 for name, value in values.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,77 +11,16 @@ import numpy as np
 
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
-from tfagents_batch.interfaces import COUNT, MAX, SUM
+from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.schedules import Every
-from tfagents_batch.sources.metrics import EACH, NEWEST
 
 if TYPE_CHECKING:
+    from tfagents_batch.training.config import RunConfig
     from tfagents_batch.training.evaluate import Evaluation
     from tfagents_batch.training.output import Output
-    from tfagents_batch.training.run_flags import Config
 
 # Training ends after this many updates in a row without a finite gradient.
 BAD_UPDATES = 3
-_COUNT = "episode/count"
-
-
-class Interval:
-    """Metrics since the last logged line.
-
-    Every episode has the same weight, and so has every update. Lines do not depend on
-    how rounds are grouped into calls.
-    """
-
-    def __init__(self):
-        self._values: dict[str, list[float]] = defaultdict(list)  # of every call
-        self._rounds: dict[str, list[int]] = defaultdict(list)  # weights of the means
-        self._vectors: dict[str, np.ndarray] = {}
-        # A call reports as many episodes at least.
-        self._episodes = {name: deque(maxlen=NEWEST) for name in EACH}
-
-    def add(self, metrics: dict[str, Any], rounds: int = 1) -> None:
-        """Add the metrics of a program's call, which are merged over its rounds.
-
-        Args:
-          metrics: sums with their counts, extremes, vectors, or means over the rounds.
-          rounds: number of rounds, the weight of such a mean.
-        """
-        for name, value in metrics.items():
-            value = np.asarray(value)
-            if name in EACH:  # programs return the newest episode first
-                self._episodes[name].extend(value[~np.isnan(value)][::-1].tolist())
-            elif value.ndim:
-                self._vectors[name] = value
-            else:
-                self._values[name].append(float(value))
-                self._rounds[name].append(rounds)
-
-    def summary(self) -> dict[str, Any]:
-        """Return means and the newest vectors; episode means only if episodes ended."""
-        values, summary = dict(self._values), dict(self._vectors)
-        count = 0
-        if _COUNT in values:
-            count = summary[_COUNT] = int(sum(values.pop(_COUNT)))
-        for each, episodes in self._episodes.items():
-            name = each.removesuffix("s")
-            parts = [values.pop(f"{name}_{part}", ()) for part in ("sum", "min", "max")]
-            if count:
-                summary[f"{name}_mean"] = _rounded(sum(parts[0]) / count)
-                summary[f"{name}_min"] = min(parts[1])
-                summary[f"{name}_max"] = max(parts[2])
-            if episodes:  # there is an episode that is not NaN
-                summary[f"{name}_median"] = float(np.median(episodes))
-        for counted in [name for name in values if name.endswith(COUNT)]:
-            name = counted.removesuffix(COUNT)
-            total, present = sum(values.pop(name + SUM)), sum(values.pop(counted))
-            if present:
-                summary[name] = _rounded(total / present)
-        for name, x in values.items():
-            weights = self._rounds[name]
-            total = sum(a * b for a, b in zip(x, weights, strict=True))
-            mean = total / sum(weights)
-            summary[name] = max(x) if name.endswith(MAX) else mean
-        return summary
 
 
 class Record:
@@ -105,7 +43,7 @@ class Record:
 
     def __init__(
         self,
-        config: Config,
+        config: RunConfig,
         output: Output,
         state: dict[str, Any] | None = None,
         counters: Callable[[], dict[str, Any]] = dict,
@@ -153,18 +91,17 @@ class Record:
         clocks = (clock.next for clock in self._clocks.values())
         return min([self._steps, *(step for step in clocks if step is not None)])
 
-    def add(self, metrics: dict[str, Any], rounds: int = 1) -> None:
+    def add(self, metrics: Metrics) -> None:
         """Add the metrics of a program's call, and write a line if one is due.
 
         Args:
           metrics: metrics of the call that ended at ``step`` and ``seconds``.
-          rounds: number of its iterations.
 
         Raises:
           TrainingError: if no gradient was finite in the newest calls, which had
             ``BAD_UPDATES`` updates at least, or in all updates until the end.
         """
-        self._interval.add(metrics, rounds)
+        self._interval.add(metrics)
         updates, skipped = _gradients(metrics)
         if updates:
             bad = skipped == updates
@@ -293,17 +230,12 @@ def system(traces: int) -> dict[str, float]:
     return sizes
 
 
-def _gradients(metrics: dict[str, Any]) -> tuple[int, float]:
+def _gradients(metrics: Metrics) -> tuple[int, float]:
     """Return the number of updates of a call, and the sum of their skipped shares."""
-    name = "grad/skipped"
-    if name in metrics:  # of a single update
-        return 1, float(metrics[name])
-    return int(metrics.get(name + COUNT, 0)), float(metrics.get(name + SUM, 0.0))
-
-
-def _rounded(mean: float) -> float:
-    """Round to float32, because the last bits of a sum depend on the order."""
-    return float(str(np.float32(mean)))
+    skipped = metrics.get("grad/skipped", Mean(0.0, 0))
+    if not isinstance(skipped, Mean):  # of a single update
+        return 1, float(skipped)
+    return int(skipped.count), float(skipped.sum)
 
 
 def _default(value: int | None, otherwise: int) -> int:

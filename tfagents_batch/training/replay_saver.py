@@ -81,9 +81,7 @@ def has_own_file(source: Any) -> bool:
     return getattr(source, "own_file", False)
 
 
-def restore(
-    source: Any, folder: str | os.PathLike, step: int, exact: bool, begin: int
-) -> str:
+def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> str:
     """Restore the replay of a resumed run.
 
     Args:
@@ -91,7 +89,6 @@ def restore(
       folder: run folder.
       step: step of the weights.
       exact: whether environments can continue from their variables.
-      begin: steps without updates if there is no replay, the warm-up.
 
     Returns:
       A line for the console; empty if the source is no replay.
@@ -103,7 +100,7 @@ def restore(
         return ""
     found = replay_file.newest(folder, step)
     if found is None:
-        source.postpone(step + begin)
+        begin = source.postpone(step)
         return f"there is no replay; updates begin after {begin:,} steps"
     same = exact and found == step
     variables = {

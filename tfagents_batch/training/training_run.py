@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import config
+from tfagents_batch import spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training.analysis import profile
@@ -22,7 +22,12 @@ from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_folder import checkpoint, git_state, runs
+from tfagents_batch.training.run_folder import (
+    checkpoint,
+    config_file,
+    git_state,
+    runs,
+)
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.video.clips import Filming
 from tfagents_batch.types import EnvSpec
@@ -72,7 +77,7 @@ def run(
         experiment.algorithm.alarms,
         settings.steps,
         settings.num_envs,
-        experiment.env.spec.max_episode_steps,
+        experiment.spec.max_episode_steps,
         inherited,
     )
     if settings.stop_at_return is not None:
@@ -89,7 +94,7 @@ def run(
                     alarms.check(line, line["step"])  # already reported, so ignored
             except UserError as error:  # training does not need these lines
                 console.message(f"warning: {error}; alarms start again")
-        config_dict = config.to_dict(settings)
+        config_dict = config_file.plain(settings)
         active = trackers.start(settings.track, folder, config_dict, console.message)
         for tracker in active:
             stack.callback(tracker.close, "failed")  # no effect if already closed
@@ -98,7 +103,7 @@ def run(
             start if state else None,
             warn=console.message,
             trackers=active,
-            settings=settings,
+            settings=config_dict,
         )
         stack.enter_context(logger)
         interrupts = stack.enter_context(
@@ -182,8 +187,8 @@ def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
     return {
         "checkout": git_state.state(),
         "weights": weights.facts(weights.by_layer(algorithm)),
-        "observation_space": str(spec.observation_space),
-        "action_space": str(spec.action_space),
+        "observation_space": spaces.to_json(spec.observation_space),
+        "action_space": spaces.to_json(spec.action_space),
     }
 
 

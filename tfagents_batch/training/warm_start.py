@@ -6,6 +6,7 @@ import operator
 import os
 from typing import Any
 
+from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
@@ -84,10 +85,8 @@ def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
 
 def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     """Check that the action space equals the one recorded in the run folder."""
-    recorded = runs.facts(run.folder).get("action_space")
-    if recorded is None:
-        return  # written by an older version; loading still compares shapes
-    found = str(experiment.env.spec.action_space)
+    found = experiment.spec.action_space
+    recorded = spaces.from_json(runs.facts(run.folder)["action_space"])
     if recorded != found:
         raise UserError(
             f"init_from: {run.folder.name} has the action space {recorded}, but the "

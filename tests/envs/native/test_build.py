@@ -168,9 +168,8 @@ def test_an_unusable_cache_is_reported(fresh_cache, tmp_path, monkeypatch, cache
         build.library()
 
 
-@pytest.mark.parametrize("former", [False, True])
-def test_the_variable_forces_the_portable_backend(monkeypatch, former):
-    name = "TFAGENTS_BATCH_ROUTE" if former else build.BACKEND_VARIABLE
+def test_the_variable_forces_the_portable_backend(monkeypatch):
+    name = build.BACKEND_VARIABLE
     monkeypatch.setenv(name, "portable")
     with ProcessEnv(fault_envs(None), 1) as env:
         assert (env.backend, env.compilable) == ("portable", False)

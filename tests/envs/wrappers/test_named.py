@@ -14,9 +14,9 @@ from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.video.clips import Clips
 
 SMALL = {
@@ -190,7 +190,7 @@ def test_invalid_entries_are_found_without_an_environment(listed, message):
     with pytest.raises(UserError, match=message):
         named.check(listed)
     with pytest.raises(UserError, match=message):
-        Config(env="CartPole-v1", wrappers=listed).check()
+        RunConfig(env="CartPole-v1", wrappers=listed).check()
 
 
 def test_the_environment_is_closed_when_a_wrapper_raises():
@@ -275,8 +275,8 @@ def test_videos_show_wrapped_environments(run, tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     (episode,) = tfb.visualize(run.logdir, tmp_path, 1)
     assert episode.length == 5
-    config = Config(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
-    with Experiment(config) as experiment:
+    config = RunConfig(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
+    with Experiment(config, config.recipe()) as experiment:
         clips = Clips("CartPole-v1", {}, experiment.algorithm.policy, LIMITED)
         assert clips(1)[1]["length"] == 5
         clips.close()

@@ -11,7 +11,7 @@ from tests.sources.replay.test_replay import CASES, build
 from tfagents_batch import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources.replay import memory
-from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.sources.replay.settings import ReplaySettings
 from tfagents_batch.types import EnvSpec
 
 
@@ -25,7 +25,7 @@ def test_required_bytes_are_those_of_the_variables(name):
         uid = gymnasium.spaces.Box(-1, 1, (), np.float32)
         space = gymnasium.spaces.Dict({"image": image, "uid": uid})
     spec = EnvSpec(case.batch, space, gymnasium.spaces.Discrete(2), {})
-    config = Config(capacity=case.capacity, stack=case.stack)
+    config = ReplaySettings(capacity=case.capacity, stack=case.stack)
     stored = {k: v for k, v in replay.named_variables().items() if k[:5] in PARTS}
     size = sum(x.dtype.size * int(tf.size(x)) for k, x in stored.items())
     recorded = stored["taken/behavior/log_prob"]
@@ -39,7 +39,7 @@ PARTS = ("steps", "taken")
 def test_an_atari_replay_of_a_million_frames_takes_seven_gigabytes():
     space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
     spec = EnvSpec(8, space, gymnasium.spaces.Discrete(6), {})
-    size = memory.required_bytes(Config(stack=4, prioritized=True), spec, 2)
+    size = memory.required_bytes(ReplaySettings(stack=4, prioritized=True), spec, 2)
     assert 7.05e9 < size < 7.1e9
     assert memory.text(size, 1_000_000) == "replay: 1,000,000 transitions, 6.59 GiB"
 

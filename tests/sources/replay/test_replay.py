@@ -16,7 +16,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Linear, Ratio
 from tfagents_batch.sources.replay import replay as replays
 from tfagents_batch.sources.replay.replay import Replay
-from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.sources.replay.settings import ReplaySettings
 
 CASES = {
     "plain": Case(batch=2, k=1, window=2, capacity=24),
@@ -36,7 +36,7 @@ class Program:
     def __init__(self, case, way="graph", **options):
         self.case, self.script = case, Script(case)
         options.setdefault("beta", Linear(0.4, 1.0, 1000))
-        config = Config(capacity=case.capacity, stack=case.stack, **options)
+        config = ReplaySettings(capacity=case.capacity, stack=case.stack, **options)
         self.replay = Replay(
             self.script,
             config,
@@ -297,7 +297,7 @@ def build(case=CASES["plain"], like=lambda x: x, **options):
     config = {"capacity": case.capacity, "stack": case.stack} | options
     return Replay(
         script,
-        Config(**config),
+        ReplaySettings(**config),
         like=like(replays.outline(script)),
         batch_size=N,
         window=case.window,

@@ -12,7 +12,7 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import replay as replays
-from tfagents_batch.sources.replay.settings import Config
+from tfagents_batch.sources.replay.settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 
 
@@ -34,7 +34,7 @@ def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
         source = Rollout(env, Stateless(), 2, seed=0)
         replay = replays.Replay(
             source,
-            Config(capacity=60, steps=2),
+            ReplaySettings(capacity=60, steps=2),
             like=replays.outline(source),
             batch_size=32,
             window=3,
@@ -72,7 +72,7 @@ def test_a_recurrent_actor_is_refused():
         with pytest.raises(UserError, match="recurrent networks"):
             replays.Replay(
                 source,
-                Config(capacity=60),
+                ReplaySettings(capacity=60),
                 like=replays.outline(source),
                 batch_size=2,
                 window=2,

@@ -13,15 +13,15 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.analysis.profile import Profile
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_flags import Config
 
-CONFIG = Config(
+CONFIG = RunConfig(
     algorithm="linear",
     env="counting",
     num_envs=2,
     num_workers=0,
-    source=on_policy.Config(length=10),
+    source=on_policy.RolloutSettings(length=10),
     eval_every=0,
     compile="off",
     settings=linear.Config(),
@@ -32,7 +32,7 @@ PARTS = ["environment", "inference", "update", "transfer", "rest"]
 
 @pytest.fixture(scope="module")
 def experiment(linear):
-    with Experiment(CONFIG, env=CountingEnv) as experiment:
+    with Experiment(CONFIG, CONFIG.recipe(CountingEnv)) as experiment:
         experiment.start(0)
         experiment.program(2**62, rounds=1)
         yield experiment
@@ -41,7 +41,7 @@ def experiment(linear):
 @pytest.mark.xla
 def test_workers_and_compiled_programs_are_profiled(library):
     config = dataclasses.replace(CONFIG, num_workers=2, compile="full")
-    with Experiment(config, env=CountingEnv) as experiment:
+    with Experiment(config, config.recipe(CountingEnv)) as experiment:
         experiment.start(0)
         found = profile.measure(experiment, 2)
     assert found.mode == "full"

@@ -17,11 +17,11 @@ from tfagents_batch.sources import on_policy
 from tfagents_batch.training.compilation import program_store, stablehlo
 from tfagents_batch.training.compilation.program_store import StoredProgram
 from tfagents_batch.training.compilation.stablehlo import Exported
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.types import EnvSpec
 
-CONFIG = Config(env="CartPole-v1", steps=1000)
+CONFIG = RunConfig(env="CartPole-v1", steps=1000)
 
 
 class Batch:
@@ -66,7 +66,7 @@ OTHERS = {
     "env": "Acrobot-v1",
     "settings": ppo.Config(epochs=3),
     "num_envs": 3,
-    "source": on_policy.Config(length=7),
+    "source": on_policy.RolloutSettings(length=7),
     "log_info": ["x"],
     "precision": "mixed_bfloat16",
     "overlap": True,
@@ -82,7 +82,7 @@ def test_a_different_setting_changes_the_name(store, field):
 
 
 def test_settings_that_change_the_name_are_not_marked_as_same_program():
-    assert not {*marked(Config, "same_program")} & OTHERS.keys()
+    assert not {*marked(RunConfig, "same_program")} & OTHERS.keys()
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from tfagents_batch import configs
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_flags import Config
 
 TRAIN = """
 import sys
@@ -93,9 +93,9 @@ def test_the_second_start_of_the_command_also_traces_nothing(tmp_path, library):
 
 RUNS = {
     "box": configs.PRESETS["pendulum"](),
-    "chunks": Config(
+    "chunks": RunConfig(
         env="CartPole-v1",
-        source=on_policy.Config(episodes=4),
+        source=on_policy.RolloutSettings(episodes=4),
         num_envs=2,
         settings=ppo.Config(
             objective="both", epochs=2, network=networks.Config(core="gru")
@@ -112,7 +112,7 @@ def test_no_branch_or_loop_captures_a_constant(name):
     config = dataclasses.replace(
         RUNS[name], eval_every=0, num_envs=2, num_workers=None, compile_cache=False
     )
-    with Experiment(config) as experiment:
+    with Experiment(config, config.recipe()) as experiment:
         experiment.start(0)
         program = experiment.program._compiled._program
         limits = tf.constant(3), tf.constant(9, tf.int64), tf.constant(2)

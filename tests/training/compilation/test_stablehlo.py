@@ -17,23 +17,23 @@ from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.programs import program
-from tfagents_batch.training.run_flags import Config
 
 RECURRENT = networks.Config(core="gru", hidden=(4,))
 RUNS = {
-    "processes": Config(
+    "processes": RunConfig(
         env="Pendulum-v1",
-        source=on_policy.Config(length=16),
+        source=on_policy.RolloutSettings(length=16),
         settings=ppo.Config(
             epochs=2, minibatch_size=16, network=RECURRENT, histograms=False
         ),
     ),
-    "episodes": Config(
+    "episodes": RunConfig(
         "linear",
         env="tf/CartPole-v1",
-        source=on_policy.Config(episodes=4),
+        source=on_policy.RolloutSettings(episodes=4),
         settings=linear.Config(),
     ),
 }
@@ -53,7 +53,7 @@ def started():
                 **{"num_envs": 2, "eval_every": 0, "seed": seed},
                 **{"compile": "full", "compile_cache": False},
             )
-            experiment = stack.enter_context(Experiment(config))
+            experiment = stack.enter_context(Experiment(config, config.recipe()))
             if not experiment.env.compilable:
                 pytest.skip("the native engine needs a C++ compiler")
             experiment.start(0)

@@ -17,22 +17,22 @@ from tests.support import growth
 from tests.training.programs.test_program import PythonInside
 from tfagents_batch.algorithms import ga3c
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.sources import queue
+from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
+from tfagents_batch.sources.predictors import Numbers, Predictors
+from tfagents_batch.sources.queue import QueueSettings
+from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.programs import asynchronous, in_pieces
-from tfagents_batch.training.programs.adjusting import Adjusting, Numbers
-from tfagents_batch.training.programs.bounded import Bounded, Stopping
-from tfagents_batch.training.run_flags import Config, with_options
 
 
 def make(**options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
     settings = ga3c.Config(histograms=False)
-    config = Config("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
-    own = {"predictors": 2, "length": 6, "train_rows": 10, "capacity": 40}
-    own["program_pieces"] = 2
+    config = RunConfig("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
+    own = {"predictors": 2, "length": 6, "train_batch": 10, "capacity": 40}
+    own["rollouts_per_call"] = 2
     options = {"queue": own | options.pop("queue", {}), "compile": "off", **options}
-    return Experiment(with_options(config, options), env=lambda: Counting())
+    config = with_options(config, options)
+    return Experiment(config, config.recipe(lambda: Counting()))
 
 
 NUMBERS = {f"async/{name}" for name in Numbers._fields}
@@ -77,7 +77,7 @@ def test_every_transition_is_learned_from_once_and_the_terminal_one_too(
         deadline = time.monotonic() + 60
         for _ in range(400 if adjust else 3):
             metrics = experiment.program(10**9, 10)
-            numbers = {k: x for k, x in metrics.items() if k in NUMBERS}
+            numbers = {k: x.sum for k, x in metrics.items() if k in NUMBERS}
             seen.add(tuple(sorted(numbers.items())))
             if len(seen) > 4 or time.monotonic() > deadline:
                 break
@@ -97,33 +97,21 @@ def test_every_transition_is_learned_from_once_and_the_terminal_one_too(
     assert np.all(np.diff(counts) <= 0)
 
 
-def fail_in(name, monkeypatch):
-    """Let a method of the program fail at its third call."""
-    original, calls = getattr(asynchronous.Asynchronous, name), []
-
-    def failing(self, *arguments):
-        calls.append(name)
-        if len(calls) == 3:
-            raise ZeroDivisionError(f"in {name}")
-        return original(self, *arguments)
-
-    monkeypatch.setattr(asynchronous.Asynchronous, name, failing)
-
-
-@pytest.mark.parametrize("thread", ["predictor", "trainer"])
+@pytest.mark.parametrize("thread", ["predictor", "fetch"])
 def test_an_exception_in_a_thread_ends_the_run_with_it(thread, monkeypatch):
     with make() as experiment:
         experiment.start(0)
         experiment.program(10**9, 2)
         part = experiment.source.parts[0]
-        if thread == "trainer":
-            fail_in("_batch", monkeypatch)
+
+        def broken(*arguments):
+            raise ZeroDivisionError(f"in {thread}")
+
+        if thread == "fetch":
+            monkeypatch.setattr(Predictors, "fetch", broken)
+            experiment.source.fetch = broken
         else:
-
-            def broken():
-                raise ZeroDivisionError("in a predictor")
-
-            experiment.program._refresh[0] = broken
+            experiment.source._refresh[0] = broken
         begin = time.monotonic()
         with pytest.raises(ZeroDivisionError):
             experiment.program(10**9, 10**6)
@@ -144,13 +132,15 @@ class Single(Counting):
 
 
 def test_episodes_of_one_step_are_learned_from():
-    config = Config(algorithm="ga3c", env="single", num_envs=4, eval_every=0)
-    options = {"queue": {"length": 6, "train_rows": 10}, "compile": "off"}
-    with Experiment(with_options(config, options), env=lambda: Single()) as experiment:
+    config = RunConfig(algorithm="ga3c", env="single", num_envs=4, eval_every=0)
+    options = {"queue": {"length": 6, "train_batch": 10}, "compile": "off"}
+    config = with_options(config, options)
+    with Experiment(config, config.recipe(lambda: Single())) as experiment:
         experiment.start(0)
         metrics = experiment.program(10**9, 20)
-        assert metrics["episode/count"] == experiment.program.step > 0
-        assert metrics["episode/length_sum"] == metrics["episode/count"]
+        assert metrics["episode/count"].value == experiment.program.step > 0
+        length = metrics["episode/length_mean"]
+        assert length.sum == length.count == metrics["episode/count"].value
 
 
 class Endless(Counting):
@@ -203,8 +193,10 @@ def test_an_operation_that_xla_refuses_is_named():
     def build(observations, actions):
         return keras.Sequential([keras.layers.Dense(4), PythonInside()])
 
-    config = Config(algorithm="ga3c", env="counting", num_envs=2, eval_every=0)
-    with Experiment(config, env=lambda: Counting(), network=build) as experiment:
+    config = RunConfig(algorithm="ga3c", env="counting", num_envs=2, eval_every=0)
+    with Experiment(
+        config, config.recipe(lambda: Counting()), network=build
+    ) as experiment:
         experiment.start(0)
         with pytest.raises(
             UserError, match=r"XLA cannot compile .*PyFunc.*compile=off"
@@ -218,7 +210,7 @@ def test_a_worker_that_dies_while_the_queue_is_full_is_noticed():
         experiment.start(0)
         program, deadline = experiment.program, time.monotonic() + 60
         program(10**9, 2)
-        while program._pieces.size < 30:  # of 40; predictors wait for room
+        while experiment.source._queue.size < 30:  # of 40; predictors wait for room
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.kill(experiment.source.parts[0].env._pool.pids[0], signal.SIGKILL)
@@ -239,8 +231,10 @@ def test_rates_are_those_of_a_call_whatever_went_before(monkeypatch):
         experiment.program(10**9, 20)
         past[0] = 10_000.0  # an evaluation
         found = experiment.program(10**9, 20)
-    each = found["async/predictions_per_second"] / found["async/updates_per_second"]
-    assert each > 1  # at least 10 transitions of an update, less those in the queue
+    rates = [found[f"async/{x}_per_second"] for x in ("predictions", "updates")]
+    assert (
+        rates[0].sum / rates[1].sum > 1
+    )  # at least 10 transitions of an update, less those in the queue
 
 
 def test_a_killed_worker_ends_the_run_or_is_replaced():
@@ -266,7 +260,7 @@ def test_a_killed_worker_ends_the_run_or_is_replaced():
 
 def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
     options = {"num_envs": 4, "logdir": tmp_path, "eval_episodes": 4}
-    options |= {"queue": {"length": 8, "train_rows": 16, "capacity": 32}}
+    options |= {"queue": {"length": 8, "train_batch": 16, "capacity": 32}}
     run = tfb.train("ga3c", env="CartPole-v1", steps=2000, eval_every=1000, **options)
     assert run.step >= 2000 and run.metrics["eval/return_mean"] > 0
     assert not alive()
@@ -275,25 +269,19 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
     metrics = resumed.metrics
     assert metrics["system/traces"] == 1
     assert 0 <= metrics["lag/updates"] <= metrics["lag/max"]
-    # Programs in work, waiting, joined, ready and learned from, of 8 updates each.
-    assert metrics["lag/max"] <= 5 * 8
+    # Programs in work, waiting, fetched and learned from, of 8 updates each.
+    assert metrics["lag/max"] <= 4 * 8
     assert metrics["async/updates_per_second"] > 0
     agent = tfb.load(run.logdir)
     assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
 
 
-def test_of_maxima_the_largest_is_kept():
-    names = ["lag/max", "loss/total"]
-    sums = in_pieces.join(names, tf.constant([3.0, 1.0]), tf.constant([2.0, 5.0]))
-    assert sums.numpy().tolist() == [3, 6]
-
-
-def test_pieces_that_are_too_old_are_dropped_and_counted():
-    with make(queue={"max_lag": 0, "capacity": 400, "train_rows": 20}) as experiment:
+def test_rollouts_that_are_too_old_are_dropped_and_counted():
+    with make(queue={"max_lag": 0, "capacity": 400, "train_batch": 20}) as experiment:
         experiment.start(0)
         found = [experiment.program(10**9, 20) for _ in range(3)]
-    assert sum(x["async/dropped"] for x in found) > 0
-    assert all(x["lag/updates/sum"] <= 4 * x["lag/updates/count"] for x in found)
+    assert sum(x["async/dropped"].sum for x in found) > 0
+    assert all(x["lag/updates"].sum <= 4 * x["lag/updates"].count for x in found)
 
 
 @pytest.mark.parametrize(
@@ -301,12 +289,15 @@ def test_pieces_that_are_too_old_are_dropped_and_counted():
     [
         ({"env": "tf/CartPole-v1"}, "written in TensorFlow"),
         ({"queue": {"predictors": 3}}, "expected a divisor of the 4"),
-        ({"queue": {"capacity": 8}}, "at least queue.train_rows"),
-        ({"queue": {"program_pieces": 3}}, "expected a power of two"),
-        ({"rollout_length": 8}, "rollout_length is a setting of.*'rollout'.*queue"),
+        ({"queue": {"capacity": 8}}, "at least queue.train_batch"),
+        ({"queue": {"rollouts_per_call": 3}}, "expected a power of two"),
+        ({"rollout.length": 8}, "rollout.length is a setting of.*'rollout'.*queue"),
         ({"overlap": True}, "overlap is true"),
         ({"num_workers": 0}, "cannot share 0 worker processes"),
-        ({"queue": {"predict_rows": 8}}, "queue.predict_rows is 8; expected .*up to 4"),
+        (
+            {"queue": {"predict_batch": 8}},
+            "queue.predict_batch is 8; expected .*up to 4",
+        ),
         (
             {"env": "Pendulum-v1", "settings": {"correction": "log_floor"}},
             "correction is log_floor, but the action space is Box",
@@ -324,7 +315,7 @@ def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
 
 def test_a_queue_is_bounded_in_order_and_stops():
     stopping = threading.Event()
-    bounded = Bounded(10, stopping)
+    bounded = BoundedQueue(10, stopping)
     bounded.put("large", 50)  # fits, because the queue is empty
     done = []
 
@@ -346,29 +337,30 @@ def test_a_queue_is_bounded_in_order_and_stops():
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_few_agents_still_make_updates_of_enough_rows(size):
-    """A piece has the rows of at least agents - predict_rows + size environments."""
-    part = types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)
-    config = queue.Config(train_rows=40, length=5, adjust=True)
-    source = types.SimpleNamespace(parts=[part], config=config, joined=1)
-    adjusting = Adjusting(source, 0)
-    for agents in adjusting.choices["agents"]:
-        for rows in adjusting.choices["predict_rows"]:
-            chosen = {"agents": agents, "predict_rows": rows}
-            chosen |= {"predictors": 1, "trainers": 1, "update_pieces": 1}
-            adjusting._tuner = types.SimpleNamespace(settings=chosen)
-            found = adjusting.numbers
-            assert found.predict_rows <= found.agents == agents
-            full = found.agents - found.predict_rows + size
-            assert found.update_pieces * full * 5 >= 40
-            # and no more pieces than needed
-            assert found.update_pieces == 1 or found.update_pieces // 2 * full * 5 < 40
+    """A rollout has the rows of at least agents - predict_batch + size environments."""
+    source = Predictors.__new__(Predictors)
+    source.parts = [types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)]
+    source._config = QueueSettings(train_batch=40, length=5, adjust=True)
+    _, values = source._choices()
+    source._values, source._join = values, values["rollouts_per_update"]
+    for agents in values["agents"]:
+        for rows in values["predict_batch"]:
+            chosen = Numbers(agents, rows, predictors=1, rollouts_per_update=1)
+            source._tuner = types.SimpleNamespace(numbers=chosen._asdict())
+            found = source.numbers
+            assert found.predict_batch <= found.agents == agents
+            full = (found.agents - found.predict_batch + size) * 5
+            assert found.rollouts_per_update * full >= 40
+            # and no more rollouts than needed
+            fewer = found.rollouts_per_update // 2
+            assert fewer == 0 or fewer * full < 40
 
 
 def test_each_predictor_has_its_own_part_of_a_list_of_environments():
-    config = Config(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
+    config = RunConfig(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
     config = with_options(config, {"queue": {"predictors": 2}, "envs_per_worker": 2})
     makes = [lambda i=i: Counting(life=100 * i) for i in range(4)]
-    with Experiment(config, env=makes) as experiment:
+    with Experiment(config, config.recipe(makes)) as experiment:
         experiment.start(0)
         lives = [part.env.init(0)[1].observation for part in experiment.source.parts]
         workers = [part.env.num_workers for part in experiment.source.parts]
@@ -384,12 +376,15 @@ def test_a_model_that_is_returned_twice_is_refused():
             shared.append(keras.Sequential([keras.layers.Dense(4)]))
         return shared[0]
 
-    for algorithm, options in (("ga3c", {}), ("a2c", {"rollout.lag": 1})):
+    for algorithm, options in (("ga3c", {}), ("a2c", {"overlap": True})):
         shared.clear()
-        config = Config(algorithm=algorithm, env="counting", num_envs=2, eval_every=0)
+        config = RunConfig(
+            algorithm=algorithm, env="counting", num_envs=2, eval_every=0
+        )
         config = with_options(config, options)
+        recipe = config.recipe(lambda: Counting())
         with (
-            Experiment(config, env=lambda: Counting(), network=build) as experiment,
+            Experiment(config, recipe, network=build) as experiment,
             pytest.raises(UserError, match=r"shares .* with the model of an earlier"),
         ):
             experiment.start(0)

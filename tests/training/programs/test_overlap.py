@@ -15,17 +15,17 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped
 from tfagents_batch.sources import on_policy
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.programs import program
 from tfagents_batch.training.programs.overlap import VERSION
-from tfagents_batch.training.run_flags import Config
 
 SETTINGS = linear.Config()
-BASE = Config(
+BASE = RunConfig(
     env="counting",
     steps=400,
     num_envs=2,
     num_workers=0,
-    source=on_policy.Config(length=16),
+    source=on_policy.RolloutSettings(length=16),
     eval_every=0,
     overlap=True,
     compile="off",
@@ -36,7 +36,7 @@ def build(env, compile="off", kind=linear.Linear, settings=SETTINGS):
     agent = kind(settings, env.spec)
     acting = agent.make_policy()
     source = Rollout(env, acting, 16, seed=0)
-    return agent, acting, program.build(source, agent, compile, acting=acting)
+    return agent, acting, program.build(source, agent, compile, kind="overlapped")
 
 
 def once(training):
@@ -153,7 +153,7 @@ def test_a_fully_compiled_program_also_lags_by_one():
     with ProcessEnv([lambda: CountingEnv()] * 2, 1, backend="native") as env:
         settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
         *_, training = build(env, "full", ppo.PPO, settings)
-        lags = [float(once(training)["lag/updates/sum"]) for _ in range(3)]
+        lags = [once(training)["lag/updates"].sum for _ in range(3)]
     assert lags == [0, 1, 1]
     assert (training.mode, training.traces()) == ("full", 1)
 
@@ -177,4 +177,4 @@ def test_training_continues_after_a_restart(tmp_path, make_process_env):
         metrics = once(training)
         restarted = any(e["event"] == "env_restarted" for e in env.events())
     assert restarted
-    assert np.isfinite(metrics["loss/total/sum"])
+    assert np.isfinite(metrics["loss/total"].sum)

@@ -15,11 +15,11 @@ from tfagents_batch import interfaces, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.interfaces import Updated
+from tfagents_batch.metrics import Interval, Max, Mean, Sum
 from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.programs import program
-from tfagents_batch.training.record import Interval
 from tfagents_batch.types import Collected
 
 NEVER = 2**62  # a step that no call reaches
@@ -79,11 +79,10 @@ def test_metrics_of_a_call_are_merged_over_its_rounds():
         merged = training(NEVER, 6)
     assert training.rounds == 6
     assert merged.keys() == single[0].keys()
-    assert merged["grad/updates/count"] == merged["loss/total/count"] == 6
+    assert merged["grad/updates"].count == merged["loss/total"].count == 6
     line, lines = summary(merged), [summary(each) for each in single]
-    columns = {name: np.array([each[name] for each in single]) for name in merged}
-    assert merged["episode/count"] == columns["episode/count"].sum() > 2
-    assert merged["episode/length_min"] == columns["episode/length_min"].min()
+    for name, join in (("episode/count", sum), ("episode/length_min", min)):
+        assert merged[name].value == join(each[name].value for each in single) > 2
     for name in ("loss/total", "policy/entropy", "env/masked", "grad/learning_rate"):
         mean = np.mean([each[name] for each in lines])
         assert line[name] == pytest.approx(mean, rel=1e-6), name
@@ -122,7 +121,7 @@ class Source(tf.Module):
     def collect(self, seed, step):
         ok = step < self._void
         due = tf.where(step >= self._warm_up, self._updates, 0)
-        metrics = {"episode/count": tf.constant(1.0)}
+        metrics = {"episode/count": Sum(tf.constant(1))}
         return Collected(tf.where(ok, self._steps, 0), ok, due, metrics)
 
     def sample(self, collected, seed, step):
@@ -148,9 +147,9 @@ class Learner(tf.Module):
     def update(self, trajectory, seed, step):
         row = tf.stack([trajectory, seed, tf.cast(step, tf.int32)])
         self.calls.assign(tf.concat([self.calls[1:], row[tf.newaxis]], 0))
-        metrics = {"grad/updates": 2.0, "loss/some/sum": 3.0, "loss/some/count": 1.0}
+        metrics = {"grad/updates": 2.0, "loss/some": Mean(3.0, 1.0)}
         metrics = nest.map(tf.constant, metrics)
-        metrics["loss/delay/max"] = tf.cast(50 - abs(step - 30), tf.float32)
+        metrics["loss/delay"] = Max(tf.cast(50 - abs(step - 30), tf.float32))
         return Updated(metrics, tf.constant([0.5, 1.0]))
 
 
@@ -174,8 +173,7 @@ def test_fakes_satisfy_the_protocols():
 def test_a_call_without_updates_counts_them_and_has_no_other_metrics_of_them():
     training, source, learner = fake(updates=0)
     metrics = training(NEVER, rounds=3)
-    none = {"grad/updates/sum": 0, "grad/updates/count": 3}
-    assert metrics == {"episode/count": 3, **none}
+    assert metrics == {"episode/count": Sum(3), "grad/updates": Mean(0, 3)}
     assert calls(learner) == [] and int(learner.policy.version) == 0
     assert training.step == 30 and float(source.priorities) == 0
 
@@ -191,9 +189,9 @@ def test_all_updates_that_are_due_are_made_with_different_seeds(compile):
     assert all(sampled == seed for sampled, seed, _ in found)
     assert int(learner.policy.version) == 12
     assert float(source.priorities) == 12 * 1.5
-    assert (metrics["grad/updates/sum"], metrics["grad/updates/count"]) == (24, 5)
-    assert metrics["loss/delay/max"] == 50  # in the second of three rounds
-    assert (metrics["loss/some/sum"], metrics["loss/some/count"]) == (12 * 3, 12)
+    assert metrics["grad/updates"] == Mean(24, 5)
+    assert metrics["loss/delay"] == Max(50)  # in the second of three rounds
+    assert metrics["loss/some"] == Mean(12 * 3, 12)
 
 
 def test_the_number_of_rounds_in_a_call_changes_no_line():
@@ -203,9 +201,7 @@ def test_the_number_of_rounds_in_a_call_changes_no_line():
         training, _, _ = fake(updates=2, warm_up=70)
         interval = Interval()
         while training.step < 200:
-            metrics = training(200, rounds)
-            del metrics["episode/count"]  # without returns here
-            interval.add(metrics, training.rounds)
+            interval.add(training(200, rounds))
         lines.append(interval.summary())
     assert lines[0] == lines[1] == lines[2]
     assert lines[0]["grad/updates"] == pytest.approx(13 * 2 * 2 / 20)

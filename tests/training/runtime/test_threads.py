@@ -9,7 +9,7 @@ import pytest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.nn import networks
-from tfagents_batch.training.run_flags import Config, with_options
+from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 
@@ -24,7 +24,7 @@ def spec(space, num_envs=8):
 def config(hidden=None, minibatch=64, **options):
     network = networks.Config(hidden=hidden)
     settings = ppo.Config(minibatch_size=minibatch, network=network)
-    return with_options(Config(env="x", settings=settings), options)
+    return with_options(RunConfig(env="x", settings=settings), options)
 
 
 WIDE = gymnasium.spaces.Box(-1, 1, (20_000,))
@@ -56,7 +56,7 @@ def test_large_layers_and_minibatches_get_every_core(space, options, expected):
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (8, 4)])
 def test_asynchronous_training_leaves_cores_to_predictions(cores, expected):
-    asynchronous = with_options(Config(algorithm="ga3c", env="x"), {"num_envs": 8})
+    asynchronous = with_options(RunConfig(algorithm="ga3c", env="x"), {"num_envs": 8})
     number, reason = threads.choose(asynchronous, spec(IMAGE), cores)
     assert number == expected
     assert ("predictions" in reason) == (cores > 1)

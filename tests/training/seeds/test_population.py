@@ -20,10 +20,10 @@ from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.training.callbacks import Callbacks
+from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_flags import Config, with_options
 from tfagents_batch.training.seeds import experiment, population
 
 SMALL = {
@@ -152,8 +152,8 @@ def trainings(linear):
     """
     _, settings = algorithms.REGISTRY[linear]
     options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
-    config = with_options(Config(env="chance", algorithm=linear), options)
-    run = experiment.SeedsExperiment(config, [3, 8], Chance)
+    config = with_options(RunConfig(env="chance", algorithm=linear), options)
+    run = experiment.SeedsExperiment(config, [3, 8], config.recipe(Chance))
     interrupts = SimpleNamespace(
         requested=False,
         checkpoint_requested=False,

@@ -14,16 +14,16 @@ from tests.support import linear
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import on_policy
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.video import clips
 from tfagents_batch.training.video.clips import Clips, Filming
 
-CONFIG = Config(
+CONFIG = RunConfig(
     algorithm="linear",
     env="falling",
     num_envs=2,
-    source=on_policy.Config(length=32),
+    source=on_policy.RolloutSettings(length=32),
     eval_every=0,
     compile="off",
     compile_cache=False,
@@ -80,7 +80,7 @@ class Falling:
 
 @pytest.fixture(scope="module")
 def experiment(linear):
-    with Experiment(CONFIG, env=Falling) as experiment:
+    with Experiment(CONFIG, CONFIG.recipe(Falling)) as experiment:
         yield experiment
 
 

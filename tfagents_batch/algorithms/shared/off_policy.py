@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import keras
 
 from tfagents_batch.config import option
-from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.interfaces import Accepts, DefaultSource, Limit, Rows, Windows
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import Follower
 from tfagents_batch.schedules import Constant, Ratio, Schedule
@@ -44,10 +44,18 @@ class Settings:
         True, "log histograms, such as those of values, weights and gradients"
     )
 
+    source: ClassVar[DefaultSource] = "replay", {}
+
     @property
-    def ratio(self) -> Ratio:
-        """Updates per environment step."""
-        return Ratio(self.train_updates, self.train_every, self.warmup_steps)
+    def window(self) -> int:
+        """Steps of a window: those around the n rewards of a target."""
+        return self.n_step + 1
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from windows, and with n = 1 also from rows."""
+        ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
+        windows = {"windows": Windows(self.batch_size, self.window, ratio)}
+        return windows | ({"rows": Rows(self.batch_size)} if self.window == 2 else {})
 
     def optimizer(self, weights: Sequence[keras.Variable]) -> Optimizer:
         """Return an optimizer of some weights."""
@@ -61,19 +69,6 @@ class Settings:
     ) -> Follower:
         """Return what moves target networks; ``delay`` multiplies ``target_every``."""
         return Follower(target, learned, self.target_every * delay, self.target_tau)
-
-    def check_steps(self, steps: int) -> None:
-        """Check that a run of this length learns anything.
-
-        Raises:
-          UserError: if it ends during the warm-up.
-        """
-        if self.warmup_steps >= steps:
-            raise UserError(
-                f"warmup_steps is {self.warmup_steps}, but the run has {steps} steps, "
-                "so nothing would be learned; lower --algorithm.warmup_steps or raise "
-                "--steps"
-            )
 
 
 def diverging_values(reward: float, gamma: float, advice: str) -> Limit:

@@ -10,7 +10,14 @@ import tensorflow as tf
 
 from tfagents_batch import config, nest
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import VERSION, Metrics, UpdateSize
+from tfagents_batch.interfaces import (
+    VERSION,
+    Accepts,
+    DefaultSource,
+    Rollouts,
+    UpdateSize,
+)
+from tfagents_batch.metrics import Max, Metrics
 from tfagents_batch.nn import moments, networks, user
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
@@ -57,6 +64,8 @@ class Settings:
     )
     network: networks.Config = option(networks.Config(), "shape of the network")
 
+    source: ClassVar[DefaultSource] = "rollout", {}
+
     # Settings that change the meaning of saved weights and statistics. Settings that
     # change shapes need not be listed here. See ``training.warm_start``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
@@ -73,6 +82,10 @@ class Settings:
         """
         checked = config.check(self)
         return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rollouts."""
+        return {"rollouts": Rollouts()}
 
     def update_size(self, collected: int) -> UpdateSize:
         """Return the size of an update on everything that was collected."""
@@ -121,7 +134,6 @@ class OnPolicy(tf.Module):
       epsilon, rule: of the optimizer.
     """
 
-    source = "rollout"
     several_seeds = True
 
     def __init__(
@@ -162,7 +174,7 @@ class OnPolicy(tf.Module):
         lag = tf.cast(self.policy.version.read_value() - acted, tf.float32)
         found = {
             "lag/updates": masked.mean(lag, mask),
-            "lag/max": tf.reduce_max(masked.safe(lag, mask)),
+            "lag/max": Max(tf.reduce_max(masked.safe(lag, mask))),
         }
         if self.config.histograms:
             found["lag/row_updates"] = histograms.rows(lag, mask)

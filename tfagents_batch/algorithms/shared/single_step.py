@@ -10,7 +10,8 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import VERSION, Distribution, Metrics, Updated
+from tfagents_batch.interfaces import VERSION, Distribution, Updated
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import carried, histograms, losses, masked, returns

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context, record
+from tensorflow.python.eager import record
 
+from tfagents_batch import placement
 from tfagents_batch.envs.processes import interrupts, owner_thread
 
 
@@ -47,10 +48,10 @@ def call(envs: Sequence[Any], program: Callable, *args: Any, **kwargs: Any) -> A
     here = tf.config.functions_run_eagerly() or not tf.executing_eagerly()
     if not mine or here or record.could_possibly_record():
         return program(*args, **kwargs)
-    device = context.context().device_name  # device scopes are per thread
+    scope = placement.current()  # device scopes are per thread
 
     def in_scope() -> Any:
-        with tf.device(device):
+        with scope:
             return program(*args, **kwargs)
 
     def interrupted() -> None:

@@ -14,7 +14,6 @@ from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.native import op
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.processes.pool import Pool
-from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.errors import UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -82,7 +81,7 @@ class ProcessEnv:
         workers_reason: str = "",
         **options: Any,
     ):
-        options = {"backend": backend} | arguments.current_names(options)
+        options = {"backend": backend} | options
         pool = Pool(constructors, num_workers, **options)
         self._pool = pool
         self.owner = pool.owner

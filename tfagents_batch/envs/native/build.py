@@ -28,7 +28,6 @@ from tfagents_batch import folders
 from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
-_FORMER_VARIABLE = "TFAGENTS_BATCH_ROUTE"  # accepted until the next release
 _LOG = logging.getLogger("tfagents_batch")
 _SOURCE = pathlib.Path(__file__).with_name("hub.cc")
 _COMPILERS = ("g++", "clang++", "c++")
@@ -48,9 +47,6 @@ def library() -> ctypes.CDLL:
     """
     if os.environ.get(BACKEND_VARIABLE) == "portable":
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
-    if os.environ.get(_FORMER_VARIABLE) == "portable":
-        former = f"{_FORMER_VARIABLE} (now called {BACKEND_VARIABLE})"
-        raise Unavailable(f"{former} is portable")
     if not sys.platform.startswith("linux") or not futex.supported():
         raise Unavailable("it needs Linux on x86_64")
     found = _load()

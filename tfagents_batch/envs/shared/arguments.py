@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import sys
@@ -17,8 +16,6 @@ from tfagents_batch.errors import UserError
 MAX_ENVS = 1_000_000  # per batch; more are refused before memory is allocated
 MAX_WORKERS = 1024  # each needs about 40 MB, and five file descriptors here
 INFO_DTYPES = ("float32", "int32", "bool")
-FORMER_NAMES = {"route": "backend"}  # accepted until the next release
-_LOG = logging.getLogger("tfagents_batch")
 
 
 def batch_size(num_envs: Any) -> int:
@@ -79,16 +76,6 @@ def info_columns(info_keys: Mapping[str, str] | None) -> dict[str, str]:
             raise UserError(f"info_keys[{key!r}] is {name}; expected one of {allowed}")
         columns[key] = name
     return columns
-
-
-def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of ``make_env`` by their current names; log the former ones."""
-    current = dict(options)
-    for former in FORMER_NAMES.keys() & options.keys():
-        name = FORMER_NAMES[former]
-        _LOG.warning("option %s of make_env is now called %s", former, name)
-        current[name] = current.pop(former)
-    return current
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
+from tfagents_batch import config as configs
 from tfagents_batch import machine, nest, seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
 from tfagents_batch.sources.replay import priorities as prioritized
 from tfagents_batch.sources.replay.layout import Span
-from tfagents_batch.sources.replay.settings import Config
 from tfagents_batch.sources.replay.storage import Storage
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+
+if TYPE_CHECKING:
+    from tfagents_batch.sources.replay.settings import ReplaySettings
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
 _LOG = logging.getLogger("tfagents_batch")
@@ -54,7 +57,7 @@ class Replay(tf.Module):
     def __init__(
         self,
         inner: Any,
-        config: Config,
+        config: ReplaySettings,
         *,
         like: Trajectory,
         batch_size: int,
@@ -62,7 +65,7 @@ class Replay(tf.Module):
         ratio: Ratio,
     ):
         super().__init__()
-        config = config.check()
+        config = configs.check(config, "replay.")
         if window < 2:
             raise ValueError(f"window is {window}; expected at least 2 steps")
         self.inner, self.config, self.batch_size = inner, config, batch_size
@@ -196,9 +199,11 @@ class Replay(tf.Module):
                 "the last wrapper that changes frames); or set stack to none"
             )
 
-    def postpone(self, step: int) -> None:
-        """Make the first update due after ``step`` environment steps."""
-        self._start.assign(step)
+    def postpone(self, step: int) -> int:
+        """Warm up again after ``step`` environment steps; return the steps of that."""
+        warmup = self._ratio().start
+        self._start.assign(step + warmup)
+        return warmup
 
     def check_numbers(self, numbers: Mapping[str, Any]) -> None:
         """Check saved positions in the storage, see ``Source``."""

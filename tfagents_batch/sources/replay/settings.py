@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tfagents_batch import config, machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.schedules import Linear, Schedule
 from tfagents_batch.sources.replay import memory
+from tfagents_batch.sources.replay.replay import Replay, outline
+from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of the replay, all flags ``--replay.<name>``."""
+class ReplaySettings:
+    """Settings of the replay; an ``interfaces.Experience``."""
+
+    name: ClassVar[str] = "replay"
+    kind: ClassVar[str] = "windows"
+    unit: ClassVar[str] = "env steps"
+    program: ClassVar[str] = "synchronous"
+    beside: ClassVar[int] = 0
+    takes_turns: ClassVar[bool] = False
 
     capacity: int = option(
         1_000_000, "capacity in transitions of all environments together", least=1
@@ -49,43 +57,56 @@ class Config:
         same_curve=True,
     )
 
-    overlaps: ClassVar[bool] = False  # collecting and updating would wait for a lock
-
-    def changed(self, overrides: Mapping[str, Any]) -> Config:
-        """Return the settings with overrides.
-
-        Raises:
-          UserError: for an unknown setting or a wrong value.
-        """
-        return config.replace(self, overrides, "replay.")
-
-    def check(self, num_envs: int = 1) -> Config:
-        """Return the settings with values converted to their types.
-
-        Raises:
-          UserError: with the name of the setting, its value and what was expected.
-        """
-        del num_envs
-        return config.check(self, "replay.")
-
-    def check_fits(self, spec: EnvSpec, algorithm: Algorithm) -> None:
-        """Check that environments and algorithm fit the settings.
-
-        Raises:
-          UserError: for a recurrent policy, a capacity that is too small, or a replay
-            that memory cannot hold.
-        """
-        if getattr(algorithm.policy, "recurrent", False):
+    def check(self, run: Any) -> Self:
+        """Return the checked settings, see ``interfaces.Experience``."""
+        checked = config.check(self, "replay.")
+        if run.overlap:
             raise UserError(
-                "the network is recurrent, but recurrent networks cannot be trained "
-                "from a replay; use a network without memory, or algorithm=ppo"
+                "overlap is true, but a replay cannot be written and sampled at the "
+                "same time; leave overlap out"
             )
-        sizes = memory.layout(self, spec.num_envs, algorithm.window)
-        memory.check_capacity(self.capacity, algorithm.batch_size, sizes)
-        needed = memory.required_bytes(self, spec, algorithm.window)
-        memory.check(needed, machine.available_bytes())
+        start = run.settings.accepts()[self.kind].ratio.start
+        if start >= run.steps:
+            raise UserError(
+                f"warmup_steps is {start}, but the run has {run.steps} steps, so "
+                "nothing would be learned; lower --algorithm.warmup_steps or raise "
+                "--steps"
+            )
+        return checked
 
-    def collected(self, num_envs: int, max_episode_steps: int | None) -> int:
+    def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
+        """Create the environments.
+
+        Raises:
+          UserError: if the replay has no room for its windows, or memory none for it.
+        """
+        env = recipe.make(run.num_envs, **run.make_options(run.num_envs))
+        with recipe.closing_on_error(env):
+            wanted = run.settings.accepts()[self.kind]
+            sizes = memory.layout(self, run.num_envs, wanted.length)
+            memory.check_capacity(self.capacity, wanted.batch_size, sizes)
+            needed = memory.required_bytes(self, env.spec, wanted.length)
+            memory.check(needed, machine.available_bytes())
+        return (env,), env.spec
+
+    def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of one collect."""
         del max_episode_steps
         return num_envs * self.steps
+
+    def open(
+        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+    ) -> Replay:
+        """Start the environments and return the replay, see ``Experience``."""
+        rollout = Rollout(
+            envs[0], algorithm.policy, self.steps, seed, info=run.log_info
+        )
+        wanted = algorithm.config.accepts()[self.kind]
+        return Replay(
+            rollout,
+            self,
+            like=outline(rollout),
+            batch_size=wanted.batch_size,
+            window=wanted.length,
+            ratio=wanted.ratio,
+        )

@@ -13,12 +13,12 @@ import numpy as np
 
 from tfagents_batch.config import flat, marked
 from tfagents_batch.errors import UserError
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import runs
 
 POINTS = 200  # number of grid points
-_IGNORED = marked(Config, "same_curve")
+_IGNORED = marked(RunConfig, "same_curve")
 
 
 class Curve(NamedTuple):
@@ -133,7 +133,7 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that affect the learning curve, named as their flags."""
     config = {name: x for name, x in config.items() if name not in _IGNORED}
-    source = Config(algorithm=config["algorithm"]).source_name
+    source = RunConfig(algorithm=config["algorithm"]).source.name
     config[source] = config.pop("source", {})
     return {name.removeprefix("settings."): x for name, x in flat(config).items()}
 

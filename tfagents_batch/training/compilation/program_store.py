@@ -26,10 +26,12 @@ import tensorflow as tf
 from tfagents_batch import config as configs
 from tfagents_batch import importing, spaces
 from tfagents_batch.envs import registry
-from tfagents_batch.interfaces import Env, Metrics
+from tfagents_batch.interfaces import Env
+from tfagents_batch.metrics import Result
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported
 from tfagents_batch.training.runtime import compile_cache
+from tfagents_batch.types import EnvSpec
 
 _PACKAGES = (tf, keras, np, gymnasium)
 _KERAS = ("floatx", "epsilon", "image_data_format")  # settings in keras.json
@@ -48,19 +50,20 @@ def allow_storing() -> Iterator[None]:
         _allowed = before
 
 
-def program_saver(config: Any, env: Env) -> Callable[..., Any]:
+def program_saver(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> Callable:
     """Return a function that stores the program of a run for later starts.
 
     Args:
       config: config of the run, a dataclass.
-      env: environments that the program steps.
+      spec: spec of all environments together.
+      envs: environments that the program steps.
 
     Returns:
       A function ``(program, variables, envs)`` of a compiled program, all variables
       that it uses, by name, and the environments that it steps. It returns the program
       to run instead, or the same program if it cannot be stored.
     """
-    entry = name(config, env)
+    entry = name(config, spec, envs)
     if not entry:
         return lambda program, variables, envs: program
     return lambda program, variables, envs: StoredProgram(
@@ -68,16 +71,16 @@ def program_saver(config: Any, env: Env) -> Callable[..., Any]:
     )
 
 
-def name(config: Any, env: Env) -> str:
+def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
     """Return the name of a run's entry in the store; empty if it cannot be stored.
 
     Args:
       config: config of the run, a dataclass.
-      env: environments that the program steps.
+      spec: spec of all environments together.
+      envs: environments that the program steps.
     """
     if not _allowed or registry.needs_user_code(config.env):
         return ""
-    spec = env.spec
     try:
         source = _source()
         # The number of steps matters only through the schedules.
@@ -94,7 +97,7 @@ def name(config: Any, env: Env) -> str:
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),
             "spec": [spec.num_envs, spec.info, spec.max_episode_steps],
-            "hub": getattr(env, "hub", None),
+            "hub": [getattr(env, "hub", None) for env in envs],
         }
         text = json.dumps(parts, sort_keys=True)
     except (OSError, TypeError, ValueError, _Changed) as error:
@@ -126,7 +129,7 @@ class StoredProgram:
         self._program: Any = None
         self._origin = {"program": "traced"}
 
-    def __call__(self, *arguments: tf.Tensor) -> Metrics:
+    def __call__(self, *arguments: tf.Tensor) -> Result:
         if self._program is None:
             return self._first_call(*arguments)
         return self._program(*arguments)
@@ -144,7 +147,7 @@ class StoredProgram:
         """
         return self._origin
 
-    def _first_call(self, *arguments: tf.Tensor) -> Metrics:
+    def _first_call(self, *arguments: tf.Tensor) -> Result:
         """Run the stored text, or export, store and run it, or run the trace."""
         stored = compile_cache.read(self._name)
         for data in (None,) if stored is None else (stored, None):

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.native import op
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import RULES, Result
 from tfagents_batch.training.compilation import function_names
 
 # TensorFlow's lowering leaves parts of another dialect, which XLA cannot read back. A
@@ -50,13 +50,13 @@ class Exported(NamedTuple):
         and returns the outputs and new values.
       variables: names of the variables, in the order of the parameters.
       assigned: pairs ``(result, variable)`` of indices: the variable's new value.
-      outputs: name, shape and dtype of every metric, in the order of return.
+      outputs: nest of shapes and dtypes of the outputs, see ``_to_json``.
     """
 
     module: str
     variables: list[str]
     assigned: list[tuple[int, int]]
-    outputs: list[tuple[str, list[int], str]]
+    outputs: Any
 
     def to_bytes(self) -> bytes:
         """Return compressed JSON."""
@@ -81,7 +81,7 @@ def export(
     """Export a program as text.
 
     Args:
-      program: a compiled ``tf.function`` that returns metrics.
+      program: a compiled ``tf.function`` that returns nested tensors.
       arguments: its arguments, of which only shapes and dtypes matter.
       variables: all variables that it may read or write, by name.
 
@@ -90,10 +90,11 @@ def export(
     """
     specs = [tf.TensorSpec.from_tensor(each) for each in arguments]
     traced = program.get_concrete_function(*specs)
-    results = traced.structured_outputs
+    structure = traced.structured_outputs
+    results = tf.nest.flatten(structure)
     names = {id(_tf_variable(each).handle): name for name, each in variables.items()}
     used = [names.get(id(each)) for each in traced.captured_inputs]
-    if not all(x.shape.is_fully_defined() for x in results.values()):
+    if not all(x.shape.is_fully_defined() for x in results):
         raise NotExportable("the shape of a metric is not known")
     if None in used:
         raise NotExportable("it uses more than the variables that have names")
@@ -119,8 +120,7 @@ def export(
     )
     if not known or "mhlo." in text:
         raise NotExportable("its text is not as expected")
-    outputs = [(name, x.shape.as_list(), x.dtype.name) for name, x in results.items()]
-    return Exported(text, used, assigned, outputs)
+    return Exported(text, used, assigned, _to_json(structure))
 
 
 def program(
@@ -139,23 +139,44 @@ def program(
     if not set(exported.variables) <= variables.keys():
         raise NotExportable("a variable of the program is missing")
     used = [_tf_variable(variables[name]) for name in exported.variables]
-    # tf.nest flattens a dict in this order.
-    order = sorted(exported.outputs)
-    specs = [tf.TensorSpec(shape, dtype) for _, shape, dtype in order]
+    outputs = _from_json(exported.outputs)
+    specs = tf.nest.flatten(outputs)
     assigned = sorted(exported.assigned)
     function_names.begin_at(function_names.PROGRAM)
     specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
 
     @function(envs=envs, jit_compile=True, autograph=False)
-    def stored(*arguments: tf.Tensor) -> Metrics:
+    def stored(*arguments: tf.Tensor) -> Any:
         values = [variable.read_value() for variable in used]
         results = op.call(exported.module, [*arguments, *values], specs)
         for result, variable in assigned:
             used[variable].assign(results[result], read_value=False)
-        found = {name: x for (name, *_), x in zip(order, results, strict=False)}
-        return {name: found[name] for name, *_ in exported.outputs}
+        found = results[: len(results) - len(assigned)]
+        return tf.nest.pack_sequence_as(outputs, found)
 
     return stored
+
+
+_TUPLES = {each.__name__: each for each in (Result, *RULES)}
+
+
+def _to_json(structure: Any) -> Any:
+    """Return a nest of outputs as JSON: a tensor is its shape and dtype."""
+    if isinstance(structure, tf.Tensor):
+        return [structure.shape.as_list(), structure.dtype.name]
+    if isinstance(structure, dict):
+        return {"dict": {name: _to_json(x) for name, x in structure.items()}}
+    return {type(structure).__name__: [_to_json(x) for x in structure]}
+
+
+def _from_json(outputs: Any) -> Any:
+    """Return a nest of ``tf.TensorSpec``; the inverse of ``_to_json``."""
+    if isinstance(outputs, list):
+        return tf.TensorSpec(*outputs)
+    ((kind, parts),) = outputs.items()
+    if kind == "dict":
+        return {name: _from_json(x) for name, x in parts.items()}
+    return _TUPLES[kind](*(_from_json(x) for x in parts))
 
 
 def cannot_read(error: tf.errors.OpError) -> bool:

@@ -68,7 +68,8 @@ class Logger:
       warn: called with a line of text when a file cannot be written, and when it can
         be written again.
       trackers: receive the same data, see ``trackers.Tracker``; closed by the logger.
-      settings: the run's Config for TensorBoard's hyperparameter tab; None for no row.
+      settings: the run's settings as JSON data, for TensorBoard's hyperparameter tab;
+        None for no row.
 
     Raises:
       UserError: if the folder of a new run already has a log, or the log is a link or
@@ -101,7 +102,7 @@ class Logger:
         self.event("header", schema=SCHEMA, versions=runs.versions())
         self._settings = settings
         if settings is not None:
-            plain = config.flat(config.to_dict(settings)).items()
+            plain = config.flat(settings).items()
             row = {name: _hparam(value) for name, value in plain}
             # If a run is resumed with other settings, TensorBoard shows the first ones.
             self._summarize(self._step, hparams_pb(row, trial_id=folder.name))

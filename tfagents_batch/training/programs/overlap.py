@@ -13,10 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import metrics, placement, seeds
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
-from tfagents_batch.interfaces import VERSION, Algorithm, Metrics, Policy, Source
+from tfagents_batch.interfaces import VERSION, Algorithm, Source
+from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.training.programs import rounds
@@ -29,12 +30,11 @@ class Ahead:
     """One iteration: update while the next trajectory is collected.
 
     Args:
-      source: collects trajectories with ``acting``.
+      source: collects trajectories with a policy of its own.
       algorithm: the algorithm that is trained.
-      acting: another policy of the algorithm, without shared variables.
       update: the algorithm's update, see ``rounds.make_update``.
       step: i64 ``[]``, environment steps of the run.
-      device: TensorFlow's name of the device of the update.
+      device: "cpu" or "gpu", where updates run.
       compiled: whether collecting is compiled.
     """
 
@@ -42,13 +42,13 @@ class Ahead:
         self,
         source: Source,
         algorithm: Algorithm,
-        acting: Policy,
         update: Any,
         step: tf.Variable,
         device: str,
         compiled: bool,
     ):
-        self._source, self._trained, self._acting = source, algorithm.policy, acting
+        self._source, self._trained = source, algorithm.policy
+        self._acting = acting = source.actor
         self._update, self._step, self._device = update, step, device
         self._ahead: Collected | None = None
         body = single_call(self._collect_step) if compiled else self._collect_step
@@ -59,7 +59,7 @@ class Ahead:
             lambda: acting.assign_from(algorithm.policy), autograph=False
         )
 
-    def __call__(self, seed: tf.Tensor, until: tf.Tensor, most: tf.Tensor) -> Metrics:
+    def __call__(self, seed: tf.Tensor, until: tf.Tensor, most: tf.Tensor) -> Result:
         """Update from the trajectory collected before: one round, see ``rounds.call``.
 
         Its metrics are those of that trajectory.
@@ -67,7 +67,7 @@ class Ahead:
         del until, most
         return call(self._source.envs, self._round, seed)
 
-    def _round(self, seed: tf.Tensor) -> Metrics:
+    def _round(self, seed: tf.Tensor) -> Result:
         step = self._step.read_value()
         now = seeds.iteration_seed(seed, step)
         if self._ahead is None:  # first call: no trajectory was collected yet
@@ -75,26 +75,24 @@ class Ahead:
             first = seeds.iteration_seed(now, tf.constant(0, tf.int64), "overlap")
             self._ahead = self._run_collect(first, step)
         collected, self._ahead = self._ahead, None
-        metrics = dict(collected.metrics)
+        none, one = tf.constant(0), tf.constant(1)
+        result = Result(one, none, {}, metrics.finish(collected.metrics, one))
         with interrupts.guard(), ThreadPoolExecutor(1, _THREAD) as thread:
             future = thread.submit(self._run_collect, now, step)
             if collected.ok:
                 trajectory = self._source.sample(collected, now, step)
                 lag = self._trained.version - trajectory.behavior[VERSION]
-                with tf.device(self._device):
+                with placement.updating(self._device):
                     updated = self._update(trajectory, now, step)
                 self._trained.version.assign_add(1)
                 self._step.assign_add(collected.steps)
-                one = tf.constant(1)
-                metrics |= rounds.of_updates(updated.metrics, one, one)
-                if "lag/updates" not in updated.metrics:
-                    lag = masked.mean(tf.cast(lag, tf.float32), trajectory.mask)
-                    metrics["lag/updates"] = lag
+                lag = masked.mean(tf.cast(lag, tf.float32), trajectory.mask)
+                learned = {"lag/updates": lag} | updated.metrics
+                learned = rounds.of_updates(learned, one, one)
+                result = result._replace(updates=one, learned=learned)
         self._ahead = future.result()  # raises the thread's exception
         self._copy()
-        return metrics | {
-            rounds.ROUNDS: tf.constant(1),
-        }
+        return result
 
     def experimental_get_tracing_count(self) -> int:
         """Return the trace count of the part that was traced most often."""
@@ -102,7 +100,7 @@ class Ahead:
         return max(part.experimental_get_tracing_count() for part in parts)
 
     def _run_collect(self, seed: tf.Tensor, step: tf.Tensor) -> Collected:
-        with tf.device("/CPU:0"):  # device scopes are per thread
+        with placement.collecting():  # device scopes are per thread
             return self._collect(seed, step)
 
     def _collect_step(self, seed, step):

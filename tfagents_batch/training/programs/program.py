@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import nest
+from tfagents_batch import nest, placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, Metrics, Policy, Program, Source
+from tfagents_batch.interfaces import Algorithm, Env, HostSource, Program, Source
+from tfagents_batch.metrics import Result
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.sources.queue import Queue
 from tfagents_batch.training.programs import refused, rounds
-from tfagents_batch.training.programs.asynchronous import Asynchronous
+from tfagents_batch.training.programs.host import HostProgram
 from tfagents_batch.training.programs.overlap import Ahead
-from tfagents_batch.training.programs.rounds import split
 
-Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Metrics]  # see ``rounds.call``
+Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
+Kind = Literal["synchronous", "overlapped", "host"]
 Save = Callable[[Call, dict[str, Any], Sequence[Env]], Call]
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -40,14 +40,14 @@ class Plan(NamedTuple):
 
 
 def build(
-    source: Source,
+    source: Source | HostSource,
     algorithm: Algorithm,
     compile: str = "auto",
     device: str = "cpu",
     *,
     seed: int = 0,
     step: int = 0,
-    acting: Policy | None = None,
+    kind: Kind = "synchronous",
     save: Save | None = None,
 ) -> Program:
     """Build the program that joins a source and an algorithm.
@@ -56,12 +56,12 @@ def build(
       source, algorithm: as in ``interfaces``.
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
         refuses an operation, "auto" continues uncompiled and logs a warning; with a
-        queue, the first call raises ``UserError``.
+        host source, the first call raises ``UserError``.
       device: "cpu" or "gpu", where updates run.
       seed: seed of the run.
-      step: environment steps already done.
-      acting: policy of the source if collecting and updating overlap, see ``overlap``;
-        None runs one after the other.
+      step: progress already made.
+      kind: "synchronous" collects and updates in turn, "overlapped" collects during an
+        update, see ``overlap``, and "host" fetches by Python, see ``host``.
       save: saves a fully compiled program for later starts, see
         ``compilation.program_saver``; None does not save it.
 
@@ -82,19 +82,14 @@ def build(
             "--compile=full needs environments that run under XLA; these are "
             "stepped in this process, or without a C++ compiler; use --compile=update"
         )
-    if device == "gpu" and not tf.config.get_visible_devices("GPU"):
-        raise UserError(
-            "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or start a "
-            "new process if this one has trained on the CPU"
-        )
-    count = tf.Variable(step, dtype=tf.int64, trainable=False)
-    if isinstance(source, Queue):
-        chosen = plan(source.compilable, algorithm.compilable, compile, device)
+    placement.check(device)
+    chosen = plan(source.compilable, algorithm.compilable, compile, device)
+    if kind == "host":
         if hasattr(algorithm, "compile_parts"):
             algorithm.compile_parts(chosen.modes[0] != "off")
         mode = chosen.modes[0], chosen.reason
-        return Asynchronous(source, algorithm, *mode, seed, count)
-    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+        return HostProgram(source, algorithm, *mode, seed, step, device)
+    count = tf.Variable(step, dtype=tf.int64, trainable=False)
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 
     def make(mode: str) -> Call:
@@ -102,17 +97,15 @@ def build(
             algorithm.compile_parts(mode != "off")
         update = rounds.make_update(algorithm, mode in ("full", "update"))
         compiled = mode == "full"
-        if acting is not None:
-            policies = algorithm, acting
-            return Ahead(source, *policies, update, count, place, compiled)
-        call = rounds.call(source, algorithm, update, count, place)
+        if kind == "overlapped":
+            return Ahead(source, algorithm, update, count, device, compiled)
+        call = rounds.call(source, algorithm, update, count, device)
         body = single_call(call) if compiled else call
         joined = function(body, envs=checked, jit_compile=compiled, autograph=False)
         if save is None or not compiled:
             return joined
         return save(joined, _variables(source, algorithm, count), checked)
 
-    chosen = plan(source.compilable, algorithm.compilable, compile, device)
     return Training(make, chosen, seed, count)
 
 
@@ -123,7 +116,7 @@ class Training:
       make: creates the program that is compiled in one of the modes.
       plan: the modes in the order to try.
       seed: seed of the run.
-      step: i64 ``[]``, environment steps already done; the program counts further.
+      step: i64 ``[]``, progress already made; the program counts further.
 
     Attributes:
       rounds: number of rounds in the newest call.
@@ -140,7 +133,7 @@ class Training:
 
     @property
     def step(self) -> int:
-        """Environment steps so far."""
+        """Progress so far, in the unit of the source."""
         return int(self._step.numpy())
 
     @property
@@ -156,8 +149,7 @@ class Training:
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Train, see ``interfaces.Program``."""
         limits = constants.argument(until, tf.int64), constants.argument(rounds)
-        found = self._compiled(self._seed, *limits)
-        metrics, self.rounds = split(found)
+        metrics, self.rounds = self._compiled(self._seed, *limits).to_host()
         return metrics
 
     def traces(self) -> int:
@@ -241,10 +233,10 @@ class Compiled:
         origin = getattr(self._program, "origin", None)
         return {"program": "traced"} if origin is None else origin()
 
-    def __call__(self, *arguments: tf.Tensor) -> Metrics:
+    def __call__(self, *arguments: tf.Tensor) -> Any:
         while not self._settled:
             try:
-                metrics = self._run(*arguments)
+                found = self._run(*arguments)
             except tf.errors.OpError as error:
                 operation = refused.operation(error)
                 if operation is None:
@@ -252,11 +244,11 @@ class Compiled:
                 self._fall_back(operation)
                 continue
             self._settled = True
-            return metrics
+            return found
         return self._run(*arguments)
 
-    def _run(self, *arguments: tf.Tensor) -> Metrics:
-        with tf.device("/CPU:0"):  # default for operations without a device
+    def _run(self, *arguments: tf.Tensor) -> Any:
+        with placement.host():  # default for operations without a device
             return self._program(*arguments)
 
     def _fall_back(self, operation: str) -> None:
@@ -284,11 +276,9 @@ def _variables(
     Those that no checkpoint has, such as the indices of a replay's newest sample, are
     named by their position.
     """
-    acting = dict(enumerate(getattr(source, "followers", ())))
     found = {
         **algorithm.named_variables(),
         **nest.prefixed("source", source.named_variables()),
-        **nest.prefixed("acting", {i: x.named_variables() for i, x in acting.items()}),
         "policy/version": algorithm.policy.version,
         "step": step,
     }

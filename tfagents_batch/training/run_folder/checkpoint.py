@@ -28,21 +28,12 @@ import tensorflow as tf
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training.run_folder import files, replay_file, runs
 
-SCHEMA = 2
+SCHEMA = 1
 KEEP_NEWEST = 3
 # Prefix of variables that only a resumed run needs, not evaluation or export.
 RUN_ONLY = "run/"
 # Prefixes of variables for training, not for acting: ``Algorithm.named_variables``.
 TRAINING_ONLY = ("learner/",)
-# Prefixes of the names in schema 1 and those of today. The step is in ``state.json``.
-_RENAMED = {
-    "network/": "policy/network/",
-    "observations/": "statistics/observations/",
-    "returns/": "statistics/returns/",
-    "optimizer/": "learner/optimizer/",
-    "algorithm/": "learner/",
-}
-_DROPPED = ("algorithm/step",)
 _STEP = re.compile(r"step-(\d{12,})")
 _KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # name in tf.train.Checkpoint
 
@@ -269,35 +260,17 @@ def _manifest(folder: Path, step: int) -> dict:
     if data.get("step") != step:
         raise Damaged(f"manifest.json belongs to step {data.get('step')}")
     schema = data.get("schema")
-    if isinstance(schema, int) and schema > SCHEMA:
+    if isinstance(schema, int) and schema != SCHEMA:
         raise UserError(
-            f"checkpoint {folder} has format {schema}, this version reads up to "
-            f"{SCHEMA}; install the tfagents_batch that wrote it: "
-            f"{data.get('versions')}"
+            f"checkpoint {folder} has format {schema}, this version reads {SCHEMA}; "
+            f"install the tfagents_batch that wrote it: {data.get('versions')}"
         )
     parts = [data.get(key) for key in ("metadata", "variables", "files")]
-    known = schema in (1, SCHEMA)
-    if not known or not all(isinstance(part, dict) for part in parts):
+    if schema is None or not all(isinstance(part, dict) for part in parts):
         raise Damaged("manifest.json is not a manifest")
     # Variables are saved in the order of their names, see ``_flat``.
-    names = {name: _current(name, schema) for name in sorted(data["variables"])}
-    data["indices"] = {new: index for index, new in enumerate(names.values())}
-    data["variables"] = {
-        new: data["variables"][name]
-        for name, new in names.items()
-        if name not in _DROPPED
-    }
+    data["indices"] = {name: i for i, name in enumerate(sorted(data["variables"]))}
     return data
-
-
-def _current(name: str, schema: int) -> str:
-    """Return today's name of a variable in a checkpoint."""
-    if schema == SCHEMA:
-        return name
-    for old, new in _RENAMED.items():
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return name
 
 
 def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:

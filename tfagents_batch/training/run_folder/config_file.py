@@ -6,21 +6,16 @@ import dataclasses
 import json
 from typing import Any
 
-from tfagents_batch import algorithms, config
-from tfagents_batch.envs.registry import (
-    SEED_ARGUMENT,
-    describe,
-    has_safe_arguments,
-    needs_user_code,
-)
+from tfagents_batch import algorithms, config, sources
+from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.run_flags import VARIABLES, Config, without_variables
+from tfagents_batch.training.config import VARIABLES, RunConfig, without_variables
 
-SCHEMA = 2  # 1 had settings of the source among those of the run
+SCHEMA = 1
 
 
 def to_text(
-    resolved: Config,
+    resolved: RunConfig,
     env: Any,
     network: Any,
     user: dict[str, Any] | None = None,
@@ -37,22 +32,24 @@ def to_text(
         "env": resolved.env if needs_user_code(env) else None,
         "network": describe(network) if network is not None else None,
         "eval_env": describe(eval_env) if eval_env is not None else None,
+        "source": _own_source(resolved),
     }
     user = user | {VARIABLES: sorted(resolved.env_options.get(VARIABLES) or {})}
-    raw = config.to_dict(without_variables(resolved))
+    raw = plain(without_variables(resolved))
     data = {"schema": SCHEMA, "config": raw, "user_code": user}
     return json.dumps(data, indent=2) + "\n"
 
 
-def from_text(text: str) -> tuple[Config, dict[str, Any]]:
+def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
     """Read a config and the names of the user's code that it needs.
 
     The values of worker variables that an older version wrote are ignored: values
     from a folder could run any program.
 
     Returns:
-      The checked config, and the names of the user's own ``env``, ``network`` and
-      ``eval_env`` (None if not the user's) and of the ``worker_variables``.
+      The checked config, and the names of the user's own ``env``, ``network``,
+      ``eval_env`` and ``source`` (None if not the user's) and of the
+      ``worker_variables``. Instead of the user's source, it has the default one.
 
     Raises:
       UserError: if ``to_text`` cannot have written the text.
@@ -61,7 +58,8 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
         data = json.loads(text)
         schema, raw, user = data["schema"], dict(data["config"]), data["user_code"]
         algorithm = raw["algorithm"]
-        user = {name: user.get(name) for name in ("env", "network", "eval_env")} | {
+        names = "env", "network", "eval_env", "source"
+        user = {name: user.get(name) for name in names} | {
             VARIABLES: [str(name) for name in user.get(VARIABLES, ())]
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -69,11 +67,7 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
             f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
             "expected the file that training writes"
         ) from error
-    if schema == 1:
-        names = {"rollout_length": "length", "update_every": "episodes"}
-        given = {new: raw.pop(old) for old, new in names.items() if old in raw}
-        raw["source"] = given
-    elif schema != SCHEMA:
+    if schema != SCHEMA:
         raise UserError(
             f"config.json has schema {schema!r}; this version reads {SCHEMA}: upgrade "
             "tfagents_batch"
@@ -81,13 +75,13 @@ def from_text(text: str) -> tuple[Config, dict[str, Any]]:
     if not isinstance(algorithm, str) or algorithm not in algorithms.REGISTRY:
         raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
     try:
-        saved = Config(algorithm=algorithm)
+        saved = RunConfig(algorithm=algorithm)
         parts = {
             name: config.from_dict(type(getattr(saved, name)), raw.pop(name, {}))
             for name in ("settings", "source")
         }
-        saved = dataclasses.replace(config.from_dict(Config, raw), **parts)
-        saved.check()
+        saved = dataclasses.replace(config.from_dict(RunConfig, raw), **parts)
+        (saved.check_agent if user["source"] else saved.check)()
     except UserError as error:
         raise UserError(f"config.json of the run: {error}") from error
     user[VARIABLES] += saved.env_options.get(VARIABLES) or ()
@@ -110,19 +104,16 @@ def require(user: dict[str, Any], env: Any, network: Any) -> None:
         )
 
 
-def require_arguments(saved: Config) -> None:
-    """Refuse text in saved arguments of an environment that might execute it."""
-    texts = {k: v for k, v in saved.env_kwargs.items() if _has_text(k, v)}
-    if texts and not has_safe_arguments(saved.env):
+def require_source(user: dict[str, Any], source: Any) -> None:
+    """Require the user's source of experience, without which training cannot go on."""
+    if user["source"] and source is None:
         raise UserError(
-            f"the run's env_kwargs have {json.dumps(texts)}; it is not known if "
-            f"{saved.env!r} could execute this text, so it is not read from a folder: "
-            "pass all arguments again, as env_kwargs= (flag "
-            f"--env_kwargs='{json.dumps(saved.env_kwargs)}')"
+            f"the run was trained from {user['source']!r}, which is your own code; "
+            "pass it again as source="
         )
 
 
-def require_variables(user: dict[str, Any], saved: Config) -> None:
+def require_variables(user: dict[str, Any], saved: RunConfig) -> None:
     """Require the environment variables that the workers of the run had."""
     if user[VARIABLES]:
         example = saved.env_options | {VARIABLES: dict.fromkeys(user[VARIABLES], "...")}
@@ -142,12 +133,14 @@ def require_evaluation(user: dict[str, Any], eval_env: Any) -> None:
         )
 
 
-def _has_text(name: str, value: Any) -> bool:
-    """Check if an argument of an environment has text with an unknown meaning."""
-    if name in ("render_mode", SEED_ARGUMENT):  # their meaning is known
-        return False
-    if isinstance(value, dict):
-        return any(_has_text("", each) for each in value.values())
-    if isinstance(value, list):
-        return any(_has_text("", each) for each in value)
-    return isinstance(value, str)
+def plain(resolved: RunConfig) -> dict[str, Any]:
+    """Return a config as JSON data, without the settings of a user's source."""
+    if _own_source(resolved):
+        resolved = dataclasses.replace(resolved, source=None)  # the default one
+    return config.to_dict(resolved)
+
+
+def _own_source(resolved: RunConfig) -> str | None:
+    """Return the class of a source that is the user's code; None for the others."""
+    kind = type(resolved.source)
+    return None if kind in sources.REGISTRY.values() else describe(kind)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 from tensorflow.core.framework import resource_handle_pb2, tensor_pb2, types_pb2
 
+from tfagents_batch import placement
 from tfagents_batch.errors import UserError
 
 _FEW = 16  # growth of the number of maps without any compilation
@@ -93,7 +94,7 @@ def _others_use_tensorflow() -> bool:
 def _free() -> None:
     # If another version of TensorFlow uses another name, nothing is destroyed. Then
     # runs are refused before the process has too many maps.
-    with contextlib.suppress(tf.errors.OpError), tf.device("/CPU:0"):
+    with contextlib.suppress(tf.errors.OpError), placement.host():
         handle = resource_handle_pb2.ResourceHandleProto(
             device=tf.zeros([]).device,
             container="localhost",

@@ -18,7 +18,6 @@ from tfagents_batch import encoding, spaces
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.types import EnvSpec
 
-MOST = 1024  # threads; each one takes memory
 LARGE = 1 << 24  # multiply-adds per layer and minibatch; below this, one thread is best
 
 
@@ -85,7 +84,7 @@ def choose(
     if config.threads is not None:
         return config.threads, "set by the user"
     number, reason = _for_network(config, spec, cores, own_network)
-    if getattr(config.source, "predictors", 0) and number > 1:
+    if config.source.beside and number > 1:
         reason += "; predictions run beside updates, with threads of their own"
         return max(cores // 2, 1), reason
     return number, reason
@@ -108,8 +107,7 @@ def _for_network(
 
 def _programs(config) -> int:
     """Return the number of programs that run at the same time."""
-    predictors = getattr(config.source, "predictors", 0)
-    return predictors + 1 if predictors else 1 + config.overlap
+    return 1 + (config.source.beside or config.overlap)
 
 
 def apply(threads: int, programs: int = 1) -> bool:
@@ -135,7 +133,7 @@ def _multiply_adds(
 
     ``limit`` is the time limit of an episode in steps.
     """
-    collected = config.source.collected(config.num_envs, limit)
+    collected = config.source.transitions(config.num_envs, limit)
     size = config.settings.update_size(collected)
     inputs = sum(encoding.features(leaf.space) for leaf in observations)
     widths = [inputs, *size.hidden, 1]  # the output has one unit or more

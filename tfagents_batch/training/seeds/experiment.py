@@ -5,21 +5,21 @@ Every seed writes its own lines and checkpoints, like a separate run.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from tfagents_batch import algorithms, seeds
-from tfagents_batch.envs.make import make_env, tensor_env
+from tfagents_batch import algorithms, nest, seeds
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.schedules import EverySeconds
-from tfagents_batch.training import evaluate, experiment
+from tfagents_batch.training import experiment
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.runtime import compile_cache, threads
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.seeds.population import (
@@ -44,7 +44,6 @@ REQUIRED = {
     "track": "none",
     "log_info": [],
 }
-UNEVEN_ROLLOUTS = "episodes", "wait_for", "lag"
 
 
 class SeedsExperiment:
@@ -53,7 +52,7 @@ class SeedsExperiment:
     Args:
       config: config of the first seed; the others differ only in their seed.
       run_seeds: the S seeds.
-      env: environment to train on, if ``config.env`` only describes it.
+      recipe: environment to train on.
 
     Attributes:
       algorithm: algorithm of the first seed; also holds the seed that is being saved.
@@ -63,13 +62,12 @@ class SeedsExperiment:
       records: records of the seeds, set by ``train``.
     """
 
-    def __init__(self, config: Config, run_seeds: Sequence[int], env: Any = None):
+    def __init__(self, config: RunConfig, run_seeds: Sequence[int], recipe: EnvRecipe):
         self.config = config = config.check()
         self.run_seeds = [int(seed) for seed in run_seeds]
         _check_config(config, self.run_seeds)
-        given = config.env if env is None else env
         count = len(self.run_seeds)
-        if tensor_env(given, config.env_kwargs) is None:
+        if not recipe.in_graph:
             raise UserError(
                 f"several seeds in one program need an environment that is written in "
                 f"TensorFlow, such as tf/CartPole-v1; {config.env!r} is not; train it "
@@ -77,8 +75,7 @@ class SeedsExperiment:
             )
 
         def make(rows):
-            options = {"env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
-            return make_env(given, count * rows, **options | config.env_options)
+            return recipe.make(count * rows, **config.env_options)
 
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
@@ -86,19 +83,17 @@ class SeedsExperiment:
         cache_off = experiment.prepare_devices(config, self.resources, "cpu")
         self.report = experiment.report(self.resources, cache_off)
         self.report["seeds"] = self.run_seeds
-        kind, _ = algorithms.REGISTRY[config.algorithm]
-        settings = config.resolved().settings
-        agents = []
-        for seed in self.run_seeds:
-            with experiment.seeded(seed):
-                agents.append(kind(settings, spec, None))
+        agents = [
+            experiment.create_algorithm(dataclasses.replace(config, seed=seed), spec)
+            for seed in self.run_seeds
+        ]
         self.algorithm = agents[0]
         self.population = Population(
             agents, train_env, self.run_seeds, config.source.length
         )
         self._evaluator = None
         if config.eval_every != 0:
-            rows = evaluate.batch_size(config.eval_episodes, config.num_envs)
+            rows, _ = recipe.for_evaluation(config.eval_episodes, config.num_envs)
             self._evaluator = self.population.evaluator(
                 make(rows),
                 config.eval_episodes,
@@ -183,7 +178,7 @@ class SeedsExperiment:
         errors: dict[int, TrainingError] = {}
         for i, record in enumerate(records):
             for k in range(count if training[i] else 0):
-                found = {name: x[k, i] for name, x in metrics.items()}
+                found = nest.map(lambda x, k=k, i=i: x[k, i], metrics)
                 record.step = int(found.pop(STEP))
                 record.seconds = start + took * (k + 1) / count
                 if not start:
@@ -239,7 +234,7 @@ def _mean_returns(records: Sequence[Record]) -> dict[str, float]:
     return found
 
 
-def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
+def _check_config(config: RunConfig, run_seeds: Sequence[int]) -> None:
     if not run_seeds or len(set(run_seeds)) != len(run_seeds):
         raise UserError(
             f"seeds are {list(run_seeds)}; expected different seeds, at least one"
@@ -258,8 +253,8 @@ def _check_config(config: Config, run_seeds: Sequence[int]) -> None:
             f"{config.algorithm!r} cannot train several seeds in one program; train "
             "one seed after the other"
         )
-    for name in UNEVEN_ROLLOUTS:
-        value = getattr(config.source, name)
+    source = config.source
+    for name, value in ("episodes", source.episodes), ("wait_for", source.wait_for):
         if value:
             raise UserError(
                 f"rollout.{name} is {value}, but several seeds in one program need "

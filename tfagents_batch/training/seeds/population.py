@@ -19,10 +19,11 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Metrics
+from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.metrics import RULES, Metrics
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.sources.metrics import EACH, collected
+from tfagents_batch.sources.metrics import collected
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
@@ -100,9 +101,9 @@ class Population:
           rounds: largest number of rounds, up to ``MOST``.
 
         Returns:
-          The number n of rounds; metrics ``[MOST, S]``, of which the first n rows count
-          (with ``STEP``, i64, the step after each round, and ``[MOST, S, n]`` of
-          ``metrics.EACH``); and histograms ``[S, n]`` of the last round.
+          The number n of rounds; metrics ``[MOST, S, ...]``, of which the first n rows
+          count (with ``STEP``, i64, the step after each round); and histograms
+          ``[S, n]`` of the last round.
         """
         found = self._program(
             constants.argument(rounds), constants.argument(until, tf.int64)
@@ -164,15 +165,18 @@ class Population:
         specs = self._iterate_once.get_concrete_function(training).structured_outputs
         arrays, newest = {}, {}
         for name, x in specs.items():
-            if x.shape.rank > 1 and name not in EACH:  # a histogram
+            if not isinstance(x, RULES) and x.shape.rank > 1:  # a histogram
                 newest[name] = tf.zeros(x.shape, x.dtype)
             else:
-                arrays[name] = tf.TensorArray(x.dtype, MOST, element_shape=x.shape)
+                arrays[name] = nest.map(
+                    lambda x: tf.TensorArray(x.dtype, MOST, element_shape=x.shape), x
+                )
 
         def more(index, reached, arrays, newest):
             metrics = self._iterate_once(training)
             reached = tf.reduce_any(training & (metrics[STEP] >= until))
-            arrays = {k: x.write(index, metrics[k]) for k, x in arrays.items()}
+            written = {k: metrics[k] for k in arrays}
+            arrays = nest.map(lambda x, y: x.write(index, y), arrays, written)
             return index + 1, reached, arrays, {k: metrics[k] for k in newest}
 
         count, _, arrays, newest = tf.while_loop(
@@ -182,7 +186,7 @@ class Population:
             maximum_iterations=MOST,
             parallel_iterations=1,
         )
-        return count, {name: array.stack() for name, array in arrays.items()}, newest
+        return count, nest.map(lambda array: array.stack(), arrays), newest
 
     def _iteration(self, training: tf.Tensor) -> Metrics:
         """Collect and update once; return metrics ``[S]`` or ``[S, n]``."""

@@ -7,17 +7,17 @@ import dataclasses
 import functools
 import os
 from collections.abc import Sequence
-from typing import Any
 
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.training.callbacks import Callbacks
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.experiment import remarks
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_flags import Config
 from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.training.runtime import compile_cache, executables
 from tfagents_batch.training.runtime.signals import (
@@ -30,9 +30,9 @@ from tfagents_batch.training.training_run import Run, facts
 
 
 def run_seeds(
-    config: Config,
+    config: RunConfig,
     seeds: Sequence[int],
-    env: Any,
+    recipe: EnvRecipe,
     root: str | os.PathLike,
     name: str,
 ) -> list[Run]:
@@ -41,7 +41,7 @@ def run_seeds(
     Args:
       config: checked config of the runs, except for their seeds.
       seeds: seeds of the runs.
-      env: environment to train on, if ``config.env`` only describes it.
+      recipe: environment to train on.
       root: parent of the run folders.
       name: name of the runs, part of their folders' names.
 
@@ -50,11 +50,10 @@ def run_seeds(
       TrainingError: if the gradients of a seed are no longer finite.
       SaveError: if the last checkpoint of a seed could not be written.
     """
-    given = config.env if env is None else env
     with contextlib.ExitStack() as stack:
         stack.enter_context(harmless_checkpoint_requests())
         stack.enter_context(executables.limited_to_run())
-        experiment = SeedsExperiment(config, seeds, env)
+        experiment = SeedsExperiment(config, seeds, recipe)
         stack.callback(compile_cache.publish)
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
@@ -66,10 +65,15 @@ def run_seeds(
         outputs = []
         for index, seed in enumerate(experiment.run_seeds):
             seed_config = dataclasses.replace(config, seed=seed)
-            text = config_file.to_text(seed_config, given, None)
+            text = config_file.to_text(seed_config, recipe.env, None)
             folder = runs.create(root, name, seed, text, facts=run_facts)
             stack.enter_context(runs.lock(folder))
-            logger = Logger(folder, None, warn=console.message, settings=seed_config)
+            logger = Logger(
+                folder,
+                None,
+                warn=console.message,
+                settings=config_file.plain(seed_config),
+            )
             stack.enter_context(logger)
             alarms = Alarms(
                 experiment.algorithm.alarms,

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.training.runtime import devices
+from tfagents_batch import placement
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def calls(monkeypatch):
 
 
 def test_one_gpu_is_claimed_and_its_memory_grows(calls):
-    devices.claim("gpu")
+    placement.claim("gpu")
     assert calls == {"visible": (["a"], "GPU"), "growing": [("a", True)]}
 
 
 def test_training_on_the_cpu_claims_none(calls):
-    devices.claim("cpu")
+    placement.claim("cpu")
     assert calls == {"visible": ([], "GPU"), "growing": []}
 
 
@@ -40,12 +40,12 @@ def test_devices_are_unchanged_if_tensorflow_has_run_before(calls, monkeypatch):
         raise RuntimeError("cannot be modified after being initialized")
 
     monkeypatch.setattr(tf.config, "set_visible_devices", too_late)
-    devices.claim("cpu")
+    placement.claim("cpu")
 
 
 def test_devices_that_others_have_chosen_are_unchanged(calls, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["b"])
-    devices.claim("gpu")
+    placement.claim("gpu")
     assert calls == {"visible": None, "growing": []}
 
 
@@ -54,5 +54,5 @@ def test_gpus_that_others_have_divided_are_unchanged(calls, monkeypatch):
         raise ValueError("Cannot set memory growth on device with virtual devices")
 
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", divided)
-    devices.claim("gpu")
+    placement.claim("gpu")
     assert calls["visible"] is None

@@ -1,21 +1,32 @@
-"""Settings of a run that every algorithm has, each of them a flag; in config.json."""
+"""Settings of a run that every algorithm has, each of them a flag; in config.json.
+
+Importing this module does not import TensorFlow. Algorithms and sources, which do, are
+imported when a config is created.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import Any, Literal
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from tfagents_batch import algorithms, config, schedules, sources
+from tfagents_batch import config, schedules
 from tfagents_batch.config import option
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources import metrics
-from tfagents_batch.training import evaluate
-from tfagents_batch.training.runtime import threads
 
+if TYPE_CHECKING:
+    from tfagents_batch.envs.recipe import EnvRecipe
+
+ActionMode = Literal["mode", "sample"]
+Actions = Literal["mode", "sample", "both"]
+LONGEST = 10_000  # step limit of an evaluation's episode if environments have none
+MOST_THREADS = 1024  # each one takes memory
+DEFAULT = "ppo"
 # Options of ``make_env`` that are not settings of a run. IN_PROCESS lists the ones that
 # environments without workers have too.
 IN_PROCESS = ("finite_check", "strict_bounds")
@@ -34,10 +45,10 @@ _machine_option = functools.partial(option, resumable=True, same_curve=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class RunConfig:
     """Settings of a run; saved in config.json."""
 
-    algorithm: str = option(algorithms.DEFAULT, "algorithm name")
+    algorithm: str = option(DEFAULT, "algorithm name")
     env: str = option("", "environment name, such as CartPole-v1 or tf/CartPole-v1")
     env_kwargs: dict = option({}, "arguments of the environment")
     wrappers: list = option([], "wrappers of each environment, innermost first")
@@ -70,15 +81,19 @@ class Config:
         "number of worker processes; 0: none, step in this process; none: one per "
         "core, or a single one where that is faster",
         least=0,
+        instead_of="envs_per_worker",
     )
     envs_per_worker: int | None = _machine_option(
-        None, "environments per worker process, instead of num_workers", least=1
+        None,
+        "environments per worker process, instead of num_workers",
+        least=1,
+        instead_of="num_workers",
     )
     threads: int | None = _machine_option(
         None,
         "TensorFlow threads; none: one for small networks, else one per core",
         least=1,
-        most=threads.MOST,
+        most=MOST_THREADS,
     )
     eval_every: int | None = _log_option(
         None,
@@ -89,10 +104,10 @@ class Config:
     eval_max_episode_steps: int | None = _log_option(
         None,
         "steps after which an episode of an evaluation is cut off; none: the limit of "
-        f"the environment, {evaluate.LONGEST:,} if it has none",
+        f"the environment, {LONGEST:,} if it has none",
         least=1,
     )
-    eval_actions: evaluate.Actions = option(
+    eval_actions: Actions = option(
         "mode",
         "actions in evaluations: the most likely one (mode), sampled ones, or both",
         same_program=True,
@@ -146,32 +161,63 @@ class Config:
     settings: Any = option(None, "settings of the algorithm: --algorithm.<setting>")
 
     def __post_init__(self):
+        from tfagents_batch import algorithms, sources
+
         if self.algorithm in algorithms.REGISTRY:
             kind = algorithms.REGISTRY[self.algorithm][1]
             if self.settings is None:
                 object.__setattr__(self, "settings", kind())
             if self.source is None:
-                source, _ = sources.REGISTRY[self.source_name]
-                own = getattr(kind, "SOURCE", {})
-                object.__setattr__(self, "source", source(**own))
+                name, own = kind.source
+                object.__setattr__(self, "source", sources.REGISTRY[name](**own))
 
-    @property
-    def source_name(self) -> str:
-        """Name of the algorithm's source, which is before the dot in its flags."""
-        return algorithms.REGISTRY[self.algorithm][0].source
-
-    def resolved(self) -> Config:
+    def resolved(self) -> RunConfig:
         """Return the config with each ``linear`` schedule set to the run's steps."""
         parts = {"settings": self.settings, "source": self.source}
         parts = {k: schedules.resolve(x, self.steps) for k, x in parts.items()}
         return dataclasses.replace(self, **parts)
 
-    def check(self) -> Config:
+    def make_options(self, num_envs: int) -> dict[str, Any]:
+        """Return the arguments of ``EnvRecipe.make`` for a number of environments."""
+        workers = self.num_workers
+        if self.envs_per_worker is not None:
+            workers = math.ceil(num_envs / self.envs_per_worker)
+        if workers is not None:
+            workers = min(workers, num_envs)
+        options = {"num_workers": workers, "on_fault": self.on_fault}
+        return options | {"log_info": self.log_info} | dict(self.env_options)
+
+    def recipe(self, env: Any = None) -> EnvRecipe:
+        """Return the recipe of an environment with the run's arguments and wrappers.
+
+        Args:
+          env: argument of ``make_env``, or an ``Env``; None means that of the run.
+        """
+        from tfagents_batch.envs.recipe import EnvRecipe
+
+        env = self.env if env is None else env
+        return EnvRecipe(env, self.env_kwargs, self.wrappers)
+
+    def check(self) -> RunConfig:
         """Check all settings and return the config with values of the right types.
 
         Raises:
           UserError: for a setting that is invalid or contradicts another one.
         """
+        checked = self.check_agent()
+        accepted = checked.settings.accepts()
+        if self.source.kind not in accepted:
+            raise UserError(
+                f"{self.source.name} gives {self.source.kind}, but {self.algorithm!r} "
+                f"with its settings learns from {' or '.join(accepted)}; use another "
+                "source or algorithm"
+            )
+        return dataclasses.replace(checked, source=self.source.check(checked))
+
+    def check_agent(self) -> RunConfig:
+        """Check all settings but those of the source, which playing does not need."""
+        from tfagents_batch import algorithms
+
         if self.algorithm not in algorithms.REGISTRY:
             raise UserError(
                 config.unknown("algorithm", self.algorithm, algorithms.REGISTRY)
@@ -182,75 +228,31 @@ class Config:
                 f"settings belong to {type(self.settings).__module__}, but the "
                 f"algorithm is {self.algorithm!r}; pass {expected.__module__}.Config"
             )
-        expected, _ = sources.REGISTRY[self.source_name]
-        if not isinstance(self.source, expected):
-            raise UserError(
-                f"source is a {type(self.source).__name__}, but {self.algorithm!r} "
-                f"learns from {self.source_name!r}; pass {expected.__module__}.Config"
-            )
-        if not self.env:
-            raise UserError(
-                "no environment is given; pass --env=<name> or a --config preset"
-            )
         named.check(self.wrappers)
-        env_options = arguments.current_names(self.env_options)
-        for name in env_options:
+        for name in self.env_options:
             if name not in ENV_OPTIONS:
                 raise UserError(config.unknown("env_options", name, ENV_OPTIONS))
-        arguments.variables(env_options.get(VARIABLES))
-        metrics.check_info(self.log_info)
+        arguments.variables(self.env_options.get(VARIABLES))
+        _check_info(self.log_info)
         # Evaluations may pass objects here that are not JSON.
-        objects = {
-            "env_kwargs": self.env_kwargs,
-            "wrappers": self.wrappers,
-            "env_options": env_options,
-        }
+        objects = {"env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
         checked = config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
-        if self.num_workers is not None and self.envs_per_worker is not None:
-            raise UserError(
-                f"num_workers is {self.num_workers} and envs_per_worker is "
-                f"{self.envs_per_worker}, and both set the number of processes; pass "
-                "only one of them"
-            )
         if self.stop_at_return is not None and self.eval_every == 0:
             raise UserError(
                 f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "
                 "there are no evaluations; remove one of them"
             )
-        if self.overlap and not self.source.overlaps:
-            raise UserError(
-                f"overlap is true, but {self.algorithm!r} learns from a "
-                f"{self.source_name}, which cannot be written and sampled at the same "
-                "time; leave overlap out"
-            )
-        if self.overlap and getattr(self.source, "lag", 0):
-            raise UserError(
-                f"overlap is true and rollout.lag is {self.source.lag}, and both set "
-                "how old the policy that acts is; leave one of them out"
-            )
         settings = self.settings.check()
-        getattr(settings, "check_steps", lambda steps: None)(self.steps)
-        return dataclasses.replace(
-            checked,
-            source=self.source.check(self.num_envs),
-            settings=settings,
-            **objects,
-        )
+        return dataclasses.replace(checked, settings=settings, **objects)
 
 
-def without_variables(config: Config) -> Config:
+def without_variables(config: RunConfig) -> RunConfig:
     """Return the config without its workers' environment variables, to be saved."""
     options = {k: v for k, v in config.env_options.items() if k != VARIABLES}
     return dataclasses.replace(config, env_options=options)
 
 
-# Earlier names of settings of a source, which stay valid.
-ALIASES = {"rollout_length": "rollout.length", "update_every": "rollout.episodes"}
-# Pairs of settings for the same quantity; the one given last replaces the other.
-_REPLACES = {"num_workers": "envs_per_worker", "envs_per_worker": "num_workers"}
-
-
-def with_options(base: Config, options: Mapping[str, Any]) -> Config:
+def with_options(base: RunConfig, options: Mapping[str, Any]) -> RunConfig:
     """Return a config with the options that a user gave.
 
     Args:
@@ -261,22 +263,38 @@ def with_options(base: Config, options: Mapping[str, Any]) -> Config:
     Raises:
       UserError: for an unknown name or a value of the wrong type.
     """
+    from tfagents_batch import sources
+
     rest: dict[str, Any] = {}
     of_source: dict[str, Any] = {}
+    source = options.get("source") or base.source
     for name, value in options.items():
-        head, _, tail = ALIASES.get(name, name).partition(".")
-        if head not in sources.REGISTRY:
-            rest[name] = value
-        elif head != base.source_name:
+        head, _, tail = name.partition(".")
+        if head == source.name:
+            of_source |= {tail: value} if tail else value
+        elif head in sources.REGISTRY:
             raise UserError(
                 f"{name} is a setting of the source {head!r}, but {base.algorithm!r} "
-                f"learns from {base.source_name!r}; leave it out"
+                f"learns from {source.name!r}; leave it out"
             )
         else:
-            of_source |= {tail: value} if tail else value
-    for name, other in _REPLACES.items():
-        if rest.get(name) is not None:
-            rest.setdefault(other, None)
+            rest[name] = value
     if of_source:
-        rest["source"] = rest.get("source", base.source).changed(of_source)
+        rest["source"] = config.replace(source, of_source, f"{source.name}.")
     return config.replace(base, rest)
+
+
+def _check_info(names: Sequence[str]) -> None:
+    """Check that info names can be logged.
+
+    Raises:
+      UserError: if a name is invalid.
+    """
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
+            raise UserError(
+                f"log_info has {name!r}; expected keys of the environments' infos, "
+                "without spaces and slashes"
+            )
+        if name in ("return", "length"):
+            raise UserError(f"log_info has {name!r}, which is always logged; remove it")

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
+import gymnasium
 import pytest
 
-from tfagents_batch.envs import registry
-from tfagents_batch.training import play_config
-from tfagents_batch.training.run_flags import Config
+from tfagents_batch.envs.recipe import EnvRecipe
 
 LIFE = {"terminal_on_life_loss": True, "frame_stack": 2}
 
@@ -27,16 +26,14 @@ def mine(terminal_on_life_loss):
 def test_a_lost_life_ends_episodes_of_training_only(env, given, expected):
     if isinstance(env, str) and "Breakout" in env and ":" not in env:
         pytest.importorskip("ale_py")
-    assert registry.whole_games(env, given) == expected
+    assert EnvRecipe(env, given).whole_games().env_kwargs == expected
 
 
-def test_an_agent_plays_whole_games_unless_arguments_are_given():
-    pytest.importorskip("ale_py")
-    run = Config(env="ALE/Breakout-v5", env_kwargs=LIFE)
-
-    def played(env=None, env_kwargs=None):
-        return play_config.for_playing(run, env, env_kwargs, None).env_kwargs
-
-    assert played() == played("ALE/Breakout-v5") == {"frame_stack": 2}
-    assert played("ALE/Pong-v5") == {}
-    assert played(env_kwargs=LIFE) == LIFE
+def test_arguments_apply_to_the_same_name_only():
+    recipe = EnvRecipe("ALE/Breakout-v5", LIFE, ["a wrapper"])
+    assert recipe.other("ALE/Breakout-v5", own=False).env_kwargs == LIFE
+    assert recipe.other("ALE/Pong-v5", own=True).env_kwargs == {}
+    assert recipe.other(mine, own=True).env_kwargs == LIFE
+    assert recipe.other(mine, own=False).env_kwargs == {}
+    assert recipe.other(mine, own=False).wrappers == ["a wrapper"]
+    assert recipe.other(gymnasium.make("CartPole-v1"), own=False).wrappers == ()

@@ -1,4 +1,4 @@
-"""What the threads of asynchronous training share: a bounded queue, and counters."""
+"""A queue between threads whose content is bounded, and counters of threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stopping(Exception):
     """A thread should end."""
 
 
-class Bounded:
+class BoundedQueue:
     """Queue between threads whose content is bounded.
 
     Args:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfagents_batch.training.programs.tuner import Tuner
+from tfagents_batch.sources.autotune import AutoTuner
 
 VALUES = {
     "agents": [1, 2, 4, 8, 16, 24, 32, 48, 64],
@@ -30,38 +30,38 @@ BEST = max(
 @pytest.mark.parametrize("start", [(1, 1, 1), (64, 4, 4), (32, 2, 2)])
 def test_three_hours_with_noise_are_near_the_optimum_and_settle(start):
     means = []
-    for seed in range(8):
+    for seed in range(24):
         random = np.random.default_rng(seed)
-        tuner = Tuner(VALUES, dict(zip(VALUES, start, strict=True)), seed)
+        tuner = AutoTuner(VALUES, dict(zip(VALUES, start, strict=True)), seed)
         scores, settled = [], None
         for window in range(540):  # of 20 s
-            score = surface(**tuner.settings)
+            score = surface(**tuner.numbers)
             scores.append(score / BEST)
             tuner.observe(score * random.normal(1, 0.03))
             if tuner.settled and settled is None:
                 settled = window + 1
-        assert settled is not None and settled < 200
+        assert settled is not None and settled < 240
         assert np.mean(scores[settled:]) >= 0.94 and min(scores[settled:]) >= 0.85
         means.append(np.mean(scores))
-    assert np.mean(means) >= (0.97 if start == (32, 2, 2) else 0.93)
+    assert np.mean(means) >= {1: 0.92, 64: 0.95, 32: 0.97}[start[0]]
 
 
 def test_one_number_changes_at_a_time_and_stays_in_its_bounds():
-    tuner = Tuner(VALUES, {"agents": 1, "predictors": 4, "trainers": 2}, seed=3)
-    random = np.random.default_rng(0)
+    tuner = AutoTuner(VALUES, {"agents": 1, "predictors": 4, "trainers": 2}, seed=3)
+    random, now = np.random.default_rng(0), tuner.numbers
     for _ in range(200):
-        now, best = tuner.settings, tuner.best
-        assert sum(now[name] != best[name] for name in VALUES) <= 1
+        before, now = now, tuner.numbers
+        assert sum(now[name] != before[name] for name in VALUES) <= 1
         assert all(now[name] in VALUES[name] for name in VALUES)
         tuner.observe(random.normal(1, 0.1))
 
 
 def test_a_flat_surface_with_noise_changes_little_and_settles():
-    values = VALUES | {"predict_rows": [1, 2, 4, 8], "update_pieces": [1, 2, 4]}
+    values = VALUES | {"predict_batch": [1, 2, 4, 8], "rollouts_per_update": [1, 2, 4]}
     start = {name: each[1] for name, each in values.items()}
     changed, windows = 0, []
     for seed in range(12):
-        tuner, random = Tuner(values, start, seed), np.random.default_rng(seed)
+        tuner, random = AutoTuner(values, start, seed), np.random.default_rng(seed)
         windows.append(0)
         while not tuner.settled:
             tuner.observe(random.normal(1, 0.03))
@@ -71,10 +71,10 @@ def test_a_flat_surface_with_noise_changes_little_and_settles():
 
 
 def test_a_lasting_loss_starts_the_search_again_and_a_short_one_does_not():
-    tuner = Tuner({"x": [1, 2, 3]}, {"x": 2}, seed=0)
+    tuner = AutoTuner({"x": [1, 2, 3]}, {"x": 2}, seed=0)
     peak = {1: 0.5, 2: 1.0, 3: 0.5}
     while not tuner.settled:
-        tuner.observe(peak[tuner.settings["x"]])
+        tuner.observe(peak[tuner.numbers["x"]])
     for score in (0.5, 1.0, 0.5, 0.5, 1.0):
         tuner.observe(score)
         assert tuner.settled
@@ -83,5 +83,5 @@ def test_a_lasting_loss_starts_the_search_again_and_a_short_one_does_not():
     assert not tuner.settled
     moved = {1: 0.2, 2: 0.6, 3: 0.9}
     for _ in range(50):
-        tuner.observe(moved[tuner.settings["x"]])
-    assert tuner.settled and tuner.settings == {"x": 3}
+        tuner.observe(moved[tuner.numbers["x"]])
+    assert tuner.settled and tuner.numbers == {"x": 3}

@@ -1,0 +1,127 @@
+"""A trained agent of a run folder, to be played."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tfagents_batch import spaces
+from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.training import experiment
+from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
+from tfagents_batch.training.run_folder import checkpoint, config_file, runs
+from tfagents_batch.training.runtime import compile_cache, executables, signals, threads
+from tfagents_batch.types import EnvSpec
+
+
+class Trained(NamedTuple):
+    """A run whose agent is played.
+
+    Attributes:
+      run: run folder.
+      config: config for playing.
+      recipe: environment to play.
+      variables: names of the environment variables that the run's workers had.
+    """
+
+    run: runs.RunFolder
+    config: RunConfig
+    recipe: EnvRecipe
+    variables: list[str]
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces that the agent was trained with."""
+        facts = runs.facts(self.run.folder)
+        names = "observation_space", "action_space"
+        return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
+
+    def in_process(self) -> Trained:
+        """Return it with one environment, or a batch, in this process."""
+        options = self.config.env_options.items()
+        config = dataclasses.replace(
+            self.config,
+            num_envs=self.recipe.size or 1,
+            num_workers=0 if self.recipe.has_workers else None,
+            envs_per_worker=None,
+            env_options={name: value for name, value in options if name in IN_PROCESS},
+        )
+        return self._replace(config=config)
+
+
+def trained(
+    logdir: str | os.PathLike,
+    env: Any,
+    env_kwargs: dict[str, Any] | None,
+    wrappers: Any,
+    network: Any,
+) -> Trained:
+    """Return a run to play, in its own or another environment.
+
+    Args:
+      logdir: run folder.
+      env: environment to play; None means that of the run.
+      env_kwargs, wrappers: its arguments and wrappers; None means those of the run if
+        they apply, but with whole games as episodes.
+      network: the user's network, if the run was trained with one.
+    """
+    run = runs.open_run(logdir)
+    saved, user = config_file.from_text(run.config_text)
+    config_file.require(user, env, network)
+    recipe = saved.recipe()
+    if env is not None:  # a function may create the run's own environment
+        recipe = recipe.other(env, own=True)
+    recipe = recipe.whole_games()
+    given = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    given = {name: value for name, value in given.items() if value is not None}
+    recipe = dataclasses.replace(recipe, **given)
+    changes: dict[str, Any] = {"env_kwargs": dict(recipe.env_kwargs), "eval_every": 0}
+    changes |= {"wrappers": list(recipe.wrappers), "on_fault": "raise"}
+    if isinstance(env, str):
+        changes["env"] = env
+    if env is not None and not recipe.has_workers:
+        changes |= {"num_workers": None, "envs_per_worker": None}
+        changes |= {"env_options": {}, "log_info": []}
+    config = dataclasses.replace(saved, **changes)
+    return Trained(run, config, recipe, user[VARIABLES])
+
+
+@contextlib.contextmanager
+def loaded(
+    found: Trained, spec: EnvSpec, network: Any, which: str | int
+) -> Iterator[tuple[Algorithm, int]]:
+    """Yield the algorithm of a checkpoint, and the checkpoint's step.
+
+    Args:
+      found: the run.
+      spec: spec of the environments that are played.
+      network: the user's network, if the run was trained with one.
+      which: checkpoint: "newest", "best" or a step.
+    """
+    config = found.config.check_agent()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(signals.harmless_checkpoint_requests())
+        own = network is not None
+        resources = threads.configure(config, spec, own_network=own)
+        experiment.prepare_devices(config, resources, config.device)
+        stack.enter_context(executables.limited_to_run())
+        stack.callback(compile_cache.publish)
+        algorithm = experiment.create_algorithm(config, spec, network)
+        step, _ = checkpoint.load(found.run.folder, algorithm.named_variables(), which)
+        yield algorithm, step
+
+
+@contextlib.contextmanager
+def environment(found: Trained, num_envs: int) -> Iterator[Env]:
+    """Yield environments to play; those that exist already are not closed."""
+    recipe = found.recipe.without_close()
+    env = recipe.make(num_envs, **found.config.make_options(num_envs))
+    try:
+        yield env
+    finally:
+        if recipe.creates:
+            env.close()

@@ -1,0 +1,174 @@
+"""Program of a source that Python fetches from: one batch ahead, on a thread.
+
+While a compiled program updates, a thread fetches what the next updates learn from.
+After each program, the source gets the new weights. Predictors, streams of logged data
+and pools of remote workers all train in this way.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.interfaces import Algorithm, HostSource
+from tfagents_batch.metrics import Interval, Mean, Metrics
+from tfagents_batch.ops import constants
+from tfagents_batch.ops.single_call import single_call
+from tfagents_batch.training.programs import refused, rounds
+from tfagents_batch.types import Collected, Trajectory
+
+
+class HostProgram:
+    """The training of a run from a host source; an ``interfaces.Program``.
+
+    Args:
+      source: what fetches experience.
+      algorithm: the algorithm that learns.
+      mode, reason: part that XLA compiles, and why.
+      seed: seed of the run.
+      step: progress already made.
+      device: "cpu" or "gpu", where updates run.
+
+    Attributes:
+      step: progress so far, in the unit of the source.
+      rounds: number of updates of the newest call.
+      mode, reason: part that XLA compiles, and why.
+    """
+
+    def __init__(
+        self,
+        source: HostSource,
+        algorithm: Algorithm,
+        mode: str,
+        reason: str,
+        seed: int,
+        step: int,
+        device: str,
+    ):
+        self.mode, self.reason, self.rounds, self.step = mode, reason, 0, step
+        self._source, self._algorithm, self._seed = source, algorithm, seed
+        self._device = device
+        self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
+        self._compiled = mode in ("full", "update")
+        self._update = rounds.make_update(algorithm, compiled=False)
+        self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
+        self._ahead: Future | None = None
+        source.start(mode == "full")
+
+    @property
+    def failed(self) -> bool:
+        """True if the source has failed; the next call raises its exception."""
+        try:
+            self._source.check()
+        except BaseException:
+            return True
+        return False
+
+    def __call__(self, until: int, rounds: int) -> dict[str, Any]:
+        """Make updates, see ``interfaces.Program``; a round is an update."""
+        with interrupts.guard():
+            try:
+                return self._run(until, rounds)
+            except BaseException as error:
+                name = refused.operation(error)
+                if name is None:
+                    raise
+                mode = self.mode
+                if self.reason != "set by the user":
+                    mode = f"auto ({mode})"
+                error = refused.user_error("--compile", mode, name, "--compile=off")
+                raise error from None
+
+    def traces(self) -> int:
+        """Return how often a program was traced; more than once is a fault."""
+        programs = self._updates.values()
+        counts = [each.experimental_get_tracing_count() for each in programs]
+        return max([self._source.traces(), *counts])
+
+    def origin(self) -> dict[str, str]:
+        """Return that programs were traced."""
+        return {"program": "traced"}
+
+    def close(self) -> None:
+        """End the source and the thread that fetches."""
+        self._source.close()
+        self._thread.shutdown(cancel_futures=True)
+
+    def _run(self, until: int, most: int) -> dict[str, Any]:
+        self._source.report(0.0)  # of evaluations and checkpoints since the call before
+        found, begin, waited = Interval(), time.perf_counter(), 0.0
+        steps = updates = 0
+        while updates < most and (not updates or self.step < until):
+            ask = time.perf_counter()
+            batch = self._next()
+            waited += time.perf_counter() - ask
+            found.add(batch.metrics)
+            found.add(self._learn(batch))
+            self._source.publish(self._algorithm.policy)
+            self.step += int(batch.steps)
+            steps, updates = steps + int(batch.steps), updates + int(batch.updates)
+        seconds = time.perf_counter() - begin
+        found.add(self._source.report(seconds))
+        if hasattr(self._algorithm, "histograms"):
+            found.add(nest.map(lambda x: x.numpy(), self._algorithm.histograms()))
+        self.rounds = updates
+        return found.totals | {
+            "async/updates_per_second": Mean(updates, seconds),
+            "async/update_rows": Mean(steps, updates),
+            "async/update_wait": Mean(waited, seconds),
+        }
+
+    def _next(self) -> Collected:
+        """Return the batch that was fetched ahead, and begin with the next one."""
+        if self._ahead is None:
+            self._source.publish(self._algorithm.policy)
+            self._ahead = self._thread.submit(self._source.fetch, self.step)
+        batch = self._ahead.result()
+        step = self.step + int(batch.steps)
+        self._ahead = self._thread.submit(self._source.fetch, step)
+        return batch
+
+    def _learn(self, batch: Collected) -> Metrics:
+        """Make the updates of a batch; return their merged metrics."""
+        if not batch.ok:
+            return {}
+        trajectory = batch.trajectory
+        shapes = tuple(x.shape for x in nest.flatten(trajectory))
+        if shapes not in self._updates:
+            body = single_call(self._several) if self._compiled else self._several
+            self._updates[shapes] = tf.function(
+                body, jit_compile=self._compiled, autograph=False
+            )
+        seed = constants.argument(seeds.iteration_seed(self._seed, self.step))
+        step = constants.argument(self.step, tf.int64)
+        with placement.updating(self._device):
+            learned = self._updates[shapes](trajectory, seed, step)
+        return nest.map(lambda x: x.numpy(), learned)
+
+    def _several(self, trajectories: Trajectory, seed, step) -> Metrics:
+        """Update by trajectories ``[K, T, B]``, one after the other."""
+        count = trajectories.steps.first.shape[0]
+
+        def one(index):
+            return nest.map(lambda x: x[index], trajectories)
+
+        def body(index, totals):
+            found = self._update(one(index), seeds.update_seed(seed, index), step)
+            self._algorithm.policy.version.assign_add(1)
+            return index + 1, metrics.merge(totals, found.metrics)
+
+        known = rounds.outline(self._update, one(0)).metrics
+        _, totals = tf.while_loop(
+            lambda index, _: index < count,
+            body,
+            (tf.constant(0), metrics.start(known)),
+            maximum_iterations=count,
+            parallel_iterations=1,
+        )
+        number = tf.constant(count)
+        return rounds.of_updates(totals, number, number)
