@@ -82,7 +82,9 @@ class DQN(tf.Module):
         self.network = self.policy.network
         self.target = self._make_network()
         self.optimizer = config.optimizer(self.network.trainable_variables)
-        self._follower = config.follower(self.target.variables, self.network.variables)
+        self._target_network = config.target_network(
+            self.target.variables, self.network.variables
+        )
         self.batch_size = config.batch_size
         self.window = config.n_step + 1 + (config.target == "sarsa")
         self.ratio = config.ratio
@@ -113,7 +115,7 @@ class DQN(tf.Module):
         learner = {
             "target": networks.named_variables(self.target),
             "optimizer": self.optimizer.named_variables(),
-            "updates": self._follower.updates,
+            "updates": self._target_network.updates,
         }
         return self.policy.named_variables() | nest.prefixed("learner", learner)
 
@@ -138,7 +140,7 @@ class DQN(tf.Module):
             loss = td.loss(losses, counts, trajectory.weight)
             loss += self.network.extra_loss()
         metrics = self.optimizer.apply(tape.gradient(loss, weights))
-        self._follower.step()
+        self._target_network.update()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, counts)
         if config.histograms:
