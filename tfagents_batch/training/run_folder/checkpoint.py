@@ -294,6 +294,7 @@ def _current(name: str, schema: int) -> str:
     """Return today's name of a variable in a checkpoint."""
     if schema == SCHEMA:
         return name
+    name = name.replace("/deviation", "/sum_of_squares")
     for old, new in _RENAMED.items():
         if name.startswith(old):
             return new + name.removeprefix(old)
