@@ -211,6 +211,49 @@ class Policy(Actor, Protocol):
     def assign_from(self, policy: Policy) -> None:
         """Copy every variable of another policy of the same kind, and its version."""
 
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Return the probability of every Discrete action as ``act`` explores.
+
+        It is exact: random actions, the warm-up and the action mask are included. It
+        is computed on demand and is not part of ``behavior``.
+
+        Args:
+          timestep, state, step: what ``act`` gets, ``state`` before it acts.
+
+        Returns:
+          f32 ``[B, A]``, column i for the i-th action of the space. Rows sum to 1.
+          Invalid actions have 0; in a row without a valid action all are valid. Rows
+          whose action is ignored have the probabilities by which it is drawn.
+
+        Raises:
+          UserError: while tracing, if actions are not Discrete, or if probabilities
+            have no closed form.
+        """
+
+    def log_density(
+        self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
+    ) -> tf.Tensor:
+        """Return the log density of Box actions as ``act`` explores.
+
+        It is exact: noise and the warm-up are included. The density is per unit of the
+        environment's actions. Where ``act`` clips noisy actions, a number at a bound
+        has a probability, and that takes the place of its density. Noise that depends
+        on the past is given ``state``. Noise of scale 0 has no density, so that the
+        result is NaN.
+
+        Args:
+          timestep, state, step: as for ``probabilities``.
+          action: f32 ``[B, ...]`` as ``act`` returns it: an environment may clip it.
+
+        Returns:
+          f32 ``[B]``, in nats, summed over the numbers of an action; -inf for actions
+          outside of bounds that ``act`` keeps.
+
+        Raises:
+          UserError: while tracing, if actions are not a Box, or if no action has a
+            density.
+        """
+
     def named_variables(self) -> dict[str, Any]:
         """Return ``{"policy/...": variable, "statistics/...": variable}``."""
 

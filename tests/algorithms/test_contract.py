@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import KINDS, B, assert_same, experience, update
+from tests.algorithms.cases import KINDS, B, assert_same, collect, experience, update
 from tests.nn.cases import ACTIONS, make_spec
-from tfagents_batch import config, interfaces, sources
+from tfagents_batch import config, interfaces, nest, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.diagnostics import alarms
@@ -200,6 +200,39 @@ def test_another_policy_acts_alike_only_after_an_assignment(name):
     for key, variable in mine.items():
         np.testing.assert_array_equal(its[key].numpy(), variable.numpy(), err_msg=key)
     assert int(other.version) == 3
+
+
+@pytest.mark.parametrize("action", ["discrete", "box"])
+def test_probabilities_or_densities_are_those_of_actions_taken(name, action):
+    if action not in KINDS.get(name.partition("-")[0], ACTIONS):
+        return
+    agent = make(name, action)
+    policy, trajectory = agent.policy, collect(agent)
+    step = nest.map(lambda x: x[0], trajectory.steps)
+    taken, behavior = nest.map(lambda x: x[0], (trajectory.action, trajectory.behavior))
+    now = tf.constant(10**6, tf.int64)  # after the warm-up
+
+    def probabilities():
+        return policy.probabilities(step, trajectory.state, now)
+
+    def log_density():
+        return policy.log_density(step, trajectory.state, taken, now)
+
+    if action == "box":
+        log, other = log_density(), probabilities
+    elif getattr(agent.network, "noisy", False):
+        return  # refused, see the tests of the policy
+    else:
+        found, other = probabilities(), log_density
+        assert found.shape == (B, 3)
+        np.testing.assert_allclose(tf.reduce_sum(found, 1), 1, rtol=1e-5)
+        log = tf.math.log(tf.gather(found, taken, batch_dims=1))
+    assert log.shape == (B,) and log.dtype == tf.float32
+    assert np.all(np.isfinite(log))
+    if "log_prob" in behavior:
+        np.testing.assert_allclose(log, behavior["log_prob"], rtol=1e-5)
+    with pytest.raises(UserError, match="action space is"):
+        other()
 
 
 def test_the_size_of_an_update_is_known_before_training(name):

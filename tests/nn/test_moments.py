@@ -31,7 +31,7 @@ def test_any_split_into_batches_gives_the_moments_of_numpy(seed, sizes, offset):
     x = np.concatenate(batches)
     np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(
-        moments.deviation, np.square(x - x.mean(0)).sum(0), rtol=1e-8, atol=1e-9
+        moments.sum_of_squares, np.square(x - x.mean(0)).sum(0), rtol=1e-8, atol=1e-9
     )
 
 
@@ -77,7 +77,9 @@ def test_compiled_and_eager_updates_agree():
     x, mask = tf.random.stateless_normal([5, 4, 3], [1, 2]), tf.ones([5, 4], tf.bool)
     plain.update(x, mask)
     tf.function(compiled.update, jit_compile=True)(x, mask)
-    np.testing.assert_allclose(plain.deviation, compiled.deviation, rtol=1e-12)
+    np.testing.assert_allclose(
+        plain.sum_of_squares, compiled.sum_of_squares, rtol=1e-12
+    )
 
 
 class TestObservationNormalizer:

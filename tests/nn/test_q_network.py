@@ -10,7 +10,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.nn.layers import noisy
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
-from tfagents_batch.nn.target_network import Follower
+from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant
 
 SPEC = make_spec(VECTOR, gs.Discrete(3, start=2))
@@ -241,19 +241,19 @@ def test_assigning_copies_weights_and_version():
 )
 def test_the_target_moves_after_every_n_updates_by_tau(every, tau, expected):
     target, learned = keras.Variable(1.0), keras.Variable(0.0)
-    follower = Follower([target], [learned], every, tau)
+    network = TargetNetwork([target], [learned], every, tau)
     assert float(target.value) == 0  # it starts as a copy
     learned.assign(4.0)
     found = []
     for _ in range(3):
-        follower.step()
+        network.update()
         found.append(float(target.value))
     assert found == expected
 
 
 def test_integers_of_a_target_are_copied():
     target, learned = (keras.Variable(0, dtype="int64") for _ in range(2))
-    follower = Follower([target], [learned], every=1, tau=0.5)
+    network = TargetNetwork([target], [learned], every=1, tau=0.5)
     learned.assign(5)  # such as the count of keras.layers.Normalization
-    follower.step()
+    network.update()
     assert int(target.value) == 5

@@ -79,7 +79,9 @@ class DQN(tf.Module):
         self.network = self.policy.network
         self.target = self._make_network()
         self.optimizer = config.optimizer(self.network.trainable_variables)
-        self._follower = config.follower(self.target.variables, self.network.variables)
+        self._target_network = config.target_network(
+            self.target.variables, self.network.variables
+        )
 
     @property
     def compilable(self) -> bool:
@@ -107,7 +109,7 @@ class DQN(tf.Module):
         learner = {
             "target": networks.named_variables(self.target),
             "optimizer": self.optimizer.named_variables(),
-            "updates": self._follower.updates,
+            "updates": self._target_network.updates,
         }
         return self.policy.named_variables() | nest.prefixed("learner", learner)
 
@@ -132,7 +134,7 @@ class DQN(tf.Module):
             loss = td.loss(losses, counts, trajectory.weight)
             loss += self.network.extra_loss()
         metrics = self.optimizer.apply(tape.gradient(loss, weights))
-        self._follower.step()
+        self._target_network.update()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, counts)
         if config.histograms:

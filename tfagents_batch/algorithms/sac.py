@@ -85,7 +85,9 @@ class SAC(tf.Module):
             "actor": config.optimizer(self.network.trainable_variables),
             "temperature": config.optimizer([self._log_temperature]),
         }
-        self._follower = config.follower(self.targets.variables, self.critics.variables)
+        self._target_network = config.target_network(
+            self.targets.variables, self.critics.variables
+        )
 
     @property
     def compilable(self) -> bool:
@@ -117,7 +119,7 @@ class SAC(tf.Module):
             "targets": networks.named_variables(self.targets),
             "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
             "log_temperature": self._log_temperature,
-            "updates": self._follower.updates,
+            "updates": self._target_network.updates,
         }
         return self.policy.named_variables() | nest.prefixed("learner", learner)
 
@@ -134,7 +136,7 @@ class SAC(tf.Module):
         now, later = seeds.key(seed, "now"), seeds.key(seed, "later")
         metrics, error = self._update_critics(move, trajectory.weight, later)
         metrics |= self._update_actor(move, now)
-        self._follower.step()
+        self._target_network.update()
         metrics |= {
             "policy/temperature": self._temperature(),
             "grad/learning_rate": tf.identity(rate),

@@ -90,7 +90,7 @@ class TD3(tf.Module):
             "critics": config.optimizer(self.critics.trainable_variables),
             "actor": config.optimizer(self.network.trainable_variables),
         }
-        self._follower = config.follower(
+        self._target_network = config.target_network(
             [*self._targets.variables, *self._target_actor.variables],
             [*self.critics.variables, *self.network.variables],
             delay=config.policy_delay,
@@ -123,7 +123,7 @@ class TD3(tf.Module):
             "targets": networks.named_variables(self._targets),
             "target_actor": networks.named_variables(self._target_actor),
             "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
-            "updates": self._follower.updates,
+            "updates": self._target_network.updates,
         }
         return self.policy.named_variables() | nest.prefixed("learner", learner)
 
@@ -139,12 +139,12 @@ class TD3(tf.Module):
         move = windows.transition(trajectory, config.n_step, config.gamma)
         key = seeds.key(seed, "target")
         metrics, error = self._update_critics(move, trajectory.weight, key)
-        moves = (self._follower.updates.value + 1) % config.policy_delay == 0
+        moves = (self._target_network.updates.value + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(actor.METRICS, tf.zeros([]))
         found = carried.when(moves, lambda: self._update_actor(move), nothing)
         made = tf.cast(moves, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
-        self._follower.step()
+        self._target_network.update()
         metrics |= {
             "policy/noise": self.policy.scale(step),
             "grad/learning_rate": tf.identity(rate),

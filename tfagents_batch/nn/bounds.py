@@ -25,16 +25,23 @@ class Bounds(NamedTuple):
         """Number of entries of an action, A."""
         return math.prod(self.low.shape)
 
+    @property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds, f32 ``[A]`` each."""
+        return np.reshape(self.low, -1), np.reshape(self.high, -1)
+
     def action(self, unit: tf.Tensor) -> tf.Tensor:
         """Return actions ``[N, *shape]`` of f32 ``[N, A]`` within [-1, 1]."""
         half = self.high / 2 - self.low / 2
-        action = self.low + half * (tf.reshape(unit, [-1, *self.low.shape]) + 1)
-        return tf.clip_by_value(action, self.low, self.high)
+        unit = tf.reshape(unit, [-1, *self.low.shape])
+        action = self.low + half * (unit + 1)
+        action = tf.clip_by_value(action, self.low, self.high)
+        return tf.where(unit >= 1, self.high, action)  # rounding may not reach it
 
     def unit(self, action: tf.Tensor) -> tf.Tensor:
         """Return actions ``[N, *shape]`` scaled to [-1, 1], f32 ``[N, A]``."""
-        unit = (action - self.low) / (self.high / 2 - self.low / 2) - 1
-        return tf.reshape(unit, [-1, self.size])
+        low, high = self.flat
+        return (tf.reshape(action, [-1, self.size]) - low) / (high / 2 - low / 2) - 1
 
 
 def bounds(spec: EnvSpec) -> Bounds:

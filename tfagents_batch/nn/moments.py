@@ -34,13 +34,14 @@ class Moments(tf.Module):
       shape: shape of one sample.
 
     Attributes:
-      count: f64 ``[]``; mean: f64 ``shape``; deviation: f64 ``shape``, the sum of
-        squared differences from the mean.
+      count: f64 ``[]``, number of samples.
+      mean: f64 ``shape``.
+      sum_of_squares: f64 ``shape``, sum of squared differences from the mean.
     """
 
     def __init__(self, shape):
         super().__init__()
-        self.count, self.mean, self.deviation = (
+        self.count, self.mean, self.sum_of_squares = (
             keras.Variable(np.zeros(each), dtype="float64", trainable=False)
             for each in ((), shape, shape)
         )
@@ -60,13 +61,13 @@ class Moments(tf.Module):
         x = tf.where(weight > 0, tf.cast(x, tf.float64), 0)
         count = tf.reduce_sum(weight)
         mean = tf.math.divide_no_nan(tf.reduce_sum(x, axes), count)
-        deviation = tf.reduce_sum(weight * tf.square(x - mean), axes)
+        within = tf.reduce_sum(weight * tf.square(x - mean), axes)
         before = self.count.value
         total = before + count
         delta = mean - self.mean.value
         share = tf.math.divide_no_nan(count, total)
         between = tf.square(delta) * before * share
-        self.deviation.assign(self.deviation.value + deviation + between)
+        self.sum_of_squares.assign(self.sum_of_squares.value + within + between)
         self.mean.assign(self.mean.value + delta * share)
         self.count.assign(total)
 
@@ -78,7 +79,7 @@ class Moments(tf.Module):
           epsilon: added to the variance.
         """
         count = self.count.value
-        variance = self.deviation.value / tf.maximum(count - 1, 1)
+        variance = self.sum_of_squares.value / tf.maximum(count - 1, 1)
         std = tf.sqrt(tf.maximum(variance + epsilon, floor**2))
         return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
 
@@ -87,12 +88,16 @@ class Moments(tf.Module):
 
         Without an epsilon it has no absolute floor: it is proportional to the samples.
         """
-        variance = self.deviation.value / tf.maximum(self.count.value - 1, 1)
+        variance = self.sum_of_squares.value / tf.maximum(self.count.value - 1, 1)
         least = tf.maximum(EQUAL * tf.abs(self.mean.value), TINY)
         return tf.where(variance <= tf.square(least), 1.0, self.std(0.0, epsilon))
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        return {"count": self.count, "mean": self.mean, "deviation": self.deviation}
+        return {
+            "count": self.count,
+            "mean": self.mean,
+            "sum_of_squares": self.sum_of_squares,
+        }
 
 
 class ObservationNormalizer(tf.Module):

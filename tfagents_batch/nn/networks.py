@@ -13,9 +13,9 @@ from tfagents_batch import nest
 from tfagents_batch.config import check, option, unknown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads
-from tfagents_batch.nn.deviation import Std, TrainedStd
 from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
 from tfagents_batch.nn.layers import kernels
+from tfagents_batch.nn.std import Std, TrainedStd
 from tfagents_batch.nn.towers import (
     POLICY_SCALE,
     Mean,
@@ -171,14 +171,14 @@ class ActorCritic(keras.Model):
             spec.action_space, config.squash, config.scale_actions
         )
         self._recurrent = isinstance(body, RecurrentTowers)
-        self._deviation = TrainedStd(
+        self._std = TrainedStd(
             config.init_std, config.min_std, config.max_std, config.std
         )
         if self.family.needs_std:
             self.trained_std = self.add_weight(
                 shape=(self.family.size,),
-                initializer=keras.initializers.Constant(self._deviation.start),
-                name=self._deviation.name,
+                initializer=keras.initializers.Constant(self._std.start),
+                name=self._std.name,
             )
         # This call creates the weights before a program is traced and checks shapes.
         steps = dummy_steps(spec)
@@ -217,7 +217,7 @@ class ActorCritic(keras.Model):
         value = outputs["value"]
         if value.shape.rank == outputs["policy"].shape.rank:  # a user's [..., 1]
             value = tf.squeeze(value, -1)
-        std = self._deviation.of(self.trained_std) if self.family.needs_std else None
+        std = self._std.of(self.trained_std) if self.family.needs_std else None
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
         return ActorCriticHeads(policy, value)
 

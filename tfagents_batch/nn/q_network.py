@@ -115,9 +115,7 @@ class QBody(keras.Model):
         return value + last - _mean_over_actions(last, valid)
 
     def noise(self, shape, key: tf.Tensor) -> Nest:
-        """Draw the noise of noisy layers, see ``QNetwork.noise``."""
-        if not self.streams[0].noisy:
-            return ()
+        """Draw the noise of layers that are noisy, see ``QNetwork.noise``."""
         keys = seeds.split(key, len(self.streams))
         pairs = zip(self.streams, keys, strict=True)
         return tuple(stream.noise(shape, key) for stream, key in pairs)
@@ -142,6 +140,7 @@ class QNetwork(keras.Model):
 
     Attributes:
       size: A, number of actions.
+      noisy: True if layers have noise in their weights.
       convolves: True if a convolution is among its operations.
     """
 
@@ -150,6 +149,7 @@ class QNetwork(keras.Model):
     ):
         super().__init__(name="action_values", dtype="float32")
         self.body, self.size = body, number_of_actions(spec)
+        self.noisy = isinstance(body, QBody) and body.streams[0].noisy
         self.distribution = distribution
         # Weights exist before the first program is traced, and shapes are checked.
         steps = networks.dummy_steps(spec)
@@ -171,7 +171,7 @@ class QNetwork(keras.Model):
           shape: leading axes; ``[N]`` gives every row its own noise, ``[1]`` the same.
           key: int32 ``[2]``.
         """
-        return self.body.noise(shape, key) if isinstance(self.body, QBody) else ()
+        return self.body.noise(shape, key) if self.noisy else ()
 
     def call(self, timestep: TimeStep, state: Nest = (), noise: Nest = ()):
         features, mask = networks.split_mask(timestep.observation)

@@ -1,4 +1,4 @@
-"""Target network: a second network that follows the learned one slowly."""
+"""Target network: a copy of the learned network that changes slowly."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 
-class Follower(tf.Module):
-    """Moves the weights of a target network towards those of the learned network.
+class TargetNetwork(tf.Module):
+    """Weights of a target network, moved towards those of the learned network.
 
     After every ``every`` updates: target <- (1 - tau) target + tau learned. With tau 1
     it copies them (Mnih et al. 2015); with every 1 and a small tau the target is a
@@ -34,17 +34,17 @@ class Follower(tf.Module):
         self._pairs = lambda: list(zip(target, learned, strict=True))
         self._every, self._tau = every, tau
         self.updates = keras.Variable(0, dtype="int64", trainable=False)
-        for mine, its in self._pairs():
-            mine.assign(its.value)
+        for copy, original in self._pairs():
+            copy.assign(original.value)
 
-    def step(self) -> None:
+    def update(self) -> None:
         """Count an update, and move the target if it is time."""
         count = self.updates.value + 1
         self.updates.assign(count)
         moves = count % self._every == 0
-        for mine, its in self._pairs():
-            new = its.value
+        for target, learned in self._pairs():
+            old, new = target.value, learned.value
             if self._tau < 1 and new.dtype.is_floating:
-                new = mine.value + self._tau * (new - mine.value)
+                new = old + self._tau * (new - old)
             # A select instead of a branch, because branches are slow.
-            mine.assign(tf.where(moves, new, mine.value))
+            target.assign(tf.where(moves, new, old))

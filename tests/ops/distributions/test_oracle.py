@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch.ops.distributions import families as ds
+from tfagents_batch.ops.distributions.gaussian import log_upper_tail
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -47,6 +48,8 @@ def test_categorical_agrees_with_tensorflow_probability():
     theirs = [tfd.Categorical(x) for x in logits]
     agree(ours, theirs, tf.constant([0, 1, 2, 3, 4, 4]))
     np.testing.assert_array_equal(ours[0].mode(), theirs[0].mode())
+    expected = theirs[0].probs_parameter()
+    np.testing.assert_allclose(ours[0].probabilities(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("nvec", [[2, 4, 3], [3, 3]])
@@ -96,6 +99,15 @@ def test_tanh_normal_density_agrees_with_tensorflow_probability():
     np.testing.assert_allclose(
         ours.log_prob(action), theirs.log_prob(action), rtol=1e-3, atol=1e-3
     )
+
+
+def test_the_upper_tail_of_a_normal_agrees_with_tensorflow_probability():
+    z = np.linspace(-8, 40, 481)
+    expected = tfd.Normal(0.0 * z, 1).log_survival_function(z)
+    for jit in (False, True):
+        tail = tf.function(log_upper_tail, jit_compile=jit)
+        found = tail(tf.constant(z, tf.float32))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=2e-7)
 
 
 def test_gradients_of_kl_agree_with_tensorflow_probability():

@@ -11,7 +11,7 @@ import keras
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Accepts, DefaultSource, Limit, Rows, Windows
 from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.target_network import Follower
+from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant, Ratio, Schedule
 
 
@@ -61,14 +61,15 @@ class Settings:
         """Return an optimizer of some weights."""
         return Optimizer(weights, self.gradient_norm, self.adam_epsilon)
 
-    def follower(
+    def target_network(
         self,
         target: Sequence[keras.Variable],
         learned: Sequence[keras.Variable],
         delay: int = 1,
-    ) -> Follower:
-        """Return what moves target networks; ``delay`` multiplies ``target_every``."""
-        return Follower(target, learned, self.target_every * delay, self.target_tau)
+    ) -> TargetNetwork:
+        """Return a target network; ``delay`` multiplies ``target_every``."""
+        every = self.target_every * delay
+        return TargetNetwork(target, learned, every, self.target_tau)
 
 
 def diverging_values(reward: float, gamma: float, advice: str) -> Limit:

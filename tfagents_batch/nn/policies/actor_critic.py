@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import Network
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Distribution, Network
 from tfagents_batch.nn.moments import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import constants
+from tfagents_batch.ops.distributions.categorical import Categorical
+from tfagents_batch.ops.distributions.gaussian import DiagNormal, TanhNormal
 from tfagents_batch.types import Nest, TimeStep
 
 
@@ -47,9 +52,7 @@ class ActorCriticPolicy(NetworkPolicy):
         """Sample actions, or take the mode of the policy."""
         del step
         before, return_ = state
-        seen = timestep._replace(observation=self.observations(timestep.observation))
-        heads, net_state = self.network(seen, before)
-        policy = heads.policy
+        policy, net_state = self._distribution(timestep, before)
         action = policy.sample(noise) if explore else policy.mode()
         return_ = tf.where(timestep.first, 0.0, self._gamma * return_ + timestep.reward)
         behavior = {
@@ -61,8 +64,46 @@ class ActorCriticPolicy(NetworkPolicy):
             behavior["state"] = before
         return action, behavior, (net_state, return_)
 
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Return the probability of every action, see ``interfaces.Policy``."""
+        policy, _ = self._distribution(timestep, state[0])
+        if isinstance(policy, Categorical):
+            return policy.probabilities()
+        _check_single(policy)
+        return super().probabilities(timestep, state, step)
+
+    def log_density(
+        self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
+    ) -> tf.Tensor:
+        """Return the log density of actions, see ``interfaces.Policy``."""
+        policy, _ = self._distribution(timestep, state[0])
+        _check_single(policy)
+        if isinstance(policy, Categorical):
+            return super().log_density(timestep, state, action, step)
+        log = policy.log_prob(action)
+        if isinstance(policy, TanhNormal):
+            log = tf.where(policy.contains(action), log, -math.inf)
+        return log
+
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
         return super().named_variables() | nest.prefixed(
             "statistics/observations", self.observations.named_variables()
+        )
+
+    def _distribution(self, timestep: TimeStep, state: Nest) -> tuple:
+        """Return the distribution of actions and the network's next state."""
+        seen = timestep._replace(observation=self.observations(timestep.observation))
+        heads, state = self.network(seen, state)
+        return heads.policy, state
+
+
+def _check_single(policy: Distribution) -> None:
+    """Raise an error if an action consists of several numbered choices."""
+    if not isinstance(policy, Categorical | DiagNormal | TanhNormal):
+        raise UserError(
+            "probabilities need a Discrete action space and log_density a Box, but "
+            "actions are MultiDiscrete or MultiBinary: there are too many joint "
+            'actions; the log probability of each action taken is behavior["log_prob"] '
+            "of a trajectory"
         )

@@ -8,13 +8,17 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.nn import networks
-from tfagents_batch.types import Nest
+from tfagents_batch.types import Nest, TimeStep
 
 
 class NetworkPolicy(tf.Module):
     """Base of policies whose variables are those of a network; without memory.
+
+    A policy of Discrete actions defines ``probabilities``, one of Box actions
+    ``log_density``; the other one raises an error.
 
     Args:
       network: a ``keras.Model``.
@@ -33,6 +37,22 @@ class NetworkPolicy(tf.Module):
     def assign_from(self, policy: Self) -> None:
         """Copy all variables and the version of another policy."""
         assign(self, policy)
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Raise the error for Box actions."""
+        raise UserError(
+            "probabilities of actions need a Discrete action space, but the action "
+            "space is a Box, whose actions have a density; call log_density"
+        )
+
+    def log_density(
+        self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
+    ) -> tf.Tensor:
+        """Raise the error for Discrete actions."""
+        raise UserError(
+            "log_density needs a Box action space, but the action space is Discrete, "
+            "and its actions have probabilities; call probabilities"
+        )
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the weights by name."""

@@ -5,18 +5,25 @@ Both take uniform random actions during the warm-up.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import constants
-from tfagents_batch.ops.distributions.gaussian import TanhNormal
-from tfagents_batch.schedules import Schedule
+from tfagents_batch.ops.distributions.gaussian import (
+    DiagNormal,
+    TanhNormal,
+    log_upper_tail,
+)
+from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import Nest, TimeStep
 
 Exploration = Literal["gaussian", "ou"]
@@ -33,6 +40,8 @@ class Noise(NamedTuple):
 
 class _BoxPolicy(NetworkPolicy):
     """Base of the policies of this module; see ``interfaces.Policy``.
+
+    They define ``_log_density`` for steps after the warm-up, with actions ``[N, A]``.
 
     Args:
       network: actor.
@@ -52,6 +61,18 @@ class _BoxPolicy(NetworkPolicy):
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
         )
 
+    def log_density(
+        self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
+    ) -> tf.Tensor:
+        """Return the log density of actions, see ``interfaces.Policy``."""
+        low, high = self.bounds.flat
+        action = tf.reshape(action, [-1, self.bounds.size])
+        log = self._log_density(timestep, state, action, step)
+        uniform = -np.sum(np.log(np.float64(high) - low))
+        log = tf.where(step < self._warmup, tf.constant(uniform, tf.float32), log)
+        outside = tf.reduce_any((action < low) | (action > high), -1)
+        return tf.where(outside, -math.inf, log)
+
     def _warm(self, unit: tf.Tensor, noise: Noise, step) -> tf.Tensor:
         """Return the action of a step of training, from one in [-1, 1]."""
         return self.bounds.action(tf.where(step < self._warmup, noise.uniform, unit))
@@ -63,11 +84,11 @@ class SquashedNormal(_BoxPolicy):
     The actor's outputs are ``mean`` and ``log_std``, A each.
     """
 
-    def distribution(self, timestep: TimeStep) -> TanhNormal:
-        """Return the distribution of actions scaled to [-1, 1], ``[N, A]``."""
+    def distribution(self, timestep: TimeStep, low=-1.0, high=1.0) -> TanhNormal:
+        """Return the distribution of actions scaled to [low, high], ``[N, A]``."""
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
-        return TanhNormal(outputs["mean"], tf.exp(log_std), -1.0, 1.0)
+        return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
 
     def soft(self, timestep: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
         """Return min_k Q_k and ln pi of an action drawn in each row, f32 ``[N]`` each.
@@ -93,6 +114,9 @@ class SquashedNormal(_BoxPolicy):
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
         return self._warm(policy.sample(noise.normal), noise, step), {}, state
+
+    def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
+        return self.distribution(timestep, *self.bounds.flat).log_prob(action)
 
 
 class Deterministic(_BoxPolicy):
@@ -141,9 +165,34 @@ class Deterministic(_BoxPolicy):
         unit = self.unit(timestep)
         if not explore:
             return self.bounds.action(unit), {}, state
-        added = self.scale(step) * noise.normal
+        noisy = self._unclipped(unit, timestep, state, step).sample(noise.normal)
+        if self._correlated:
+            state = noisy - unit
+        return self._warm(tf.clip_by_value(noisy, -1.0, 1.0), noise, step), {}, state
+
+    def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
+        if self._scale == Constant(0.0):
+            raise UserError(
+                "the log density of actions is not available without noise: an action "
+                "has a probability of 1 and no density; set --algorithm.noise above 0"
+            )
+        policy = self._unclipped(self.unit(timestep), timestep, state, step)
+        low, high = self.bounds.flat
+        log = policy.log_prob(self.bounds.unit(action)) - np.log(high / 2 - low / 2)
+        # The probabilities of numbers that are clipped to a bound.
+        below = log_upper_tail((policy.mean + 1) / policy.std)
+        above = log_upper_tail((1 - policy.mean) / policy.std)
+        log = tf.where(action <= low, below, tf.where(action >= high, above, log))
+        return tf.reduce_sum(tf.where(policy.std > 0, log, math.nan), -1)
+
+    def _unclipped(self, unit: tf.Tensor, timestep: TimeStep, state: Nest, step):
+        """Return the distribution of noisy actions before clipping, ``[N, A]``.
+
+        Args:
+          unit: actions without noise.
+          timestep, state, step: of ``act``.
+        """
         if self._correlated:
             before = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
-            state = added = (1 - _THETA) * before + added
-        unit = tf.clip_by_value(unit + added, -1.0, 1.0)
-        return self._warm(unit, noise, step), {}, state
+            unit += (1 - _THETA) * before
+        return DiagNormal(unit, self.scale(step), event_ndims=0)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
-from tfagents_batch.ops.distributions.categorical import gumbel_noise
+from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Nest, TimeStep
 
@@ -67,17 +68,32 @@ class EpsilonGreedy(NetworkPolicy):
 
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Select actions of the largest value among the valid ones, or random ones."""
-        _, mask = networks.split_mask(timestep.observation)
-        heads, _ = self.network(timestep, (), noise.network if explore else ())
-        action = best(heads.q, mask)
+        q, mask = self._values(timestep, noise.network if explore else ())
+        action = best(q, mask)
         if explore:
             if self._temperature is not None:
-                # Adding Gumbel noise to logits samples from their softmax.
-                logits = heads.q / self._temperature(step)
-                action = best(logits + noise.action, mask)
+                action = self._softmax(q, mask, step).sample(noise.action)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
         return action + self._start, {}, state
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Return the probability of every action, see ``interfaces.Policy``."""
+        if self.network.noisy:
+            raise UserError(
+                "the probabilities of actions are not available with noisy networks: "
+                "a mean over the noise of all weights has no closed form; train with "
+                "--algorithm.network.noisy=false and explore by --algorithm.epsilon or "
+                "--algorithm.temperature"
+            )
+        q, mask = self._values(timestep)
+        if self._temperature is None:
+            chosen = tf.one_hot(best(q, mask), self.network.size)
+        else:
+            chosen = self._softmax(q, mask, step).probabilities()
+        drawn = Categorical(tf.zeros_like(q), mask=mask).probabilities()
+        epsilon = self.epsilon(step)
+        return epsilon * drawn + (1 - epsilon) * chosen
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
@@ -86,6 +102,14 @@ class EpsilonGreedy(NetworkPolicy):
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the place of actions among the values, int32."""
         return action - self._start
+
+    def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
+        """Return the values of all actions, and which are valid; None if all are."""
+        _, mask = networks.split_mask(timestep.observation)
+        return self.network(timestep, (), noise)[0].q, mask
+
+    def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
+        return Categorical(q / self._temperature(step), mask=mask)
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

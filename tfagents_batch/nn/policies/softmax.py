@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
-from tfagents_batch import seeds
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.nn.policies.epsilon_greedy import best
 from tfagents_batch.ops import masked, td
-from tfagents_batch.ops.distributions.categorical import gumbel_noise
+from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.types import Nest, TimeStep
-
-
-class Noise(NamedTuple):
-    """Random numbers of an action, f32 ``[..., A]``: Gumbel, and uniform."""
-
-    gumbel: tf.Tensor
-    uniform: tf.Tensor
 
 
 class Softmax(NetworkPolicy):
@@ -40,24 +29,19 @@ class Softmax(NetworkPolicy):
         super().__init__(network)
         self.size, self._start, self._warmup = size, int(start), warmup
 
-    def noise(self, shape, seed) -> Noise:
-        """Draw the random numbers of a rollout."""
-        shape = [*shape, self.size]
-        return Noise(
-            gumbel_noise(shape, seed),
-            seeds.uniform(shape, seeds.key(seed, "explore")),
-        )
+    def noise(self, shape, seed) -> tf.Tensor:
+        """Draw the Gumbel noise of a rollout."""
+        return gumbel_noise([*shape, self.size], seed)
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+    def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
         """Draw actions, or take the most probable ones."""
-        _, mask = networks.split_mask(timestep.observation)
-        logits = self.network(timestep)[0]["logits"]
-        action = best(logits, mask)
         if explore:
-            action = best(logits + noise.gumbel, mask)
-            warm = best(noise.uniform, mask)
-            action = tf.where(step < self._warmup, warm, action)
-        return action + self._start, {}, state
+            return self._exploring(timestep, step).sample(noise), {}, state
+        return self._distribution(timestep).mode(), {}, state
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Return the probability of every action, see ``interfaces.Policy``."""
+        return self._exploring(timestep, step).probabilities()
 
     def soft(self, timestep: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
         """Return expectations over actions of min_k Q_k and of ln pi, f32 ``[N]`` each.
@@ -81,3 +65,13 @@ class Softmax(NetworkPolicy):
         q = critics(timestep)
         hot = tf.one_hot(action - self._start, self.size)
         return tf.reduce_sum(q * hot, -1)
+
+    def _exploring(self, timestep: TimeStep, step) -> Categorical:
+        return self._distribution(timestep, step < self._warmup)
+
+    def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
+        _, mask = networks.split_mask(timestep.observation)
+        logits = self.network(timestep)[0]["logits"]
+        if warm is not None:
+            logits = tf.where(warm, 0.0, logits)
+        return Categorical(logits, self._start, mask)

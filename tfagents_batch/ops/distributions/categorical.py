@@ -62,6 +62,10 @@ class Categorical:
         """Return the most probable action (the first of equals), int32 ``[...]``."""
         return _argmax(self.logits) + self._start
 
+    def probabilities(self) -> tf.Tensor:
+        """Return the probability of every action, f32 ``[..., n]``."""
+        return tf.nn.softmax(self.logits)
+
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
         """Return log-probabilities, f32 ``[...]``."""
         return _chosen(tf.nn.log_softmax(self.logits), action - self._start)

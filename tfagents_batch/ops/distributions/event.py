@@ -12,6 +12,11 @@ def sum(x: tf.Tensor, event_ndims: int) -> tf.Tensor:
     return tf.reduce_sum(x, list(range(-event_ndims, 0))) if event_ndims else x
 
 
+def all(x: tf.Tensor, event_ndims: int) -> tf.Tensor:
+    """Return whether all of the trailing ``event_ndims`` axes are true."""
+    return tf.reduce_all(x, list(range(-event_ndims, 0))) if event_ndims else x
+
+
 def reshape(x: tf.Tensor, event_ndims: int, to: Sequence[int]) -> tf.Tensor:
     """Reshape the trailing ``event_ndims`` axes; keep the leading axes."""
     to = [int(size) for size in to]
