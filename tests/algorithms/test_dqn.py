@@ -43,9 +43,14 @@ def log_policy(q, temperature=0.03):
     return scaled - np.log(np.sum(np.exp(scaled)))
 
 
-@pytest.mark.parametrize("target", ["max", "double", "sarsa", "munchausen"])
-@pytest.mark.parametrize("terminate", [False, True])
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    ("target", "terminate", "n"),
+    [
+        *(("max", False, 1), ("max", True, 3), ("double", True, 1)),
+        *(("double", False, 3), ("sarsa", True, 1), ("sarsa", False, 3)),
+        *(("munchausen", False, 1), ("munchausen", True, 3)),
+    ],
+)
 def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
     agent = make(
         target=target,
@@ -180,7 +185,7 @@ def test_settings_that_cannot_work_are_refused_before_a_run_folder_exists(
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("straight"), steps=600)
+    return train(tmp_path_factory.mktemp("straight"), steps=600, compile="off")
 
 
 def test_a_run_logs_updates_only_after_the_warmup(straight):

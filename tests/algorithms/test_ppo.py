@@ -91,9 +91,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
     ("network", "length", "action"),
     [
         ("feed_forward", None, "discrete"),
-        ("feed_forward", 5, "box"),
-        ("squashed", None, "box"),
-        ("gru", 5, "box"),
+        ("squashed", 5, "box"),
         ("gru_policy", 1, "discrete"),
         ("lstm", None, "box"),
     ],
@@ -216,7 +214,6 @@ def test_the_learning_rate_follows_the_steps_of_the_run():
     [
         ("feed_forward", 7, None, 6),
         ("feed_forward", 1000, None, 1),
-        ("feed_forward", None, None, 1),
         ("feed_forward", 8, 4, 6),
         ("gru", 1, 6, 8),
         ("gru", 25, 6, 2),
@@ -257,9 +254,7 @@ def test_sequences_without_a_valid_step_are_not_visited():
     assert int(metrics["grad/updates"]) == B
 
 
-@pytest.mark.parametrize(
-    ("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (3, T - 1), (7, 2), (T, 7)]
-)
+@pytest.mark.parametrize(("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (T, 7)])
 def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length):
     agent = make("gru", minibatch_size=None, sequence_length=length, histograms=False)
     trajectory = collect(agent, length=episode, terminate=True)
@@ -458,10 +453,9 @@ def test_an_agent_restored_by_name_acts_and_learns_alike(network):
 # ---- objective, penalty and entropy
 
 
-@BOTH
-def test_kl_stop_ends_the_epochs(network):
+def test_kl_stop_ends_the_epochs():
     agent = make(
-        network,
+        "gru",
         learning_rate=Constant(0.1),
         epochs=10,
         kl_stop=0.01,
@@ -474,10 +468,9 @@ def test_kl_stop_ends_the_epochs(network):
 @pytest.mark.parametrize(
     ("settings", "beta"),
     [
-        ({"learning_rate": Constant(1e-7)}, 1 / 1.5),
         ({"learning_rate": Constant(1e-7), "kl_adapt_factor": 4.0}, 1 / 4),
-        ({"learning_rate": Constant(0.1), "epochs": 8}, 1.5),
-        ({"learning_rate": Constant(0.1), "epochs": 8, "kl_adapt_high": 1e9}, 1),
+        ({"learning_rate": Constant(0.1), "epochs": 3}, 1.5),
+        ({"learning_rate": Constant(0.1), "epochs": 3, "kl_adapt_high": 1e9}, 1),
     ],
 )
 def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
@@ -593,7 +586,7 @@ def regularized(scale):
 
 def test_losses_of_a_users_layers_are_minimized_and_logged():
     norms = {}
-    for scale, jit in ((0.0, False), (1.0, True)):
+    for scale in (0.0, 1.0):
         keras.utils.set_random_seed(0)
         config = ppo.Config(
             minibatch_size=16, learning_rate=Constant(1e-2), histograms=False
@@ -601,7 +594,7 @@ def test_losses_of_a_users_layers_are_minimized_and_logged():
         agent = ppo.PPO(config, make_spec(num_envs=B), regularized(scale))
         kernel = agent.network.trainable_variables[0]
         first = float(np.sum(np.square(kernel.numpy())))
-        learn = compiled(agent, jit=True) if jit else functools.partial(update, agent)
+        learn = compiled(agent)
         for seed in range(2):
             logged = float(learn(collect(agent), tf.constant(seed))["loss/network"])
             # Each minibatch adds the loss once.
