@@ -158,8 +158,9 @@ def parameter(cell, *others, names, slow):
 def trained_parameters():
     first = capabilities.cells(1)
     for cell in dict.fromkeys(first + capabilities.cells(2)):
-        # For several seeds see tests/training/seeds/test_population.py.
-        quick = cell in first and level(cell, "seeds") == "one"
+        # For several seeds see tests/training/seeds/test_population.py; the others
+        # differ in the observation, see tests/nn/test_networks.py.
+        quick = cell in first[:4] and level(cell, "seeds") == "one"
         yield parameter(cell, names=cell, slow=not quick)
 
 
