@@ -45,7 +45,9 @@ def counting(length):
     return lambda: CountingEnv(length=length)
 
 
-@pytest.mark.parametrize("kind", ["environment", "batch", "env"])
+@pytest.mark.parametrize(
+    "kind", ["environment", "batch", pytest.param("env", marks=SLOW)]
+)
 def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_path):
     env = make_instance(kind)
     with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):

@@ -197,6 +197,13 @@ def test_a_run_logs_updates_only_after_the_warmup(straight):
     assert all(line["replay/size"] <= 400 for line in lines)
 
 
+def test_a_stopped_and_resumed_run_equals_a_straight_one(straight, tmp_path):
+    stopped = train(tmp_path, steps=300, compile="off")
+    resumed = tfb.train(resume=stopped.logdir, steps=600)
+    assert resumed.step == straight.step > stopped.step
+    assert_equal(variables(resumed), variables(straight))
+
+
 def test_a_resume_without_its_replay_warms_up_again(straight, tmp_path):
     copy = shutil.copytree(straight.logdir, tmp_path / "copy")
     shutil.rmtree(copy / "replay")

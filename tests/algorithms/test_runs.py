@@ -37,8 +37,8 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-# Quick tests of it are in tests/algorithms/test_td3.py (a replay, and noise that has a
-# state), tests/sources/test_delayed.py and tests/training/test_whole_episodes.py.
+# Quick tests of it are in tests/algorithms/test_dqn.py, tests/sources/test_delayed.py
+# and tests/training/test_whole_episodes.py.
 @pytest.mark.parametrize("name", algorithms())
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600, compile="off")
