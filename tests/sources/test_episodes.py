@@ -203,7 +203,7 @@ def compare(trajectory, rows, rounds, length):
 
 
 HEALTHY = st.sampled_from(sorted(ENDS))
-SIZES = [(3, 1, 5), (2, 3, 4), (1, 2, 1)]  # environments, rounds, length
+SIZES = [(2, 3, 4), (1, 2, 1)]  # environments, rounds, length
 
 
 def healthy(length):
