@@ -91,23 +91,16 @@ def test_training_leaves_nothing_in_memory(tmp_path):
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("compile", ["off", "update"])
-def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path, compile):
+def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path):
     def lines(**options):
-        return of_the_seed(
-            tfb.train(
-                "linear", env="CartPole-v1", logdir=tmp_path, **{**SMALL, **options}
-            )
-        )
+        options = {**SMALL, "num_envs": 4, "compile": "update", **options}
+        options |= {"eval_every": 200, "eval_episodes": 4, "logdir": tmp_path}
+        return of_the_seed(tfb.train("linear", env="CartPole-v1", **options))
 
-    options = {"num_envs": 4, "eval_every": 200, "eval_episodes": 4}
-    options |= {"compile": compile}
-    expected = lines(num_workers=0, **options)
+    expected = lines(num_workers=0)
     assert len(expected) >= 3
-    workers = 2 if compile == "update" else 4
-    assert lines(num_workers=workers, **options) == expected
-    if compile == "off":
-        assert lines(num_workers=0, seed=1, **options) != expected
+    assert lines(num_workers=2) == expected
+    assert lines(num_workers=0, seed=1) != expected
 
 
 def test_a_run_is_resumed_from_its_newest_checkpoint(run):
@@ -122,21 +115,6 @@ def test_a_run_is_resumed_from_its_newest_checkpoint(run):
     assert "resumed" in kinds
     again = tfb.train(resume=run.logdir)  # ends at once
     assert again.finished and again.step == more.step
-
-
-def test_a_resumed_run_in_tensorflow_equals_an_uninterrupted_run(tmp_path):
-    """Checkpoints contain the environments, too."""
-    options = {**SMALL, "num_workers": None, "steps": 600}
-    name = "tf/CartPole-v1"
-    whole = tfb.train("linear", env=name, logdir=tmp_path / "whole", **options)
-    half = tfb.train(
-        "linear", env=name, logdir=tmp_path / "half", **{**options, "steps": 300}
-    )
-    again = tfb.train(resume=half.logdir, steps=600)
-    assert again.step == whole.step
-    assert of_the_seed(again) == of_the_seed(whole)
-    played = [tfb.evaluate(each.logdir, episodes=4).returns for each in (whole, again)]
-    np.testing.assert_array_equal(*played)
 
 
 def test_the_config_is_saved_as_text_and_read_back(run):
@@ -437,11 +415,10 @@ def test_another_environment_does_not_get_the_env_kwargs_of_the_run(tmp_path):
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("compile", ["auto", "off"])
-def test_a_run_continues_when_an_environment_crashes(tmp_path, compile):
+def test_a_run_continues_when_an_environment_crashes(tmp_path):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     # One worker, so that the run cannot end before its restart.
-    options = {**SMALL, "num_workers": 1, "compile": compile}
+    options = {**SMALL, "num_workers": 1, "compile": "auto"}
     del options["num_envs"]
     run = tfb.train("linear", env=envs, logdir=tmp_path, on_fault="restart", **options)
     assert run.finished
@@ -523,11 +500,7 @@ class TestPrecision:
             image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
             return SpaceEnv(image, gymnasium.spaces.Discrete(2))
 
-        options = SMALL | {
-            "precision": "mixed_bfloat16",
-            "compile": "auto",
-            "settings": BRIEF,
-        }
+        options = SMALL | {"precision": "mixed_bfloat16", "settings": BRIEF}
         run = tfb.train("ppo", env=pixels, logdir=tmp_path, **options)
         assert np.isfinite(run.metrics["loss/total"])
         assert tfb.evaluate(run.logdir, episodes=1, env=pixels).episodes == 1

@@ -157,10 +157,11 @@ def parameter(cell, *others, names, slow):
 
 def trained_parameters():
     first = capabilities.cells(1)
+    quick = [first[i] for i in (0, 2, 3)]
     for cell in dict.fromkeys(first + capabilities.cells(2)):
-        # For several seeds see tests/training/seeds/test_population.py.
-        quick = cell in first and level(cell, "seeds") == "one"
-        yield parameter(cell, names=cell, slow=not quick)
+        # Quick tests of others: several seeds in tests/training/seeds, bfloat16 and
+        # overlap in tests/test_api.py, observations in tests/nn/test_networks.py.
+        yield parameter(cell, names=cell, slow=cell not in quick)
 
 
 @pytest.mark.usefixtures("on_backend")

@@ -63,7 +63,7 @@ def test_every_link_has_a_target(page):
 def python_of(page):
     """Return the Python blocks of a page, with less training."""
     found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    small = r"steps=500, eval_every=0, compile='off'"
+    small = r"steps=500, eval_every=0, compile='off', settings={'histograms': False}"
     found = [re.sub(r"\bsteps=[\d_]+", small, block) for block in found]
     return [block.replace("LunarLander-v3", "CartPole-v1") for block in found]
 

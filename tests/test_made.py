@@ -23,6 +23,7 @@ SMALL = {
     "compile_cache": False,
 }
 pytestmark = pytest.mark.usefixtures("linear")
+SLOW = pytest.mark.slow
 ENV_FILE = """
     import gymnasium
 
@@ -44,7 +45,9 @@ def counting(length):
     return lambda: CountingEnv(length=length)
 
 
-@pytest.mark.parametrize("kind", ["environment", "batch", "env"])
+@pytest.mark.parametrize(
+    "kind", ["environment", "batch", pytest.param("env", marks=SLOW)]
+)
 def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_path):
     env = make_instance(kind)
     with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
@@ -84,7 +87,10 @@ def test_evaluations_use_the_given_eval_env(tmp_path):
         tfb.train("linear", env=counting(5), eval_env="CartPole-v1", **options)
 
 
-@pytest.mark.parametrize("kind", ["environment", "batch", "env", "tf"])
+@pytest.mark.parametrize(
+    "kind",
+    ["environment", "tf", *(pytest.param(x, marks=SLOW) for x in ("batch", "env"))],
+)
 def test_settings_of_the_run_do_not_apply_to_existing_instances(kind, tmp_path):
     """Workers, wrappers, options and arguments apply to the training environment."""
     options = SMALL | {"num_envs": 2, "num_workers": 1, "logdir": tmp_path}

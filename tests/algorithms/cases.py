@@ -88,12 +88,7 @@ def named(agent) -> dict[str, np.ndarray]:
 def assert_same(agents, **tolerance) -> None:
     """Check that two agents save equal variables, exactly if there is no tolerance."""
     expected, found = map(named, agents)
-    assert list(found) == list(expected)
-    for name, value in expected.items():
-        if tolerance:
-            np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
-        else:
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert_equal(found, expected, **tolerance)
 
 
 def collect(
@@ -179,8 +174,13 @@ def variables(run):
     return {key: x.numpy() for key, x in policy.named_variables().items()}
 
 
-def assert_equal(found, expected):
-    """Check that two results of ``variables`` are equal."""
+def assert_equal(found, expected, **tolerance):
+    """Check that two results of ``variables`` or ``named`` are equal.
+
+    Args:
+      **tolerance: arguments of ``assert_allclose``; none: they are exactly equal.
+    """
+    check = np.testing.assert_allclose if tolerance else np.testing.assert_array_equal
     assert list(found) == list(expected)
     for key, value in expected.items():
-        np.testing.assert_array_equal(found[key], value, err_msg=key)
+        check(found[key], value, err_msg=key, **tolerance)

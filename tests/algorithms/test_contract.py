@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import KINDS, B, assert_same, collect, experience, update
+from tests.algorithms.cases import (
+    KINDS,
+    B,
+    assert_equal,
+    assert_same,
+    experience,
+    named,
+    update,
+)
 from tests.nn.cases import ACTIONS, make_spec
 from tfagents_batch import config, interfaces, nest, sources
 from tfagents_batch.algorithms import REGISTRY
@@ -41,6 +49,22 @@ def make(name, action=None, histograms=False):
     return REGISTRY[algorithm][0](settings, spec)
 
 
+@functools.cache
+def updated(name):
+    """Return an agent after one update, the same for all tests, which do not change it.
+
+    Also return the trajectory of that update, and a copy of the variables after it.
+    """
+    agent = make(name)
+    trajectory = experience(agent)
+    update(agent, trajectory, 1)
+    return agent, trajectory, named(agent)
+
+
+def assert_as_updated(name, agent, **tolerance):
+    assert_equal(named(agent), updated(name)[2], **tolerance)
+
+
 def settings_of(name):
     kind = REGISTRY[name.partition("-")[0]][1]
     return config.from_dict(kind, (SHORT | CASES).get(name, {})).check()
@@ -68,7 +92,7 @@ def test_settings_are_frozen_and_documented_with_valid_defaults(name):
 
 
 def test_it_satisfies_the_protocol(name):
-    agent = make(name)
+    agent, *_ = updated(name)
     assert isinstance(agent, interfaces.Algorithm)
     assert isinstance(agent, tf.Module)
     assert isinstance(agent.compilable, bool)
@@ -80,7 +104,7 @@ def test_it_satisfies_the_protocol(name):
 
 
 def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
-    agent = make(name)
+    agent, *_ = updated(name)
     divides = getattr(agent.config, "normalize_return", False)
     rows = [row for row in agent.alarms if row.name == "small_returns"]
     assert len(rows) == (0 if divides else 1)
@@ -129,30 +153,26 @@ def test_an_update_is_finite_and_changes_weights_but_not_the_version(name, actio
 
 
 def test_an_update_in_a_program_equals_an_eager_one(name):
-    agents = [make(name) for _ in range(2)]
-    trajectory = experience(agents[0])
-    program = functools.partial(update, agents[1])
-    compiled = agents[1].compilable
-    program = tf.function(program, jit_compile=compiled, autograph=False)
-    update(agents[0], trajectory, 1)
+    agent, (_, trajectory, _) = make(name), updated(name)
+    program = functools.partial(update, agent)
+    program = tf.function(program, jit_compile=agent.compilable, autograph=False)
     program(trajectory, tf.constant(1))
-    assert_same(agents, rtol=1e-4, atol=1e-5)
+    assert_as_updated(name, agent, rtol=1e-4, atol=1e-5)
 
 
 def test_an_agent_with_the_variables_of_another_learns_the_same(name):
     agent, other = make(name), make(name)
-    update(agent, experience(agent), 1)
+    _, trajectory, _ = updated(name)
+    update(agent, trajectory, 1)
     for key, variable in other.named_variables().items():
         variable.assign(agent.named_variables()[key].value)
-    trajectory = experience(agent, seed=2)
     for each in (agent, other):
         update(each, trajectory, 2, step=100)
     assert_same((agent, other))
 
 
 def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
-    agents = [make(name) for _ in range(2)]
-    trajectory = experience(agents[0])
+    agent, (_, trajectory, _) = make(name), updated(name)
     masked = ~trajectory.mask
     assert np.any(masked) and not np.all(masked)
     action = trajectory.action
@@ -162,14 +182,12 @@ def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
     reward = trajectory.steps.reward
     poisoned = tf.where(masked, 1e6, reward[1:])
     steps = trajectory.steps._replace(reward=tf.concat([reward[:1], poisoned], 0))
-    update(agents[0], trajectory, 1)
-    update(agents[1], trajectory._replace(action=action, steps=steps), 1)
-    assert_same(agents)
+    update(agent, trajectory._replace(action=action, steps=steps), 1)
+    assert_as_updated(name, agent)
 
 
 def test_all_state_is_in_its_named_variables(name):
-    agent = make(name)
-    update(agent, experience(agent), 1)
+    agent, *_ = updated(name)
     held = {id(variable) for variable in agent.named_variables().values()}
     held.add(id(agent.policy.version))  # a run starts it at 0
     everything = [*agent.variables, *agent.network.variables]
@@ -178,7 +196,7 @@ def test_all_state_is_in_its_named_variables(name):
 
 
 def test_the_names_of_variables_begin_with_their_role(name):
-    agent = make(name)
+    agent, *_ = updated(name)
     roles = {key.partition("/")[0] for key in agent.named_variables()}
     assert roles <= {"policy", "statistics", "learner"}
     acting = agent.policy.named_variables()
@@ -188,9 +206,8 @@ def test_the_names_of_variables_begin_with_their_role(name):
 
 
 def test_another_policy_acts_alike_only_after_an_assignment(name):
-    agent = make(name)
-    update(agent, experience(agent), 1)
-    agent.policy.version.assign_add(3)
+    agent, *_ = updated(name)
+    agent.policy.version.assign(3)  # no update depends on it
     other = agent.make_policy()
     mine, its = agent.policy.named_variables(), other.named_variables()
     assert list(mine) == list(its)

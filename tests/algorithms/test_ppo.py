@@ -26,7 +26,6 @@ NETWORKS = {
     "gru_policy": networks.Config(hidden=(8, 6), core="gru", value_core="none"),
     "lstm": networks.Config(hidden=(8, 6), core="lstm", value_core="shared"),
 }
-BOTH = pytest.mark.parametrize("network", ["feed_forward", "gru"])
 
 
 def make(network="feed_forward", observation=VECTOR, action="discrete", **settings):
@@ -91,9 +90,7 @@ def test_an_update_is_finite_and_moves_the_weights(action, network, objective):
     ("network", "length", "action"),
     [
         ("feed_forward", None, "discrete"),
-        ("feed_forward", 5, "box"),
-        ("squashed", None, "box"),
-        ("gru", 5, "box"),
+        ("squashed", 5, "box"),
         ("gru_policy", 1, "discrete"),
         ("lstm", None, "box"),
     ],
@@ -120,12 +117,11 @@ def test_ratio_is_one_and_kl_zero_before_the_first_step(network, length, action)
 # ---- masked rows
 
 
-@BOTH
-def test_masked_rows_have_no_influence(network):
+def test_masked_rows_have_no_influence():
     """Rewards and actions of restart rows and failed rows are arbitrary."""
     agents = []
     for poison in ([0.0], [np.nan, 1e9]):
-        agent = make(network, action="box", objective="kl", sequence_length=5)
+        agent = make("gru", action="box", objective="kl", sequence_length=5)
         trajectory = collect(agent)
         mask = trajectory.mask.numpy()
 
@@ -216,7 +212,6 @@ def test_the_learning_rate_follows_the_steps_of_the_run():
     [
         ("feed_forward", 7, None, 6),
         ("feed_forward", 1000, None, 1),
-        ("feed_forward", None, None, 1),
         ("feed_forward", 8, 4, 6),
         ("gru", 1, 6, 8),
         ("gru", 25, 6, 2),
@@ -257,9 +252,7 @@ def test_sequences_without_a_valid_step_are_not_visited():
     assert int(metrics["grad/updates"]) == B
 
 
-@pytest.mark.parametrize(
-    ("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (3, T - 1), (7, 2), (T, 7)]
-)
+@pytest.mark.parametrize(("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (T, 7)])
 def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length):
     agent = make("gru", minibatch_size=None, sequence_length=length, histograms=False)
     trajectory = collect(agent, length=episode, terminate=True)
@@ -267,7 +260,7 @@ def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length)
     assert int(metrics["grad/updates"]) == 1 and not metrics["grad/skipped"]
 
 
-@pytest.mark.parametrize("network", ["feed_forward", "gru_policy", "lstm"])
+@pytest.mark.parametrize("network", ["feed_forward", "lstm"])
 def test_targets_do_not_depend_on_the_sequence_length(network):
     targets, gradients = [], []
     for length in (None, 1, 5):
@@ -282,7 +275,7 @@ def test_targets_do_not_depend_on_the_sequence_length(network):
             np.testing.assert_allclose(gradient, gradients[0], rtol=1e-5, atol=1e-5)
 
 
-@BOTH
+@pytest.mark.parametrize("network", ["feed_forward", "gru"])
 def test_advantages_are_corrected_if_an_older_policy_acted(network):
     off = {"normalize_observation": False, "normalize_return": False}
     agents = [make(network, correction=x, **off) for x in ("none", "vtrace")]
@@ -441,10 +434,9 @@ def test_updates_depend_on_the_seed():
     assert any(np.any(a != b) for a, b in zip(*finals, strict=True))
 
 
-@pytest.mark.parametrize("network", ["feed_forward", "lstm"])
-def test_an_agent_restored_by_name_acts_and_learns_alike(network):
+def test_an_agent_restored_by_name_acts_and_learns_alike():
     first, second = (
-        make(network, seed=seed, objective="both", histograms=False) for seed in (0, 1)
+        make("lstm", seed=seed, objective="both", histograms=False) for seed in (0, 1)
     )
     update(first, collect(first), 1)
     target = second.named_variables()
@@ -458,10 +450,9 @@ def test_an_agent_restored_by_name_acts_and_learns_alike(network):
 # ---- objective, penalty and entropy
 
 
-@BOTH
-def test_kl_stop_ends_the_epochs(network):
+def test_kl_stop_ends_the_epochs():
     agent = make(
-        network,
+        "gru",
         learning_rate=Constant(0.1),
         epochs=10,
         kl_stop=0.01,
@@ -474,10 +465,9 @@ def test_kl_stop_ends_the_epochs(network):
 @pytest.mark.parametrize(
     ("settings", "beta"),
     [
-        ({"learning_rate": Constant(1e-7)}, 1 / 1.5),
         ({"learning_rate": Constant(1e-7), "kl_adapt_factor": 4.0}, 1 / 4),
-        ({"learning_rate": Constant(0.1), "epochs": 8}, 1.5),
-        ({"learning_rate": Constant(0.1), "epochs": 8, "kl_adapt_high": 1e9}, 1),
+        ({"learning_rate": Constant(0.1), "epochs": 3}, 1.5),
+        ({"learning_rate": Constant(0.1), "epochs": 3, "kl_adapt_high": 1e9}, 1),
     ],
 )
 def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
@@ -487,10 +477,9 @@ def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
     assert float(saved) == float(agent.penalty.beta) == pytest.approx(beta)
 
 
-@BOTH
-def test_the_penalty_of_sequences_is_the_mean_over_sequences(network):
+def test_the_penalty_of_sequences_is_the_mean_over_sequences():
     agent = make(
-        network, objective="kl", kl_reduction="sequence", epochs=2, histograms=False
+        "gru", objective="kl", kl_reduction="sequence", epochs=2, histograms=False
     )
     kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
     mask = tf.constant([[True, True, False], [True, False, False]])
@@ -593,7 +582,7 @@ def regularized(scale):
 
 def test_losses_of_a_users_layers_are_minimized_and_logged():
     norms = {}
-    for scale, jit in ((0.0, False), (1.0, True)):
+    for scale in (0.0, 1.0):
         keras.utils.set_random_seed(0)
         config = ppo.Config(
             minibatch_size=16, learning_rate=Constant(1e-2), histograms=False
@@ -601,7 +590,7 @@ def test_losses_of_a_users_layers_are_minimized_and_logged():
         agent = ppo.PPO(config, make_spec(num_envs=B), regularized(scale))
         kernel = agent.network.trainable_variables[0]
         first = float(np.sum(np.square(kernel.numpy())))
-        learn = compiled(agent, jit=True) if jit else functools.partial(update, agent)
+        learn = compiled(agent)
         for seed in range(2):
             logged = float(learn(collect(agent), tf.constant(seed))["loss/network"])
             # Each minibatch adds the loss once.

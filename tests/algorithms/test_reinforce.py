@@ -38,8 +38,14 @@ def slow_returns(trajectory, gamma, end, reset=False):
     return found[:-1]
 
 
-@pytest.mark.parametrize("loss", ["log_likelihood", "squared_error"])
-@pytest.mark.parametrize("baseline", ["none", "average", "time_step", "value"])
+@pytest.mark.parametrize(
+    ("baseline", "loss"),
+    [
+        ("none", "squared_error"),
+        *(("value", "squared_error"), ("value", "log_likelihood")),
+        *(("average", "log_likelihood"), ("time_step", "log_likelihood")),
+    ],
+)
 def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
     settings = {"baseline": baseline, "loss": loss, "normalize_advantage": False}
     agent = make(gamma=0.9, **settings)

@@ -26,7 +26,7 @@ def algorithms(*quick):
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("name", algorithms("ppo", "reinforce", "dqn"))
+@pytest.mark.parametrize("name", algorithms("ppo"))
 def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     env = PYTHON[RUNS[name].get("env", "tf/CartPole-v1")]
     options = {"env": env, "steps": 250, "compile": "auto" if name == "ppo" else "off"}
@@ -37,8 +37,9 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-# tests/algorithms/test_td3.py resumes TD3 with noise that has a state.
-@pytest.mark.parametrize("name", algorithms("ppo", "reinforce", "dqn"))
+# Quick tests of it are in tests/algorithms/test_dqn.py, tests/sources/test_delayed.py
+# and tests/training/test_whole_episodes.py.
+@pytest.mark.parametrize("name", algorithms())
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600, compile="off")
     stopped = train(name, tmp_path / "stopped", steps=300, compile="off")

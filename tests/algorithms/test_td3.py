@@ -153,6 +153,9 @@ def test_ou_noise_starts_at_zero_in_every_episode():
     np.testing.assert_allclose(after[:, 0], np.where(steps.first, 0, 0.85), rtol=1e-6)
 
 
+# tests/algorithms/test_dqn.py resumes a run with a replay;
+# tests/sources/test_rollout.py restores acting states.
+@pytest.mark.slow
 def test_a_run_with_noise_that_has_a_state_goes_on_after_a_stop(tmp_path):
     settings = cases.RUNS["td3"]["settings"] | {"exploration": "ou"}
     options = {"settings": settings, "compile": "off"}

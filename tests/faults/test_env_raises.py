@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.backends import on_backends
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.worker.stepper import env_seed
@@ -54,20 +55,22 @@ def test_the_cause_is_the_exception_in_process_and_its_text_from_a_worker(drive)
     assert "Traceback" in cause.traceback_text
 
 
-@pytest.mark.parametrize(
-    ("mode", "type_name", "text"),
-    [
-        ("exc_local_class", "_local_class.<locals>.Local", "of a local class"),
-        ("exc_two_args", "TwoArguments", "two arguments (7)"),
-        ("exc_percent", "ValueError", "100% of %s and %d {braces}"),
-        ("exc_bytes", "ValueError", r"\udcff\udcfe"),
-        ("exc_str", "Unprintable", "<its text is unavailable: RuntimeError>"),
-        ("sysexit", "SystemExit", "5"),
-        ("keyboard", "KeyboardInterrupt", ""),
-        ("oom", "_ArrayMemoryError", "Unable to allocate"),
-    ],
-)
-def test_exceptions_are_sent_from_workers_as_text(drive, mode, type_name, text):
+EXCEPTIONS = {
+    "exc_local_class": ("_local_class.<locals>.Local", "of a local class"),
+    "exc_two_args": ("TwoArguments", "two arguments (7)"),
+    "exc_percent": ("ValueError", "100% of %s and %d {braces}"),
+    "exc_bytes": ("ValueError", r"\udcff\udcfe"),
+    "exc_str": ("Unprintable", "<its text is unavailable: RuntimeError>"),
+    "sysexit": ("SystemExit", "5"),
+    "keyboard": ("KeyboardInterrupt", ""),
+    "oom": ("_ArrayMemoryError", "Unable to allocate"),
+}
+
+
+# Workers of both backends have the same code for it.
+@on_backends("mode", portable=EXCEPTIONS, native=["exc_bytes", "keyboard"])
+def test_exceptions_are_sent_from_workers_as_text(drive, mode):
+    type_name, text = EXCEPTIONS[mode]
     error = drive(fault_envs(mode))
     assert type(error) is EnvError
     assert error.__cause__.type_name.endswith(type_name)

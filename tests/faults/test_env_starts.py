@@ -19,7 +19,7 @@ from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
 
 
-@pytest.mark.parametrize("target", [0, 1, 2])
+@pytest.mark.parametrize("target", [0, 2])
 def test_a_failing_constructor_is_named_and_all_workers_end(target):
     with pytest.raises(EnvError, match="ValueError in its constructor") as caught:
         Pool(fault_envs("exc", 3, phase="construct", target=target), 3)
@@ -44,8 +44,9 @@ def test_a_constructor_that_hangs_times_out():
     assert "in _fail" in str(caught.value)
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("episode", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("num_workers", "episode"), [(0, 0), (0, 1), (0, 3), (2, 0), (2, 3)]
+)
 def test_a_failing_reset_is_reported_with_its_episode(drive, num_workers, episode):
     constructors = fault_envs("exc", phase="reset", episode=episode, length=2)
     error = drive(constructors, num_workers)
@@ -72,7 +73,7 @@ def test_a_restart_within_a_step_has_the_longer_deadline(make_pool):
     assert batch.first.all()
 
 
-@pytest.mark.parametrize("spare", [0, 3, 7, 12, 18])
+@pytest.mark.parametrize("spare", [0, 7, 18])
 def test_too_few_file_descriptors_give_one_line_and_leak_nothing(make_pool, spare):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(os.listdir("/proc/self/fd"))

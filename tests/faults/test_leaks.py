@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.support.backends import on_backends
 from tests.support.fault_env import fault_envs
 from tests.support.stepped import Stepped
 from tfagents_batch.envs.processes.pool import Pool
@@ -89,7 +90,11 @@ def test_processes_that_environments_start_end_with_the_pool(make_pool):
     assert not _runs(child)
 
 
-@pytest.mark.parametrize("mode", ["flood_stdout", "chdir", "steal_signals", "threads"])
+@on_backends(
+    "mode",
+    portable=["flood_stdout", "chdir", "threads"],
+    native=["steal_signals", "threads"],
+)
 def test_environments_that_disturb_their_process_can_still_step(make_pool, mode):
     pool = make_pool(fault_envs(mode), 1)
     pool.reset(1)

@@ -97,7 +97,6 @@ def assert_gone(pids, seconds=2.0):
         ("portable", IDLE, None),
         ("portable", STEPPING, None),
         ("portable", STEPPING, "hang_gil"),
-        pytest.param("native", STEPPING, None, marks=pytest.mark.xla),
         pytest.param("native", STEPPING, "hang_gil", marks=pytest.mark.xla),
     ],
     indirect=["backend"],

@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.support.backends import on_backends
 from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker.stepper import env_seed
@@ -62,12 +63,17 @@ def start_pool(make_pool, mode, num_workers=2, steps=0, fault=None, **options):
     return pool
 
 
-@pytest.mark.parametrize("mode", ["exc", "sysexit", "keyboard", "nan", "shape"])
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_workers):
-    if (mode, num_workers) == ("keyboard", 0):
-        pytest.skip("in this process it is the user's Ctrl-C")
-    pool = start_pool(make_pool, mode, num_workers, steps=3)
+@on_backends(
+    "fault",
+    portable=[
+        # In this process a KeyboardInterrupt is the user's Ctrl-C.
+        *((mode, 0) for mode in ("exc", "sysexit", "nan", "shape")),
+        *((mode, 2) for mode in ("exc", "keyboard", "nan")),
+    ],
+    native=[(mode, 2) for mode in ("exc", "sysexit", "shape")],
+)
+def test_an_environment_that_raises_loses_its_own_row(make_pool, fault):
+    pool = start_pool(make_pool, *fault, steps=3)
     failed = act(pool)
     assert lost(failed) == [3]
     assert failed.observation[0][3].tolist() == [3, 0, 3]  # the last valid one
@@ -80,7 +86,9 @@ def test_an_environment_that_raises_loses_its_own_row(make_pool, mode, num_worke
     pool.check()
 
 
-@pytest.mark.parametrize("mode", ["kill", "garbage_reply", "close_socket"])
+@on_backends(
+    "mode", portable=["kill", "close_socket"], native=["kill", "garbage_reply"]
+)
 def test_a_worker_that_crashes_loses_its_rows_until_it_is_replaced(make_pool, mode):
     pool = start_pool(make_pool, mode, steps=3)
     seen, batch = until_replaced(pool)
@@ -91,7 +99,7 @@ def test_a_worker_that_crashes_loses_its_rows_until_it_is_replaced(make_pool, mo
     pool.check()
 
 
-@pytest.mark.parametrize("mode", ["hang_gil", "stop"])
+@on_backends("mode", portable=["hang_gil"], native=["stop"])
 def test_a_worker_that_hangs_is_replaced(make_pool, mode):
     pool = start_pool(make_pool, mode, steps=3, step_seconds=0.3)
     before = set(pool.pids)
@@ -104,7 +112,7 @@ def test_a_worker_that_hangs_is_replaced(make_pool, mode):
     pool.check()
 
 
-@pytest.mark.parametrize("mode", ["exc", "kill"])
+@on_backends("mode", portable=["exc"], native=["kill"])
 def test_an_environment_that_fails_in_reset_is_replaced(make_pool, mode):
     envs = fault_envs(mode, 4, phase="reset", length=1000)
     pool = make_pool(envs, 2, on_fault="restart", reset_seconds=5, step_seconds=5)
@@ -180,14 +188,13 @@ def test_events_describe_the_failure_and_the_restart(make_pool):
     assert pool.events() == []
 
 
-@pytest.mark.parametrize(
-    ("budget", "text"),
-    [
-        ({}, "env 3 failed again"),
-        (ENDLESS | {"max_restarts": 3}, "after 3 restarts, the limit"),
-    ],
+@on_backends(
+    "limit",
+    portable=[(ENDLESS | {"max_restarts": 3}, "after 3 restarts, the limit")],
+    native=[({}, "env 3 failed again")],
 )
-def test_an_environment_that_always_fails_ends_the_run(make_pool, budget, text):
+def test_an_environment_that_always_fails_ends_the_run(make_pool, limit):
+    budget, text = limit
     pool = start_pool(make_pool, "exc", fault={"episode": None, "step": 0}, **budget)
     with pytest.raises(EnvError, match=text) as caught:
         act_and_check(pool)
@@ -233,7 +240,7 @@ def test_invalid_actions_are_raised_despite_restarts(make_pool):
         pool.check()
 
 
-@pytest.mark.parametrize("mode", ["kill", "hang_gil"])
+@on_backends("mode", portable=["hang_gil"], native=["kill"])
 def test_closing_while_a_worker_is_replaced_leaks_nothing(make_pool, mode):
     pool = start_pool(make_pool, mode, steps=3, step_seconds=0.2)
     act(pool)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.backends import on_backends
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.errors import Stopped
@@ -27,7 +28,7 @@ def endless(env):
     return valid, env.ok(state)
 
 
-@pytest.mark.parametrize("mode", ["slow_always", "hang"])
+@on_backends("mode", portable=["hang"], native=["slow_always"])
 def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
     env = make_process_env(fault_envs(mode, step=0, seconds=30), 2)
     stopped = []

@@ -6,20 +6,22 @@ import time
 import numpy as np
 import pytest
 
+from tests.support.backends import on_backends
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import WorkerTimeout
 
 
-@pytest.mark.parametrize(
-    ("mode", "stack"),
-    [
+@on_backends(
+    "hang",
+    portable=[
         ("hang", "in _fail"),
-        ("hang_gil", "in _hang_with_gil"),
         ("stop", "<no stack: the process is stopped"),
     ],
+    native=[("hang", "in _fail"), ("hang_gil", "in _hang_with_gil")],
 )
-def test_a_worker_that_hangs_is_killed_and_its_stack_reported(make_pool, mode, stack):
+def test_a_worker_that_hangs_is_killed_and_its_stack_reported(make_pool, hang):
+    mode, stack = hang
     pool = make_pool(fault_envs(mode, 4, step=0), 2, step_seconds=0.3)
     pool.reset(3)
     started = time.monotonic()
@@ -72,7 +74,7 @@ def test_none_means_no_deadline(make_pool):
     pool.check()
 
 
-@pytest.mark.parametrize("mode", ["hang", "stop"])
+@on_backends("mode", portable=["hang"], native=["stop"])
 def test_closing_does_not_wait_for_an_environment_that_hangs_in_close(make_pool, mode):
     pool = make_pool(fault_envs(mode, phase="close"), 2)
     pool.reset(3)

@@ -204,7 +204,7 @@ def compare(trajectory, rows, rounds, length):
 
 
 HEALTHY = st.sampled_from(sorted(ENDS))
-SIZES = [(3, 1, 5), (2, 3, 4), (1, 2, 1)]  # environments, rounds, length
+SIZES = [(2, 3, 4), (1, 2, 1)]  # environments, rounds, length
 
 
 def healthy(length):
@@ -474,9 +474,8 @@ def expected():
         return play_cartpole(env)
 
 
-@pytest.mark.parametrize("num_workers", [1, 4])
-def test_the_number_of_workers_changes_nothing(make_process_env, expected, num_workers):
-    env = make_process_env([cartpole] * 4, num_workers)
+def test_the_number_of_workers_changes_nothing(make_process_env, expected):
+    env = make_process_env([cartpole] * 4, 4)
     tf.nest.map_structure(np.testing.assert_array_equal, play_cartpole(env), expected)
     first, _ = expected
     assert bool(first.ok) and first.metrics["env/idle_steps"] > 0

@@ -8,6 +8,7 @@ from tests.sources.cases import Counter, collect
 from tests.support.fault_env import fault_envs
 from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError
 from tfagents_batch.sources.rollout import Rollout
@@ -68,6 +69,17 @@ def test_restart_starts_new_episodes_and_resets_the_acting_state(env):
     trajectory = collect(rollout, 1).trajectory
     assert np.all(trajectory.steps.first[0])
     np.testing.assert_array_equal(trajectory.state[0], 0)
+
+
+def test_a_rollout_with_the_variables_of_another_goes_on_as_it_does():
+    env = make_env("tf/CartPole-v1", num_envs=2)
+    first, second = (Rollout(env, Counter(), 5, seed=seed) for seed in (0, 1))
+    collect(first, 1)
+    for name, variable in second.named_variables().items():
+        variable.assign(first.named_variables()[name])
+    found = [collect(each, 2).trajectory for each in (first, second)]
+    tf.nest.map_structure(np.testing.assert_array_equal, *found)
+    np.testing.assert_array_equal(found[1].state[0], 5)
 
 
 def test_without_exploration_the_noise_is_not_used(env):

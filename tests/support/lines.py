@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 from tfagents_batch.training.log.logger import read_metrics
 
@@ -14,6 +15,21 @@ def of_the_seed(run):
 def without_times(lines):
     drop = ("time/", "system/")
     return [{k: v for k, v in x.items() if not k.startswith(drop)} for x in lines]
+
+
+def stopped_early(run, folder):
+    """Copy a run's folder without the checkpoints after its first permanent one.
+
+    The copy continues there, as if the run had been killed at its end.
+    """
+    shutil.copytree(run.logdir, folder)
+    steps = saved(folder)
+    first = min(step for step, metadata in steps.items() if metadata["keep"])
+    assert first < run.step
+    for step in steps:
+        if step > first:
+            shutil.rmtree(folder / "checkpoints" / f"step-{step:012d}")
+    return folder
 
 
 def saved(folder):

@@ -91,7 +91,8 @@ def test_callbacks_see_iterations_evaluations_and_checkpoints(tmp_path):
     assert any(event.best for event in calls["checkpoint"])
 
 
-@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
+# test_training_ends_at_the_requested_return has one of evaluations.
+@pytest.mark.parametrize("what", ["on_iteration", "on_checkpoint"])
 def test_a_callback_ends_training_with_a_checkpoint(tmp_path, what):
     options = QUICK | {"steps": 5000, "eval_every": 200, "eval_episodes": 2}
     callback = {what: lambda event: False}
@@ -156,7 +157,7 @@ def test_training_ends_at_the_requested_return(tmp_path):
         train(logdir=tmp_path, stop_at_return=5, **QUICK)
 
 
-@pytest.mark.parametrize("env", [Falling, Shown])
+@pytest.mark.parametrize("env", [pytest.param(Falling, marks=pytest.mark.slow), Shown])
 def test_videos_are_in_tensorboard_and_do_not_affect_training(tmp_path, env):
     options = {k: v for k, v in QUICK.items() if env is Shown or k != "num_workers"}
     without_videos = train(env=env, logdir=tmp_path / "plain", **options)

@@ -72,7 +72,11 @@ def test_padding_and_idle_steps_are_not_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "env", [CARTPOLE, {**CARTPOLE, "env": "tf/CartPole-v1", "num_workers": None}]
+    "env",
+    [
+        pytest.param(CARTPOLE, marks=pytest.mark.slow),
+        {**CARTPOLE, "env": "tf/CartPole-v1", "num_workers": None},
+    ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, env):
     """Every iteration starts new episodes, so no state of environments is lost."""

@@ -121,9 +121,22 @@ def check_samples(slow, program, seeds=(1, 2, 3)):
     return found, expected
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     ("name", "prioritized"),
-    [*((name, False) for name in sorted(CASES)), ("n-step", True), ("stack", True)],
+    [
+        ("n-step", True),
+        ("stack", True),
+        ("long collects", False),
+        ("wide", False),
+        ("stack of channels", False),
+        *(
+            pytest.param(name, False, marks=SLOW)
+            for name in ("plain", "n-step", "stack", "stack of two")
+        ),
+    ],
 )
 @given(data=st.data())
 @settings(deadline=None, max_examples=8, phases=[Phase.explicit, Phase.generate])

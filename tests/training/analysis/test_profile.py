@@ -84,6 +84,6 @@ def test_whole_episodes_are_profiled_and_other_sources_refused_at_once(tmp_path)
         with pytest.raises(UserError, match="take turns"):
             tfb.train(algorithm, steps=100, **options | more)
     assert not list(tmp_path.iterdir())
-    run = tfb.train("reinforce", steps=10, rollout={"episodes": 4}, **options)
+    run = tfb.train("linear", steps=10, rollout={"episodes": 4}, **options)
     found = json.loads((Path(run.logdir) / profile.FILE).read_text())
     assert list(found["parts_ms"]) == PARTS

@@ -71,7 +71,10 @@ def hub(text, number):
     return re.sub(r"handle = \d+ : i64", f"handle = {number} : i64", text)
 
 
-@pytest.mark.parametrize("name", RUNS)
+# test_second_start.py stores and reads the program of a run with worker processes.
+@pytest.mark.parametrize(
+    "name", [pytest.param("processes", marks=pytest.mark.slow), "episodes"]
+)
 def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program(
     started, name
 ):

@@ -24,7 +24,7 @@ from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
 
 
-def make(**options):
+def make(env=lambda: Counting(), **options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
     settings = ga3c.Config(histograms=False)
     config = RunConfig("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
@@ -32,7 +32,7 @@ def make(**options):
     own["rollouts_per_call"] = 2
     options = {"queue": own | options.pop("queue", {}), "compile": "off", **options}
     config = with_options(config, options)
-    return Experiment(config, config.recipe(lambda: Counting()))
+    return Experiment(config, config.recipe(env))
 
 
 NUMBERS = {f"async/{name}" for name in Numbers._fields}
@@ -132,10 +132,7 @@ class Single(Counting):
 
 
 def test_episodes_of_one_step_are_learned_from():
-    config = RunConfig(algorithm="ga3c", env="single", num_envs=4, eval_every=0)
-    options = {"queue": {"length": 6, "train_batch": 10}, "compile": "off"}
-    config = with_options(config, options)
-    with Experiment(config, config.recipe(lambda: Single())) as experiment:
+    with make(env=lambda: Single()) as experiment:
         experiment.start(0)
         metrics = experiment.program(10**9, 20)
         assert metrics["episode/count"].value == experiment.program.step > 0
@@ -175,6 +172,7 @@ class Failing(Counting):
 def test_a_failure_beside_an_evaluation_ends_the_run(tmp_path):
     path = tmp_path / "evaluating"
     options = {"num_envs": 2, "eval_episodes": 1, "eval_every": 100, "compile": "off"}
+    options["settings"] = {"histograms": False}
     begin = time.monotonic()
     with pytest.raises(EnvError, match="during an evaluation"):
         tfb.train(
@@ -261,11 +259,12 @@ def test_a_killed_worker_ends_the_run_or_is_replaced():
 def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
     options = {"num_envs": 4, "logdir": tmp_path, "eval_episodes": 4}
     options |= {"queue": {"length": 8, "train_batch": 16, "capacity": 32}}
-    run = tfb.train("ga3c", env="CartPole-v1", steps=2000, eval_every=1000, **options)
-    assert run.step >= 2000 and run.metrics["eval/return_mean"] > 0
+    options |= {"compile": "off", "settings": {"histograms": False}}
+    run = tfb.train("ga3c", env="CartPole-v1", steps=600, eval_every=300, **options)
+    assert run.step >= 600 and run.metrics["eval/return_mean"] > 0
     assert not alive()
-    resumed = tfb.train(resume=run.logdir, steps=3000)
-    assert resumed.step >= 3000
+    resumed = tfb.train(resume=run.logdir, steps=1000)
+    assert resumed.step >= 1000
     metrics = resumed.metrics
     assert metrics["system/traces"] == 1
     assert 0 <= metrics["lag/updates"] <= metrics["lag/max"]

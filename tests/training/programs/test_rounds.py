@@ -50,7 +50,9 @@ def cartpole(kind, compile="full"):
         yield training, agent, program._variables(source, agent, training._step)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["linear", pytest.param("ppo", marks=pytest.mark.slow)]
+)
 def test_the_number_of_rounds_in_a_call_changes_no_result(kind):
     found = []
     with cartpole(kind) as (training, agent, variables):

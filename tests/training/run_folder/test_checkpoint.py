@@ -427,11 +427,11 @@ KILLER = """
 import os, shutil, sys
 import tensorflow as tf
 from tfagents_batch.training.run_folder import checkpoint
-run, step, folder_of_tests = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder_of_tests, *arguments = sys.argv[1:]
 sys.path.insert(0, folder_of_tests)
 from test_checkpoint import make
 
-def save_and_die(k):
+def save_and_die(run, step, k):
     calls = 0
     def patch(owner, name):
         original = getattr(owner, name)
@@ -449,42 +449,49 @@ def save_and_die(k):
     checkpoint.save(f"{run}-{k}", step, variables, {"at": step})
     os._exit(0)
 
-status = 42
-k = 0
-while status == 42:
-    k += 1
-    shutil.copytree(run, f"{run}-{k}")
-    pid = os.fork() or save_and_die(k)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-print(k if status == 0 else f"child {k} ended with {status}")
+for run, step in zip(arguments[::2], arguments[1::2], strict=True):
+    status = 42
+    k = 0
+    while status == 42:
+        k += 1
+        shutil.copytree(run, f"{run}-{k}")
+        pid = os.fork() or save_and_die(run, int(step), k)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(k if status == 0 else f"child {k} ended with {status}")
 """
 
 
-def kill_at_every_operation(run, step):
-    """Return copies of ``run``: in copy k saving was killed at operation k.
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Return copies of a run per step of a save: in copy k, operation k was killed.
 
-    In the last copy it was not killed.
+    Step 4 is new, step 2 replaces a checkpoint. In the last copy nothing was killed.
     """
-    arguments = [str(run), str(step), os.path.dirname(__file__)]
+    folder, arguments = tmp_path_factory.mktemp("runs"), []
+    for step, steps in ((4, (1, 2, 3)), (2, (1, 2))):
+        run = folder / str(step)
+        run.mkdir()
+        for each in steps:
+            save(run, each)
+        arguments += [str(run), str(step)]
     done = subprocess.run(
-        [sys.executable, "-c", KILLER, *arguments],
+        [sys.executable, "-c", KILLER, os.path.dirname(__file__), *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
-    assert done.stdout.strip().isdecimal(), done.stdout + done.stderr[-3000:]
-    count = int(done.stdout)
-    assert count > 20
-    return [run.with_name(f"{run.name}-{k}") for k in range(1, count + 1)]
+    counts = done.stdout.split()
+    assert all(map(str.isdecimal, counts)), done.stdout + done.stderr[-3000:]
+    assert len(counts) == 2 and min(map(int, counts)) > 20
+    return {
+        step: [folder / f"{step}-{k}" for k in range(1, int(count) + 1)]
+        for step, count in zip((4, 2), counts, strict=True)
+    }
 
 
-def test_a_save_killed_at_any_operation_leaves_the_old_or_the_new(tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    for step in (1, 2, 3):
-        save(run, step)
+def test_a_save_killed_at_any_operation_leaves_the_old_or_the_new(killed):
     found = []
-    for copy in kill_at_every_operation(run, 4):
+    for copy in killed[4]:
         step, events = load(copy)
         assert events == []
         found.append(step)
@@ -496,13 +503,9 @@ def test_a_save_killed_at_any_operation_leaves_the_old_or_the_new(tmp_path):
     assert [*saved(copy)] == [2, 3, 4]
 
 
-def test_a_replacement_killed_at_any_operation_loses_neither(tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    for step in (1, 2):
-        save(run, step)
+def test_a_replacement_killed_at_any_operation_loses_neither(killed):
     before = {
         load(copy)[0]: files.sweep(copy / "checkpoints") or load(copy)
-        for copy in kill_at_every_operation(run, 2)
+        for copy in killed[2]
     }
     assert before == {1: (2, []), 2: (2, [])}

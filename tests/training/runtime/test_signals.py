@@ -211,22 +211,21 @@ def test_outside_the_main_thread_signals_are_left_alone():
     assert found == (signal.getsignal(signal.SIGINT), False)
 
 
-# A compiled program that stays inside TensorFlow for 3 seconds, without any Python.
+# A program that stays inside TensorFlow for 3 seconds, without any Python.
 PROGRAM = """
-import contextlib, os, sys, time
+import contextlib, os, sys, threading
 import tensorflow as tf
 from tfagents_batch.training.runtime import signals
 signals.RESCUE_SECONDS = AFTER
 
-@tf.function(autograph=False)
-def spin(seconds):
-    end = tf.timestamp() + seconds
-    return tf.while_loop(lambda x: tf.timestamp() < end, lambda x: x + 1, [0.0])
+queue = tf.queue.FIFOQueue(1, tf.float32, [])
+wait = tf.function(queue.dequeue, autograph=False)
 
 def say(text):
     os.write(1, f"{text}\\n".encode())
 
-spin(tf.constant(0.0, tf.float64))
+queue.enqueue(0.0)
+wait()
 with signals.Interrupts(
     lambda: say("stop"),
     kill=lambda: say("kill"),
@@ -236,7 +235,10 @@ with signals.Interrupts(
     say("ready")
     save = interrupts.rescue(lambda: say("saved"))
     with save if INSIDE else contextlib.nullcontext():
-        spin(tf.constant(3.0, tf.float64))
+        timer = threading.Timer(3.0, queue.enqueue, [0.0])
+        timer.daemon = True
+        timer.start()
+        wait()
     say(f"returned requested={interrupts.requested} "
         f"checkpoint={interrupts.checkpoint_requested}")
 sys.exit(130 if interrupts.requested else 0)

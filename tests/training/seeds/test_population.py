@@ -193,7 +193,7 @@ def test_results_do_not_depend_on_the_number_of_iterations_per_call(trainings):
     assert any(np.ndim(value) for value in many[0].lines[0].values())  # histograms
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_lines_evaluations_and_checkpoints_are_at_the_steps_of_a_single_run(
     trainings, index, tmp_path
 ):
@@ -230,7 +230,7 @@ def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
     assert tfb.evaluate(runs[0].logdir, episodes=4).mean_return > 5
 
     options["steps"] = 700
-    more = tfb.train(resume=runs[1].logdir, steps=700)
+    more = tfb.train(resume=runs[1].logdir, steps=700, compile="off")
     alone = tfb.train(seed=1, logdir=tmp_path / "one", compile="off", **options)
     assert more.step == alone.step
     compare(trained(more), trained(alone))
