@@ -178,15 +178,14 @@ def test_length_and_episodes_of_rollouts_replace_each_other():
 
 
 def test_the_presets_of_ga3cs_paper_have_its_settings():
-    """Values of the original's RunConfig.py; see the page of the algorithm."""
+    """Values of the original's Config.py; see the page of the algorithm."""
     preset = config.to_dict(PRESETS["ga3c_paper/pong"]())
     settings, queue = preset["settings"], preset["source"]
     assert preset["env"] == "ALE/Pong-v5"
     assert preset["env_kwargs"] == {"preprocess": "ga3c"}
-    agents = preset["num_envs"], queue["predictors"], queue["trainers"]
-    assert agents == (32, 2, 2) and queue["adjust"]
-    assert queue["length"] == queue["train_rows"] == 5  # TIME_MAX; a piece is enough
-    assert queue["capacity"] == 100 * 5  # pieces in the queue
+    assert (preset["num_envs"], queue["predictors"], queue["adjust"]) == (32, 2, True)
+    assert queue["length"] == queue["train_batch"] == 5  # TIME_MAX; one agent's steps
+    assert queue["capacity"] == 100 * 5  # rollouts in the queue
     assert (
         differs(
             settings,

@@ -45,7 +45,7 @@ RUNS = {  # options of short runs of 4 environments; a new algorithm adds its ow
     "ga3c": {"env": "CartPole-v1", "settings": BRIEF},
     "reinforce": {"rollout": {"episodes": 8}, "settings": BRIEF},
     "ppo": {
-        "rollout_length": 16,
+        "rollout.length": 16,
         "settings": BRIEF | {"minibatch_size": 32, "epochs": 2},
     },
 }

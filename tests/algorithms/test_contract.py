@@ -15,6 +15,7 @@ from tests.algorithms.cases import (
     B,
     assert_equal,
     assert_same,
+    collect,
     experience,
     named,
     update,

@@ -172,7 +172,7 @@ def train(folder, **options):
         ({"replay": {"capacity": 10**12}}, r"replay needs .*smaller capacity"),
         ({"replay": {"stack": 3}}, r"stack"),
         ({"overlap": True}, r"overlap is true.*leave overlap out"),
-        ({"rollout_length": 8}, r"rollout_length is a setting of.*'rollout'.*replay"),
+        ({"rollout.length": 8}, r"rollout.length is a setting of.*'rollout'.*replay"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_a_run_folder_exists(

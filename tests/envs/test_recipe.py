@@ -37,3 +37,19 @@ def test_arguments_apply_to_the_same_name_only():
     assert recipe.other(mine, own=False).env_kwargs == {}
     assert recipe.other(mine, own=False).wrappers == ["a wrapper"]
     assert recipe.other(gymnasium.make("CartPole-v1"), own=False).wrappers == ()
+
+
+@pytest.mark.parametrize(
+    ("env", "episodes", "most", "expected"),
+    [
+        ("CartPole-v1", 20, 8, (5, 20)),
+        ("CartPole-v1", 7, 4, (1, 7)),
+        ("CartPole-v1", 64, 8, (8, 64)),
+        ([mine] * 3, 8, 8, (2, 8)),  # equal ones: fewer are enough
+        ([mine, "CartPole-v1", mine], 8, 8, (3, 9)),
+    ],
+)
+def test_environments_of_an_evaluation_divide_its_episodes(
+    env, episodes, most, expected
+):
+    assert EnvRecipe(env).for_evaluation(episodes, most) == expected

@@ -10,20 +10,8 @@ from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.training.evaluate import (
-    CHUNK,
-    Evaluator,
-    batch_size,
-    evaluator,
-)
+from tfagents_batch.training.evaluate import CHUNK, Evaluator, evaluator
 from tfagents_batch.training.experiment import seeded
-
-
-@pytest.mark.parametrize(
-    ("episodes", "most", "expected"), [(20, 8, 5), (10, 8, 5), (7, 4, 1), (64, 8, 8)]
-)
-def test_the_batch_divides_the_episodes(episodes, most, expected):
-    assert batch_size(episodes, most) == expected
 
 
 def evaluate(constructors, episodes, seed=0, times=1):

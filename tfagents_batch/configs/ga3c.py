@@ -45,10 +45,9 @@ def _paper(env: str) -> Preset:
         {
             "length": 5,
             "predictors": 2,
-            "trainers": 2,
-            "train_rows": 5,
+            "train_batch": 5,
             "capacity": 500,
-            "program_pieces": 1,
+            "rollouts_per_call": 1,
             "adjust": True,
         },
         {"env_kwargs": {"preprocess": "ga3c"}},
