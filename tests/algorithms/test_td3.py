@@ -6,15 +6,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-import tfagents_batch as tfb
-from tests.algorithms import cases
-from tests.algorithms.cases import (
-    B,
-    assert_equal,
-    assert_gradients,
-    experience,
-    variables,
-)
+from tests.algorithms.cases import B, assert_gradients, experience
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
@@ -151,18 +143,6 @@ def test_ou_noise_starts_at_zero_in_every_episode():
     noise = nest.map(lambda x: 0 * x[0], policy.noise((1, steps.first.shape[0]), 1))
     after = policy.act(steps, state, noise, STEP, True)[2]
     np.testing.assert_allclose(after[:, 0], np.where(steps.first, 0, 0.85), rtol=1e-6)
-
-
-# tests/algorithms/test_dqn.py resumes a run with a replay;
-# tests/sources/test_rollout.py restores acting states.
-@pytest.mark.slow
-def test_a_run_with_noise_that_has_a_state_goes_on_after_a_stop(tmp_path):
-    settings = cases.RUNS["td3"]["settings"] | {"exploration": "ou"}
-    options = {"settings": settings, "compile": "off"}
-    straight = cases.train("td3", tmp_path / "one", steps=300, **options)
-    stopped = cases.train("td3", tmp_path / "two", steps=200, **options)
-    resumed = tfb.train(resume=stopped.logdir, steps=300)
-    assert_equal(variables(resumed), variables(straight))
 
 
 def test_actions_of_the_warmup_are_uniform():
