@@ -37,9 +37,9 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-# Quick tests of it are in tests/algorithms/test_dqn.py, tests/sources/test_delayed.py
-# and tests/training/test_whole_episodes.py.
-@pytest.mark.parametrize("name", algorithms())
+# Quick tests of other sources are in tests/algorithms/test_dqn.py and
+# tests/training/test_whole_episodes.py.
+@pytest.mark.parametrize("name", algorithms("ppo"))
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600, compile="off")
     stopped = train(name, tmp_path / "stopped", steps=300, compile="off")
