@@ -103,8 +103,8 @@ def measure(work: Replaying) -> dict[str, Any]:
 
 def _replay(work: Replaying) -> Any:
     from tfagents_batch.schedules import Ratio
+    from tfagents_batch.sources.off_policy import ReplaySettings
     from tfagents_batch.sources.replay.replay import Replay, outline
-    from tfagents_batch.sources.replay.settings import ReplaySettings
 
     source = _source(work)
     config = ReplaySettings(

@@ -50,7 +50,7 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
     correction: Literal["none", "vtrace"] = option(
         "vtrace",
         "correction of advantages, and of targets with value_target=gae, if the policy "
-        "that acted is older, as with rollout.wait_for, rollout.lag and overlap",
+        "that acted is older, as with rollout.wait_for and overlap",
     )
     kl_stop: float | None = option(
         None,

@@ -4,9 +4,9 @@ An algorithm names one of them. Its settings have its name in front, such as
 ``--rollout.length``.
 """
 
+from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.on_policy import RolloutSettings
 from tfagents_batch.sources.queue import QueueSettings
-from tfagents_batch.sources.replay.settings import ReplaySettings
 
 REGISTRY = {
     each.name: each for each in (RolloutSettings, ReplaySettings, QueueSettings)

@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -29,9 +29,6 @@ from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.autotune import AutoTuner
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
 from tfagents_batch.types import Collected, Trajectory
-
-if TYPE_CHECKING:
-    from tfagents_batch.sources.queue import Config
 
 _LOG = logging.getLogger("tfagents_batch")
 _JOIN = 5.0  # seconds that closing waits for the threads
@@ -79,7 +76,7 @@ class Predictors:
       envs: environments of each predictor, a ``ProcessEnv`` with as many groups as
         workers.
       algorithm: creates the policies.
-      config: checked settings.
+      config: checked ``queue.QueueSettings``.
       seed: seed of environments and actions.
       info: info columns to report, see ``metrics.episode_info_metrics``.
 
@@ -92,7 +89,7 @@ class Predictors:
         self,
         envs: Sequence[Env],
         algorithm: Algorithm,
-        config: Config,
+        config: Any,
         seed: int,
         info: Sequence[str] = (),
     ):

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tests.sources.replay.test_replay import CASES, build
 from tfagents_batch import machine
 from tfagents_batch.errors import UserError
+from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import memory
-from tfagents_batch.sources.replay.settings import ReplaySettings
 from tfagents_batch.types import EnvSpec
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.sources.replay.scripted import KINDS, Case, Script, Slow, stream, uid
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Linear, Ratio
+from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
 from tfagents_batch.sources.replay.replay import Replay
-from tfagents_batch.sources.replay.settings import ReplaySettings
 
 CASES = {
     "plain": Case(batch=2, k=1, window=2, capacity=24),

@@ -11,8 +11,8 @@ from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Ratio
+from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
-from tfagents_batch.sources.replay.settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 
 

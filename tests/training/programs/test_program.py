@@ -17,7 +17,7 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
 from tfagents_batch.schedules import Constant
-from tfagents_batch.sources.replay.settings import ReplaySettings
+from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.config import RunConfig

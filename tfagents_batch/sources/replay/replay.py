@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,9 +19,6 @@ from tfagents_batch.sources.replay import priorities as prioritized
 from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.storage import Storage
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
-
-if TYPE_CHECKING:
-    from tfagents_batch.sources.replay.settings import ReplaySettings
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
 _LOG = logging.getLogger("tfagents_batch")
@@ -41,7 +38,7 @@ class Replay(tf.Module):
     Args:
       inner: source that collects: ``collect(seed, step)`` returns ``Collected`` with a
         trajectory, whose first step is the last one of the call before.
-      config: settings.
+      config: ``off_policy.ReplaySettings``.
       like: Trajectory of tensors or specs with the shapes of a collect; see
         ``outline``.
       batch_size: N, windows of a sample.
@@ -57,7 +54,7 @@ class Replay(tf.Module):
     def __init__(
         self,
         inner: Any,
-        config: ReplaySettings,
+        config: Any,
         *,
         like: Trajectory,
         batch_size: int,

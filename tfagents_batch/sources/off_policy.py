@@ -1,4 +1,4 @@
-"""Settings of the replay."""
+"""Off-policy experience: a replay of what a policy collects."""
 
 from __future__ import annotations
 
