@@ -108,8 +108,6 @@ class LocalExecutor:
 
     def counters(self) -> dict[str, float]:
         """Return the counters since the start."""
-        if self._is_batch:
-            return {"env/unused_steps": self._stepper.unused}
         return {"env/stale_replies": 0}
 
     def listen(self, context: Context) -> list[Failure]:

@@ -114,6 +114,11 @@ class Arrays(NamedTuple):
     info: dict[str, np.ndarray]
     timing: np.ndarray
 
+    def info_columns(self) -> dict[str, np.ndarray]:
+        """Return the columns of ``info`` without the statistics."""
+        items = self.info.items()
+        return {name: column for name, column in items if name not in STATISTICS}
+
 
 def make_layout(
     observation: Sequence[Leaf],

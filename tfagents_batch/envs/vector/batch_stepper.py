@@ -69,7 +69,6 @@ class BatchStepper:
       catch: exceptions that become failures.
 
     Attributes:
-      unused: number of steps since the start that are in no row.
       notes: messages for the log; the reader empties the list.
     """
 
@@ -81,7 +80,6 @@ class BatchStepper:
         finite_check: str,
         catch: stepper.Catch,
     ):
-        self.unused = 0
         self.notes: list[str] = []
         self._batch = batch
         self._arrays = arrays
@@ -94,11 +92,7 @@ class BatchStepper:
         self._no_action = action_masks.rows(
             batch.observation_space, batch.action_space, arrays.observation
         )
-        self._columns = {
-            name: column
-            for name, column in arrays.info.items()
-            if name not in layout.STATISTICS
-        }
+        self._columns = arrays.info_columns()
         self._neutral = [_neutral(leaf) for leaf in spaces.leaves(batch.action_space)]
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
@@ -149,8 +143,6 @@ class BatchStepper:
         if self._finite:
             _refuse_reward(stepped.reward)
         self._observations.read(stepped.observation)
-        if len(stepped.rows):
-            self._observations.read(stepped.rows_observation, stepped.rows)
         self._refuse_not_finite()
         self._refuse_masks(stepped.terminated & ~self._over)
         arrays = self._arrays
@@ -160,12 +152,9 @@ class BatchStepper:
         raw = stepped.reward if stepped.raw_reward is None else stepped.raw_reward
         self._write(raw)
         self._write_info(stepped.info)
-        if len(stepped.rows) and stepped.rows_info is not None:
-            self._write_info(stepped.rows_info, stepped.rows)
-        self.unused += stepped.unused
 
     def _write(self, reward: np.ndarray) -> None:
-        """Write flags and statistics; rows that were over begin a new episode."""
+        """Write flags and statistics; rows whose episode has ended start a new one."""
         arrays, over = self._arrays, self._over
         arrays.first[:] = over
         arrays.episode[over] += 1
@@ -180,10 +169,13 @@ class BatchStepper:
         arrays.info["episode_length"][:] = self._lengths
         np.logical_or(arrays.terminated, arrays.truncated, out=self._over)
 
-    def _write_info(self, info: dict[str, Any], rows: Any = slice(None)) -> None:
+    def _write_info(self, info: dict[str, Any]) -> None:
         for name, column in self._columns.items():
-            value = _info_column(name, info, column.dtype, len(column))
-            column[rows] = value[rows]
+            column[:] = validation.missing_info(column.dtype)
+            if name in info:
+                value = validation.info_numbers(name, info[name], column)
+                present = np.asarray(info.get(f"_{name}", True))
+                np.copyto(column, value, "same_kind", where=present)
 
     def _action(self) -> Any:
         """Return a copy of the batched action; ignored actions become neutral ones."""
@@ -266,28 +258,6 @@ def _refuse_reward(reward: np.ndarray) -> None:
         validation.finite_reward(value, row)
 
 
-def _info_column(
-    name: str, info: dict[str, Any], dtype: np.dtype, num_envs: int
-) -> np.ndarray:
-    """Return one column ``[B]`` of a vector environment's infos; NaN or 0 if missing.
-
-    Raises:
-      Defect: if ``dtype`` cannot represent its values.
-    """
-    column = np.full(num_envs, np.nan if dtype.kind == "f" else 0, dtype)
-    if name not in info:
-        return column
-    value = np.asarray(info[name])
-    if value.shape != (num_envs,) or not np.can_cast(value.dtype, dtype, "same_kind"):
-        raise Defect(
-            f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
-            f"numbers that {dtype} can hold, as declared in info_keys"
-        )
-    present = np.asarray(info.get(f"_{name}", True))
-    np.copyto(column, value, "same_kind", where=present)
-    return column
-
-
 class ObservationReader:
     """Reader that checks batched observations and copies them into the shared arrays.
 
@@ -307,29 +277,21 @@ class ObservationReader:
         writer = ObservationWriter(space, list(arrays))
         self.not_finite, self.narrowing = writer.not_finite, writer.narrowing
 
-    def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
-        """Check and copy observations.
-
-        Args:
-          flat: leaves ``[n, ...]``.
-          rows: target rows; None writes all rows.
+    def read(self, flat: Sequence[Any]) -> None:
+        """Check and copy observations, leaves ``[B, ...]``.
 
         Raises:
           Defect: for wrong shapes, wrong dtypes and integers out of range.
         """
         for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
             value = np.asanyarray(given)  # masks remain, and are refused
-            batch = (len(array) if rows is None else len(rows),)
             rules = [observation_rules.form_defects, observation_rules.fit_defects]
             if not isinstance(leaf.space, gs.Box):  # discrete values must be in range
                 rules.insert(1, observation_rules.bounds_defects)
             for rule in rules:
-                for found in rule(leaf, value, name, batch):
-                    if found.row is not None and rows is not None:
-                        found.row = int(rows[found.row])
-                    raise found
-            array[slice(None) if rows is None else rows] = value
-        if rows is None and self.narrowing.pending:
+                observation_rules.refuse(rule(leaf, value, name, array.shape[:1]))
+            array[:] = value
+        if self.narrowing.pending:
             for row in zip(*flat, strict=True):
                 self.narrowing.add(row)
 

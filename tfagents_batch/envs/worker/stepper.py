@@ -154,11 +154,7 @@ class Stepper:
         self._step_columns = [memoryview(column) for column in columns]
         statistics = (arrays.info[name] for name in layout.STATISTICS)
         self._statistics = [memoryview(column) for column in statistics]
-        self._columns = {
-            name: column
-            for name, column in arrays.info.items()
-            if name not in layout.STATISTICS
-        }
+        self._columns = arrays.info_columns()
         self._seeds: list[int | None] = [None] * count
         self._episodes = [-1] * count
         self._lengths = [0] * count
@@ -338,17 +334,9 @@ class Stepper:
         for name, column in self._columns.items():
             value = info.get(name)
             if value is None:
-                column[row] = np.nan if column.dtype.kind == "f" else 0
-                continue
-            number = isinstance(value, (bool, int, float, np.number, np.bool_))
-            if not number or not np.can_cast(
-                np.result_type(value), column.dtype, "same_kind"
-            ):
-                raise Defect(
-                    f"info[{name!r}] is {value!r}; expected a number that "
-                    f"{column.dtype} can hold, as declared in info_keys"
-                )
-            column[row] = value
+                column[row] = validation.missing_info(column.dtype)
+            else:
+                column[row] = validation.info_numbers(name, value, column[row])
 
     def _fail(self, row: int, error: BaseException) -> Failure:
         """Mark a row as failed and record why."""
