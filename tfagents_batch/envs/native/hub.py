@@ -1,4 +1,4 @@
-"""Python interface of a native hub; constants here and in hub.cc must agree."""
+"""Python interface of a native hub; constants here and in hub.h must agree."""
 
 from __future__ import annotations
 
