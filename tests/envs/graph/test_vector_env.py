@@ -21,7 +21,7 @@ from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.envs.worker.construction import env_seed
 from tfagents_batch.errors import EnvError, UserError
 
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")

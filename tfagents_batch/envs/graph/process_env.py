@@ -52,10 +52,7 @@ class ProcessEnv:
         "auto", native if available. Environments in this process are portable.
         The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
       workers_reason: why there are that many workers, for logs.
-      options: options of ``Pool``: ``construct_seconds``, ``reset_seconds``,
-        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
-        ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
-        ``max_worker_mb``, ``info_keys``, ``worker_variables``, ``pin_workers``.
+      options: fields of ``shared.options.PoolOptions``.
 
     Attributes:
       spec: EnvSpec.

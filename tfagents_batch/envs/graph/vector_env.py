@@ -12,12 +12,12 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.processes.pool import RAISE, RESTART
 from tfagents_batch.envs.shared import arguments, failures, validation
+from tfagents_batch.envs.shared.options import OFF, RAISE, RESTART
 from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
 from tfagents_batch.envs.vector.batch_stepper import Steppable
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 
 _CLOSE_SECONDS = 2.0
@@ -27,8 +27,8 @@ _in_use: weakref.WeakSet[Any] = weakref.WeakSet()
 class GymnasiumBatch:
     """Adapter of a vector environment to ``Steppable``.
 
-    Environment i is seeded by ``stepper.env_seed(seed, i)`` if the vector environment
-    takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes only
+    Environment i is seeded by ``construction.env_seed(seed, i)`` if the vector
+    environment takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes only
     one number, it is seeded by ``env_seed(seed, 0)``; then the rows also depend on the
     size of the batch.
 
@@ -50,7 +50,7 @@ class GymnasiumBatch:
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; return the batched observation and infos."""
-        seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+        seeds = [construction.env_seed(seed, row) for row in range(self.num_envs)]
         try:
             result = self._env.reset(seed=seeds[0] if self._one_seed else seeds)
         except (TypeError, ValueError, gymnasium.error.Error):
@@ -85,7 +85,7 @@ def VectorEnv(
     env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
     *,
     on_fault: str = RAISE,
-    finite_check: str = stepper.RAISE,
+    finite_check: str = RAISE,
     info_keys: Mapping[str, str] | None = None,
 ) -> ProcessEnv:
     """Make an existing batch usable inside graphs.
@@ -129,7 +129,7 @@ def VectorEnv(
                 "replaced; use on_fault='raise', or environments in worker processes"
             )
         arguments.one_of("on_fault", on_fault, (RAISE,))
-        arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
+        arguments.one_of("finite_check", finite_check, (RAISE, OFF))
         return ProcessEnv(env, 0, finite_check=finite_check, info_keys=info_keys)
     except BaseException:
         env.close()
@@ -175,5 +175,5 @@ def _time_limit(env: GymnasiumVectorEnv) -> int | None:
     limit = getattr(getattr(env.unwrapped, "spec", None), "max_episode_steps", None)
     first = next(iter(getattr(env.unwrapped, "envs", ())), None)
     if limit is None and first is not None:
-        limit = stepper.inspect(first)["max_episode_steps"]
+        limit = construction.inspect(first)["max_episode_steps"]
     return None if limit is None else int(limit)

@@ -18,7 +18,7 @@ from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
 from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction, stepper
 
 # Ctrl-C comes from the user, so KeyboardInterrupt is not an environment's failure.
 _CATCH = (Exception, SystemExit)
@@ -58,7 +58,7 @@ class LocalExecutor:
         if self._is_batch:
             self._facts = [batch_stepper.inspect(self._environments)]
         else:
-            found = stepper.construct(self._environments, 0, catch=_CATCH)
+            found = construction.construct(self._environments, 0, catch=_CATCH)
             self._envs, self._facts, failure = found
             outcome.faults += [failure] if failure else []
         outcome.replies[0] = {"facts": self._facts}
@@ -80,7 +80,7 @@ class LocalExecutor:
             learner = layout.control(memory, plan.num_workers)
             seed = functools.partial(layout.seed, learner)
             restarts = options["restarts"]
-            spare = stepper.Spare(self._environments, self._facts, restarts, seed)
+            spare = construction.Spare(self._environments, self._facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
         self._stepper = stepper.Stepper(self._envs, arrays, self._words, 0, *checks)
         return Outcome()

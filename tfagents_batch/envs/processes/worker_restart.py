@@ -31,7 +31,7 @@ class Replacements:
 
     budget: RestartBudget
     constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # of every environment, see ``stepper.inspect``
+    facts: Sequence[dict]  # of every environment, see ``construction.inspect``
     plan: layout.Layout
     seconds: float | None  # deadline of constructors, None for never
     options: dict  # of ``Requests.attach``

@@ -12,7 +12,7 @@ def same_spaces(facts: Sequence[dict]) -> None:
     """Raise UserError with the first difference.
 
     Args:
-      facts: spaces of each environment as JSON, see ``stepper.inspect``.
+      facts: spaces of each environment as JSON, see ``construction.inspect``.
     """
     for index, fact in enumerate(facts):
         found = difference(facts[0], fact)

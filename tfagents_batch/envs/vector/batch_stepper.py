@@ -21,13 +21,14 @@ from tfagents_batch.envs.shared import (
     failures,
     layout,
     observation_rules,
+    options,
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
 from tfagents_batch.envs.shared.observation_rules import flat as flatten
 from tfagents_batch.envs.shared.observations import ObservationWriter
 from tfagents_batch.envs.vector.autoreset import Stepped
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 
 
 @runtime_checkable
@@ -50,7 +51,7 @@ class Steppable(Protocol):
 
 
 def inspect(batch: Steppable) -> dict:
-    """Return what ``stepper.inspect`` returns, for each environment of a batch."""
+    """Return what ``construction.inspect`` returns, for each environment of a batch."""
     return {
         "observation_space": spaces.to_json(batch.observation_space),
         "action_space": spaces.to_json(batch.action_space),
@@ -78,13 +79,13 @@ class BatchStepper:
         arrays: layout.Arrays,
         words: Any,
         finite_check: str,
-        catch: stepper.Catch,
+        catch: construction.Catch,
     ):
         self.notes: list[str] = []
         self._batch = batch
         self._arrays = arrays
         self._words = words
-        self._finite = finite_check == stepper.RAISE
+        self._finite = finite_check == options.RAISE
         self._catch = catch
         self._observations = ObservationReader(
             batch.observation_space, arrays.observation
@@ -129,7 +130,8 @@ class BatchStepper:
         seed, arrays = self._seed, self._arrays
         self._over[:] = True  # all rows start
         arrays.episode[:] = -1
-        arrays.seed[:] = [stepper.env_seed(seed, i) for i in range(len(self._over))]
+        rows = range(len(self._over))
+        arrays.seed[:] = [construction.env_seed(seed, row) for row in rows]
         observation, info = self._batch.reset(seed)
         space = self._batch.observation_space
         self._observations.read(flatten(space, observation))
@@ -230,7 +232,7 @@ class BatchStepper:
         else:
             starts = bool(self._over[row])
             episode, step = int(arrays.episode[row]) + starts, int(self._lengths[row])
-            known = {"env": row, "seed": stepper.env_seed(self._seed, row)}
+            known = {"env": row, "seed": construction.env_seed(self._seed, row)}
             known |= {"episode": episode, "step": 0 if starts else step}
             known["phase"] = phase = "reset" if starts else phase
             shown, place = arrays.action, row

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
-from tfagents_batch.envs.worker import registrations, stepper
+from tfagents_batch.envs.worker import construction, registrations, stepper
 
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
@@ -45,7 +45,7 @@ def serve(channel: socket.socket) -> None:
     spare = None
     if payload["restarts"] is not None:
         seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
-        spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
+        spare = construction.Spare(constructors, facts, payload["restarts"], seed)
     checks = payload["finite_check"], payload["strict"]
     batch = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
     limit = payload["max_bytes"]
@@ -185,7 +185,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
         constructors, envs, facts = [], [], []
         failure = failure._replace(text=text)
     else:
-        envs, facts, failure = stepper.construct(
+        envs, facts, failure = construction.construct(
             constructors, first_row, lambda row: reply(protocol.PROGRESS, row=row)
         )
     answer = {"facts": facts, "failures": [failure.to_json()] if failure else []}
