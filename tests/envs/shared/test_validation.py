@@ -151,7 +151,7 @@ def test_a_batch_applies_the_same_rules(name):
     if kind == "finite":
         with np.errstate(over="ignore"):
             reader.read([batch])
-        assert reader.not_finite() == {1: field}
+        assert reader.writer.not_finite() == {1: field}
     elif kind == "bounds" and isinstance(space, gs.Box):
         reader.read([batch])
         assert reader.outside() == {field: 1}

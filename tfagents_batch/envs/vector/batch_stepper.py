@@ -21,14 +21,14 @@ from tfagents_batch.envs.shared import (
     failures,
     layout,
     observation_rules,
-    options,
     validation,
 )
-from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.failures import Failure
 from tfagents_batch.envs.shared.observation_rules import flat as flatten
-from tfagents_batch.envs.shared.observations import ObservationWriter
+from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
 from tfagents_batch.envs.vector.autoreset import Stepped
 from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 @runtime_checkable
@@ -85,11 +85,11 @@ class BatchStepper:
         self._batch = batch
         self._arrays = arrays
         self._words = words
-        self._finite = finite_check == options.RAISE
         self._catch = catch
         self._observations = ObservationReader(
             batch.observation_space, arrays.observation
         )
+        self._finite = FiniteCheck(finite_check, self._observations.writer, arrays)
         self._no_action = action_masks.rows(
             batch.observation_space, batch.action_space, arrays.observation
         )
@@ -117,14 +117,14 @@ class BatchStepper:
         self._batch.close(self._failed)
 
     def _run(self, phase: str, command: Any) -> list[Failure]:
-        self._failed, found = True, []  # failed until the command returns
+        self._failed, faults = True, []  # failed until the command returns
         try:
             command()
             self._count_out_of_bounds()
             self._failed = False
         except self._catch as error:
-            found.append(self._failure(error, phase))
-        return found
+            faults.append(self._failure(error, phase))
+        return faults
 
     def _reset(self) -> None:
         seed, arrays = self._seed, self._arrays
@@ -135,17 +135,17 @@ class BatchStepper:
         observation, info = self._batch.reset(seed)
         space = self._batch.observation_space
         self._observations.read(flatten(space, observation))
-        self._refuse_not_finite()
+        observation_rules.refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
     def _step(self) -> None:
         stepped = self._batch.step(self._action(), self._over)
-        if self._finite:
+        if self._finite.enabled:
             _refuse_reward(stepped.reward)
         self._observations.read(stepped.observation)
-        self._refuse_not_finite()
+        observation_rules.refuse(self._finite.check())
         self._refuse_masks(stepped.terminated & ~self._over)
         arrays = self._arrays
         arrays.reward[:] = stepped.reward
@@ -191,12 +191,6 @@ class BatchStepper:
             flat.append(value)
         return spaces.pack(space, flat)
 
-    def _refuse_not_finite(self) -> None:
-        found = self._observations.not_finite() if self._finite else {}
-        if found:
-            row = min(found)
-            raise Defect(f"{found[row]} has NaN or infinite values", row=row)
-
     def _refuse_masks(self, terminated: np.ndarray) -> None:
         if self._no_action is not None:
             broken = self._no_action() & ~terminated
@@ -207,7 +201,7 @@ class BatchStepper:
         """Count observations outside their bounds, at some steps only."""
         count = self._checks
         self._checks = count + 1
-        self.notes += self._observations.narrowing.texts()
+        self.notes += self._observations.writer.narrowing.texts()
         if not validation.is_full_check(count):
             return
         outside = self._observations.outside()
@@ -215,10 +209,7 @@ class BatchStepper:
         new = sorted(outside.keys() - self._noted)
         if new:
             self._noted.update(new)
-            self.notes.append(
-                f"{', '.join(new)} lies outside the bounds of its space; counted in "
-                "env/observation_out_of_bounds and not logged again"
-            )
+            self.notes.append(f"{outside_text(new)} and not logged again")
 
     def _failure(self, error: BaseException, phase: str) -> Failure:
         """Describe a failure: its row if known, else the actions of all rows."""
@@ -268,7 +259,7 @@ class ObservationReader:
       arrays: one ``[B, ...]`` per leaf.
 
     Attributes:
-      not_finite, narrowing: those of ``ObservationWriter``.
+      writer: writer of single observations to the same arrays.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
@@ -276,8 +267,7 @@ class ObservationReader:
             (leaf, spaces.field(leaf.path), array)
             for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
         ]
-        writer = ObservationWriter(space, list(arrays))
-        self.not_finite, self.narrowing = writer.not_finite, writer.narrowing
+        self.writer = ObservationWriter(space, list(arrays))
 
     def read(self, flat: Sequence[Any]) -> None:
         """Check and copy observations, leaves ``[B, ...]``.
@@ -293,13 +283,13 @@ class ObservationReader:
             for rule in rules:
                 observation_rules.refuse(rule(leaf, value, name, array.shape[:1]))
             array[:] = value
-        if self.narrowing.pending:
+        if self.writer.narrowing.pending:
             for row in zip(*flat, strict=True):
-                self.narrowing.add(row)
+                self.writer.narrowing.add(row)
 
     def outside(self) -> dict[str, int]:
         """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
-        found = {}
+        counts = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
                 low, high = leaf.space.low, leaf.space.high
@@ -308,5 +298,5 @@ class ObservationReader:
                 wrong = (array < low) | (array > high)
                 count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
                 if count:
-                    found[name] = count
-        return found
+                    counts[name] = count
+        return counts

@@ -21,7 +21,8 @@ class FiniteCheck:
         "off" accepts them.
       observations: writer of the rows.
       arrays: views of the rows.
-      note: function of row, control word and text that counts a replaced number.
+      note: function of row, control word and text that counts a replaced number; not
+        needed if none are replaced.
 
     Attributes:
       enabled: whether anything is checked.
@@ -32,7 +33,7 @@ class FiniteCheck:
         reaction: str,
         observations: ObservationWriter,
         arrays: layout.Arrays,
-        note: Callable[[int, int, str], None],
+        note: Callable[[int, int, str], None] | None = None,
     ):
         self.enabled = reaction != OFF
         self._reaction = reaction
@@ -51,22 +52,18 @@ class FiniteCheck:
         self._replaced(row, "reward")
         return 0.0
 
-    def check(self, failed: Collection[int]) -> list[tuple[int, Defect]]:
-        """Check the observations of all rows, except those that failed.
-
-        Returns:
-          rows with a defect; empty if numbers are replaced.
-        """
+    def check(self, failed: Collection[int] = ()) -> list[Defect]:
+        """Return the defects of rows that have not ``failed``; none if replaced."""
         if not self.enabled:
             return []
         defects = []
-        for row, name in self._observations.not_finite().items():
+        for row, name in sorted(self._observations.not_finite().items()):
             if row in failed:
                 continue
             if self._reaction == RAISE:
                 where = self._observations.where_not_finite(row)
                 text = f"{name} has NaN or infinite values{where}"
-                defects.append((row, Defect(text, "finite", name)))
+                defects.append(Defect(text, "finite", name, row))
                 continue
             self._replaced(row, name)
             first = bool(self._arrays.first[row])

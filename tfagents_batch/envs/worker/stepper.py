@@ -105,14 +105,14 @@ class Stepper:
     def reset(self, seed: int) -> list[Failure]:
         """Seed and reset every environment."""
         self._begin()
-        found = []
+        faults = []
         for row in range(len(self._envs)):
             self._episodes[row] = -1
             try:
                 self._start(row, construction.env_seed(seed, self._first_row + row))
             except self._catch as error:
-                found.append(self._fail(row, error))
-        return self._finish(found)
+                faults.append(self._fail(row, error))
+        return self._finish(faults)
 
     def take_over(self) -> None:
         """Continue the rows of a worker process that has ended."""
@@ -126,7 +126,7 @@ class Stepper:
         self._begin()
         arrays, words = self._arrays, self._words
         arrays.first[:] = False
-        found: list[Failure] = []
+        faults: list[Failure] = []
         # Local variables are fast, and this loop limits how fast environments step.
         over, steps, observe = self._over, self._steps, self._observe
         lengths, returns = self._lengths, self._returns
@@ -171,11 +171,11 @@ class Stepper:
                 over[row] = terminated or truncated
                 return_column[row] = return_
             except self._catch as error:
-                found.append(self._fail(row, error))
-        found = self._finish(found)
+                faults.append(self._fail(row, error))
+        faults = self._finish(faults)
         duration = (time.perf_counter_ns() - started) // 1000
         self._timing[self._checks % layout.TIMINGS] = min(duration, layout.LONGEST) + 1
-        return found
+        return faults
 
     @property
     def any_ended(self) -> bool:
@@ -184,17 +184,17 @@ class Stepper:
 
     def close(self) -> list[Failure]:
         """Close every environment, even if another one fails to close."""
-        found = []
+        faults = []
         for row, env in enumerate(self._envs):
             self._words[layout.ROW] = self._first_row + row
             try:
                 env.close()
             except self._catch as error:
-                found.append(
+                faults.append(
                     failures.from_error(error, env=self._first_row + row, phase="close")
                 )
         self._envs, self._steps = [], []
-        return found
+        return faults
 
     def _begin(self) -> None:
         count = self._checks
@@ -240,11 +240,11 @@ class Stepper:
         with contextlib.suppress(self._catch):
             self._envs[row].close()
         env = create(self._spare.constructors[row])
-        found = same_spaces.difference(
+        difference = same_spaces.difference(
             self._spare.facts[row], construction.inspect(env)
         )
-        if found:
-            raise Defect(f"the replacement environment has other spaces: {found}")
+        if difference:
+            raise Defect(f"the replacement environment has other spaces: {difference}")
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 
@@ -260,8 +260,7 @@ class Stepper:
                 f"{', '.join(outside)} lies outside the bounds of its space: correct "
                 "the environment or its observation_space"
             )
-        text = f"{', '.join(outside)} lies outside the bounds of its space; counted in"
-        self._note(row, layout.OUT_OF_BOUNDS, f"{text} env/observation_out_of_bounds")
+        self._note(row, layout.OUT_OF_BOUNDS, observations.outside_text(outside))
 
     def _copy_info(self, row: int, info: dict) -> None:
         for name, column in self._columns.items():
@@ -294,21 +293,21 @@ class Stepper:
         self._lengths[row] -= not started  # number of this step itself
         return self._fail(row, error)
 
-    def _finish(self, found: list[Failure]) -> list[Failure]:
+    def _finish(self, faults: list[Failure]) -> list[Failure]:
         """Check all rows for NaN and masks at once, which is cheaper than singly."""
-        failed = {failure.env - self._first_row for failure in found}
-        for row, defect in self._finite.check(failed):
-            found.append(self._fail_late(row, defect))
+        failed = {failure.env - self._first_row for failure in faults}
+        for defect in self._finite.check(failed):
+            faults.append(self._fail_late(defect.row, defect))
         if self._no_action is not None:
             arrays = self._arrays
             fine = arrays.terminated | (arrays.first & arrays.truncated)  # or failed
             for row in np.flatnonzero(self._no_action() & ~fine):
-                found.append(self._fail_late(int(row), action_masks.defect()))
+                faults.append(self._fail_late(int(row), action_masks.defect()))
         for row in self._finite.truncated():
             self._mark_failed(row)
             self._over[row] = True
         self._words[layout.ROW] = layout.NO_ROW
-        return found
+        return faults
 
     def _note(self, row: int, word: int, text: str) -> None:
         """Count a problem that is not a failure; report it once per environment."""
