@@ -220,8 +220,8 @@ def _same(
     for old, *new in zip(before, *plays, strict=False):
         if any(call.raised for call in new):  # already a finding
             return False
-        found = new[-1].digest
-        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
+        digest = new[-1].digest
+        names = [x for x in old.digest | digest if old.digest.get(x) != digest.get(x)]
         if names:
             field, what, fix = texts
             text = f"{what} in {', '.join(names)}; expected the same: {fix}"

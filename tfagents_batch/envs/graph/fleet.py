@@ -47,22 +47,22 @@ class Fleet:
 
     def events(self) -> list[dict[str, Any]]:
         """Return events of all parts, with numbers of environments in the fleet."""
-        found, first = [], 0
+        events, first = [], 0
         for part in self.parts:
             for event in part.events():
                 if "envs" in event:
                     event = event | {"envs": [first + i for i in event["envs"]]}
-                found.append(event)
+                events.append(event)
             first += part.spec.num_envs
-        return found
+        return events
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call: sums, means of times, largest sizes."""
-        found: dict[str, list[float]] = {}
+        values_by_name: dict[str, list[float]] = {}
         for part in self.parts:
             for name, x in part.metrics().items():
-                found.setdefault(name, []).append(x)
-        return {name: _joined(name, values) for name, values in found.items()}
+                values_by_name.setdefault(name, []).append(x)
+        return {name: _joined(name, values) for name, values in values_by_name.items()}
 
 
 def _joined(name: str, values: list[float]) -> float:

@@ -194,8 +194,8 @@ class ProcessEnv:
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
         call = self._calls.receive
-        found = host_calls.checked(self._pool, outputs, call, inputs, outputs)
-        return found[0], found[1], host_calls.timestep(spec, found[2:])
+        results = host_calls.checked(self._pool, outputs, call, inputs, outputs)
+        return results[0], results[1], host_calls.timestep(spec, results[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``; false after a stop or failure: discard the iteration."""
@@ -252,8 +252,8 @@ class ProcessEnv:
             )
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        found = host_calls.checked(self._pool, self._outputs, call, *inputs)
-        return found[0], host_calls.timestep(self.spec, found[1:])
+        results = host_calls.checked(self._pool, self._outputs, call, *inputs)
+        return results[0], host_calls.timestep(self.spec, results[1:])
 
 
 def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:

@@ -53,10 +53,10 @@ def library() -> ctypes.CDLL:
         raise Unavailable(f"{former} is portable")
     if not sys.platform.startswith("linux") or not futex.supported():
         raise Unavailable("it needs Linux on x86_64")
-    found = _load()
-    if isinstance(found, str):
-        raise Unavailable(found)
-    return found
+    loaded = _load()
+    if isinstance(loaded, str):
+        raise Unavailable(loaded)
+    return loaded
 
 
 @functools.cache

@@ -58,8 +58,8 @@ class LocalExecutor:
         if self._is_batch:
             self._facts = [batch_stepper.inspect(self._environments)]
         else:
-            found = construction.construct(self._environments, 0, catch=_CATCH)
-            self._envs, self._facts, failure = found
+            constructed = construction.construct(self._environments, 0, catch=_CATCH)
+            self._envs, self._facts, failure = constructed
             outcome.faults += [failure] if failure else []
         outcome.replies[0] = {"facts": self._facts}
         return outcome
@@ -93,14 +93,14 @@ class LocalExecutor:
             command = functools.partial(self._stepper.reset, seed)
         if not self.stopping:
             try:
-                found = self.owner.call(command, lambda: self.stopping)
+                faults = self.owner.call(command, lambda: self.stopping)
             except owner_thread.Abandoned:
                 self.stop()
             except BaseException:  # Ctrl-C may have interrupted the step of a row
                 self.stop()
                 raise
             else:
-                self._take(outcome, found)
+                self._take(outcome, faults)
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(self._rows)
@@ -131,8 +131,8 @@ class LocalExecutor:
                 env.close()
         self._envs = []
 
-    def _take(self, outcome: Outcome, found: list) -> None:
-        for fault in found:
+    def _take(self, outcome: Outcome, faults: list) -> None:
+        for fault in faults:
             outcome.lost.update(self._rows if self._is_batch else [fault.env])
             if self._budget is None:
                 outcome.faults.append(fault)

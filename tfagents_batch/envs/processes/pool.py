@@ -235,14 +235,14 @@ class Pool:
         """
         if self._budget is None:
             return []
-        found, lost = self._budget.events(), self.engine.lost()
-        for event in found:
+        events, lost = self._budget.events(), self.engine.lost()
+        for event in events:
             if event["event"] != restart_budget.RESTARTED:
                 continue
             rows = event["envs"]
             event["lost_steps"] = int((lost - self._reported_lost)[rows].sum())
             self._reported_lost[rows] = lost[rows]
-        return found
+        return events
 
     def _count(self) -> dict[str, float]:
         """Return the counters; after closing, their last values."""

@@ -42,18 +42,18 @@ class Stepped(NamedTuple):
 
 def check_mode(env: VectorEnv) -> None:
     """Raise UserError unless the metadata has the autoreset mode NEXT_STEP."""
-    found = (env.metadata or {}).get("autoreset_mode")
-    if found in (AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP.value):
+    mode = (env.metadata or {}).get("autoreset_mode")
+    if mode in (AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP.value):
         return
     name = type(env.unwrapped).__name__
-    if found is None:
+    if mode is None:
         raise UserError(
             f"{name} has no autoreset mode; expected NEXT_STEP. If an ended row "
             "restarts on its next step, say so: env.metadata = {**env.metadata, "
             "'autoreset_mode': gymnasium.vector.AutoresetMode.NEXT_STEP}"
         )
     raise UserError(
-        f"{name} has the autoreset mode {found}; expected NEXT_STEP, Gymnasium's "
+        f"{name} has the autoreset mode {mode}; expected NEXT_STEP, Gymnasium's "
         "default, which loses no step: create it with autoreset_mode="
         "gymnasium.vector.AutoresetMode.NEXT_STEP (in gymnasium.make_vec, as an entry "
         "of vector_kwargs)"
