@@ -58,7 +58,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
-    package_data={"tfagents_batch.envs.native": ["hub.cc"]},
+    package_data={"tfagents_batch.envs.native": ["*.cc", "*.h"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "tensorflow>=2.21,<2.22",  # a release is taken in when the tests passed on it

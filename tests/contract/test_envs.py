@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces as gs
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.contract import SEED, EnvContract, rollout
@@ -124,12 +124,7 @@ class TestNestedSpaces(Case):
 
 VECTORS = {
     "next_step": lambda: SyncVectorEnv(CARTPOLES, copy=False),
-    "disabled": lambda: SyncVectorEnv(
-        CARTPOLES, copy=False, autoreset_mode=AutoresetMode.DISABLED
-    ),
-    "same_step_nested": lambda: SyncVectorEnv(
-        NESTED, copy=False, autoreset_mode=AutoresetMode.SAME_STEP
-    ),
+    "nested": lambda: SyncVectorEnv(NESTED, copy=False),
     "entry_point": lambda: gymnasium.make_vec("CartPole-v1", 3),
     "async": lambda: AsyncVectorEnv(CARTPOLES),
 }

@@ -95,14 +95,6 @@ def test_user_code_is_found_by_module_and_by_file(user_file, name, kind):
     assert registry.constructor(f"{user_file}:Mine")
 
 
-def test_files_with_the_same_name_are_not_confused(user_file, tmp_path):
-    folder = tmp_path / "other"
-    folder.mkdir()
-    (folder / user_file.name).write_text("def build():\n    return 'other'\n")
-    assert registry.constructor(f"{folder / user_file.name}:build")() == "other"
-    assert registry.constructor(f"{user_file}:build")() != "other"
-
-
 def test_a_callable_is_called_with_its_arguments():
     assert registry.constructor(CountingEnv) is CountingEnv
     assert registry.constructor(CountingEnv, {"length": 9})()._length == 9
@@ -165,22 +157,6 @@ def test_a_vector_environment_says_what_to_pass():
             registry.constructor(envs)
     finally:
         envs.close()
-
-
-@pytest.mark.parametrize(
-    "broken, message",
-    [
-        ("raise RuntimeError('no licence')", "raised RuntimeError: no licence"),
-        ("import xyzzy_missing", "No module named 'xyzzy_missing'"),
-        ("def f(:", "raised SyntaxError"),
-    ],
-)
-def test_the_reason_is_given_if_a_file_cannot_be_imported(tmp_path, broken, message):
-    path = tmp_path / "broken.py"
-    path.write_text(broken)
-    for _ in range(2):  # also the second time
-        with pytest.raises(UserError, match=message):
-            registry.constructor(f"{path}:Mine")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.backends import on_backends
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import failures
-from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.envs.worker.construction import env_seed
 from tfagents_batch.errors import EnvError, RemoteError
 
 WORKERS = [0, 2]

@@ -14,7 +14,7 @@ import pytest
 from tests.support.backends import on_backends
 from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.envs.worker.construction import env_seed
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
 PATIENCE_SECONDS = 30

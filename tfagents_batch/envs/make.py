@@ -22,7 +22,7 @@ from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env
 
-_BATCH_OPTIONS = ("autoreset_mode", "on_fault", "finite_check", "info_keys")
+_BATCH_OPTIONS = ("on_fault", "finite_check", "info_keys")
 _LOCAL = "which is stepped as a whole in this process"
 
 

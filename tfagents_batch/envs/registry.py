@@ -17,21 +17,18 @@ file too, so it must not import TensorFlow.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
-import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tfagents_batch import suggest
+from tfagents_batch.envs import user_code
 from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
@@ -104,8 +101,10 @@ def attribute(env: Any) -> Any:
     """
     if not isinstance(env, str) or env.startswith((GYM, *RESERVED)) or ":" not in env:
         return None
-    module, target = _split_name(env)
-    return None if not module or not target else _import_attribute(env, module, target)
+    module, target = user_code.split(env)
+    if not module or not target:
+        return None
+    return user_code.import_attribute(env, module, target)
 
 
 def describe(env: Any) -> str:
@@ -189,7 +188,7 @@ def make_registered(
 
 def make_class(module: str, name: str, /, **kwargs: Any) -> gymnasium.Env:
     """Create ``package.module:Class``, or ``/path/file.py:Class``."""
-    return _attribute(_load(module), name)(**kwargs)
+    return user_code.attribute(user_code.load(module), name)(**kwargs)
 
 
 # ---- checks
@@ -208,7 +207,7 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
             raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
         if module:
             legacy_gym.require_gym(name)
-            _import(module, name)
+            user_code.import_module(module, name)
         legacy_gym.check(name, id)
         return functools.partial(legacy_gym.make, id, kwargs, module or None)
     module, colon, target = name.rpartition(":")
@@ -216,11 +215,11 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         return _from_spec(name, _find_spec(name, name), kwargs)
     if not module or not target:
         raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
-    where, target = _split_name(name)
+    where, target = user_code.split(name)
     if where is None:
-        _import(module, name)
+        user_code.import_module(module, name)
         return _from_spec(name, _find_spec(target, name), kwargs, module)
-    function, module = _import_attribute(name, where, target), where
+    function, module = user_code.import_attribute(name, where, target), where
     if not callable(function):
         raise UserError(
             f"environment {name!r}: {target} is of type {type(function).__name__}; "
@@ -228,29 +227,6 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         )
     make = functools.partial(make_class, module, target)
     return _with_arguments(make, function, kwargs)
-
-
-def _split_name(name: str) -> tuple[str | None, str]:
-    """Return module or absolute file path, and attribute; module None for an id."""
-    module, _, target = name.rpartition(":")
-    if module.endswith(".py"):
-        path = Path(module).expanduser().absolute()
-        if not path.is_file():
-            raise UserError(f"environment {name!r}: there is no file {path}")
-        return str(path), target
-    return (None if re.search(r"-v\d+$", target) else module), target
-
-
-def _import_attribute(name: str, module: str, target: str) -> Any:
-    loaded = _import(module, name)
-    try:
-        return _attribute(loaded, target)
-    except AttributeError:
-        close = suggest.closest(target, [key for key in vars(loaded) if key[0] != "_"])
-        hint = f"; did you mean {close!r}?" if close else ""
-        raise UserError(
-            f"environment {name!r}: {module} has no {target!r}{hint}"
-        ) from None
 
 
 def _from_spec(
@@ -316,45 +292,6 @@ def _register_atari(id: str) -> None:
 
 def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
-
-
-# ---- importing the user's code
-
-
-def _import(module: str, name: str) -> ModuleType:
-    """Import a module for a check; turn exceptions into a UserError."""
-    try:
-        return _load(module)
-    except Exception as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name is not None
-        hint = ""
-        if missing and f"{module}.".startswith(f"{error.name}."):
-            hint = "; install it, run from its folder, or pass ./file.py:Class"
-        raise UserError(
-            f"environment {name!r}: importing {module} raised "
-            f"{type(error).__name__}: {error}{hint}"
-        ) from error
-
-
-def _load(module: str) -> ModuleType:
-    """Import a module by name, or by the absolute path of its file."""
-    if not module.endswith(".py"):
-        return importlib.import_module(module)
-    digest = hashlib.sha256(module.encode()).hexdigest()[:8]
-    key = f"{Path(module).stem}_{digest}"  # files of the same name do not collide
-    if key not in sys.modules:
-        spec = importlib.util.spec_from_file_location(key, module)
-        sys.modules[key] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[key])
-        except BaseException:
-            del sys.modules[key]
-            raise
-    return sys.modules[key]
-
-
-def _attribute(module: ModuleType, name: str) -> Any:
-    return functools.reduce(getattr, name.split("."), module)
 
 
 def _name(thing: Any) -> str:

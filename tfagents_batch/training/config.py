@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tfagents_batch import config, schedules
 from tfagents_batch.config import option
 from tfagents_batch.envs.shared import arguments
+from tfagents_batch.envs.shared.options import ENV_OPTIONS
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 
@@ -27,16 +28,9 @@ Actions = Literal["mode", "sample", "both"]
 LONGEST = 10_000  # step limit of an evaluation's episode if environments have none
 MOST_THREADS = 1024  # each one takes memory
 DEFAULT = "ppo"
-# Options of ``make_env`` that are not settings of a run. IN_PROCESS lists the ones that
-# environments without workers have too.
+# Those of ENV_OPTIONS that environments without workers have too.
 IN_PROCESS = ("finite_check", "strict_bounds")
 VARIABLES = "worker_variables"  # never saved: may contain secrets or run code
-ENV_OPTIONS = (
-    *IN_PROCESS,
-    *("construct_seconds", "reset_seconds", "step_seconds"),
-    *("max_restarts", "restart_period_seconds", "max_worker_mb"),
-    *(VARIABLES, "pin_workers", "backend"),
-)
 # Logging and hardware options: neither changes what is learned.
 _log_option = functools.partial(
     option, resumable=True, same_curve=True, same_program=True

@@ -15,7 +15,7 @@ from tfagents_batch.encoding import is_image
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 
 ale_py = pytest.importorskip("ale_py")
@@ -62,7 +62,7 @@ def test_an_id_gets_the_standard_preprocessing():
         )
         assert not inner.terminal_on_life_loss
         assert env.unwrapped.ale.getFloat("repeat_action_probability") == 0.25
-        assert stepper.inspect(env)["max_episode_steps"] == 27_000
+        assert construction.inspect(env)["max_episode_steps"] == 27_000
         observation, _ = env.reset(seed=1)
         assert observation in env.observation_space and observation.std() > 0
 
@@ -141,7 +141,7 @@ def test_arguments_reach_ale():
 
 def test_the_frame_limit_truncates_an_episode():
     with make("ALE/Pong-v5", max_num_frames_per_episode=100) as env:
-        assert stepper.inspect(env)["max_episode_steps"] == 25
+        assert construction.inspect(env)["max_episode_steps"] == 25
         env.reset(seed=1)
         for _ in range(25):
             *_, terminated, truncated, _ = env.step(0)
@@ -178,7 +178,7 @@ def test_frames_of_ga3c_are_stretched_and_reduced_as_the_original_does():
     with make("ALE/Pong-v5", preprocess="ga3c", frame_stack=2, **sticky) as env:
         assert wrappers(env)[-3:] == ["GA3CFrames", "OrderEnforcing", "AtariEnv"]
         assert env.observation_space == gs.Box(0, 255, (84, 84, 2), np.uint8)
-        assert stepper.inspect(env)["max_episode_steps"] == 27_000
+        assert construction.inspect(env)["max_episode_steps"] == 27_000
         observation, _ = env.reset(seed=1)
         np.testing.assert_array_equal(observation[..., 0], observation[..., 1])
         assert frames(env) == 0  # no no-ops, no FIRE

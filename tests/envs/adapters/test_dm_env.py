@@ -224,10 +224,10 @@ def test_an_instance_is_stepped_in_this_process():
 def test_adapting_imports_no_package():
     code = """
 import json, sys
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.adapters import adapt, dm, legacy_gym, reseeded
 from tfagents_batch.envs.testing import CountingEnv
-stepper.construct([CountingEnv], 0)
+construction.construct([CountingEnv], 0)
 found = {name.partition(".")[0] for name in sys.modules}
 print(json.dumps(sorted(found & {"gym", "dm_env", "ale_py", "cv2", "tensorflow"})))
 """

@@ -22,7 +22,7 @@ from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.contract import EnvContract, rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.shared.failures import Defect
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 
 gym = pytest.importorskip("gym")
@@ -72,7 +72,7 @@ def test_environments_of_gym_0_26_play_with_numpy_2(name, limit):
     with make() as env, make() as twin:
         assert isinstance(env, gymnasium.Env)
         assert isinstance(env.observation_space, gymnasium.Space)
-        assert stepper.inspect(env)["max_episode_steps"] == limit
+        assert construction.inspect(env)["max_episode_steps"] == limit
         assert_same(play(env), play(twin))
         assert env.reset(seed=1)[0] in env.observation_space
 
@@ -129,7 +129,7 @@ def test_wrappers_of_users_stay_and_the_inner_checker_works():
 
     with adapt(Doubled(gym.make("CartPole-v1"))) as env:
         assert type(env.env) is Doubled
-        assert stepper.inspect(env)["max_episode_steps"] == 500
+        assert construction.inspect(env)["max_episode_steps"] == 500
         assert play(env)[1][1] == 2.0
 
 
@@ -227,7 +227,7 @@ def test_the_interface_of_0_21_is_supported(old_gym):
         assert observation.dtype == np.float32 and reward == 1
         assert terminated is False and truncated is False
         assert env.render_mode == "rgb_array" and env.render().shape == (4, 4, 3)
-        assert stepper.inspect(env)["max_episode_steps"] == 30
+        assert construction.inspect(env)["max_episode_steps"] == 30
         assert env.env.env.action_space.seeded == 3
         assert_same(play(env), play(env))
         assert (play(env, 1, seed=4)[0][0] != play(env, 1, seed=5)[0][0]).any()

@@ -14,7 +14,7 @@ from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.envs.worker.construction import env_seed
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.types import TimeStep
 

@@ -16,17 +16,13 @@ from gymnasium.vector.utils import batch_space
 import tfagents_batch as tfb
 from tests.support.fault_env import FaultEnv, fault_envs
 from tests.support.masked_env import MaskedEnv
-from tests.support.space_env import SpaceEnv
 from tfagents_batch import interfaces
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker.stepper import env_seed
+from tfagents_batch.envs.worker.construction import env_seed
 from tfagents_batch.errors import EnvError, UserError
-
-NEXT, SAME, OFF = "NextStep", "SameStep", "Disabled"
-MODES = (NEXT, SAME, OFF)
 
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")
 
@@ -44,9 +40,9 @@ def make():
         yield make
 
 
-def counting(mode, lengths=(1, 2, 4), truncate=False, **options):
+def counting(lengths=(1, 2, 4), truncate=False, **options):
     makers = [lambda n=n: CountingEnv(n, truncate) for n in lengths]
-    return SyncVectorEnv(makers, autoreset_mode=mode, **options)
+    return SyncVectorEnv(makers, **options)
 
 
 def error_of_step(env, number, match, actions=(0, 0), seed=3):
@@ -63,8 +59,8 @@ class Scripted(gymnasium.vector.VectorEnv):
     """Two rows that count their steps. ``results`` overrides results by step; step 0
     is the reset."""
 
-    def __init__(self, mode=NEXT, results=None):
-        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
+    def __init__(self, results=None):
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = 2
         self.single_observation_space = gs.Box(0, 100, (2,), np.float32)
         self.single_action_space = gs.Discrete(3)
@@ -116,7 +112,7 @@ def test_transitions_are_those_of_single_environments(make, kind):
 
 @pytest.mark.parametrize("copy", [True, False])
 def test_observations_are_not_overwritten_by_later_steps(make, copy):
-    env = make(counting(NEXT, copy=copy))
+    env = make(counting(copy=copy))
     state, first = env.init(1)
     before = first.observation.numpy().copy()
     for _ in range(5):
@@ -134,15 +130,13 @@ def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
     assert not np.array_equal(once.observation[0], other)
 
 
-def table(mode, row, steps=9, **options):
-    """Return episode, step, reward, first and last of one row, and unused steps."""
-    with VectorEnv(counting(mode, **options)) as env:
+def table(row, steps=9, **options):
+    """Return episode, step, reward, first and last of one row."""
+    with VectorEnv(counting(**options)) as env:
         steps = rollout(env, steps, seed=1).steps
-        metrics = env.metrics()
     last = steps.terminated | steps.truncated
     columns = *np.moveaxis(steps.observation, -1, 0), steps.reward, steps.first, last
-    found = [[int(x) for x in column[:, row]] for column in columns]
-    return found, metrics["env/unused_steps"]
+    return [[int(x) for x in column[:, row]] for column in columns]
 
 
 WHOLE = {
@@ -154,47 +148,18 @@ WHOLE = {
 
 
 def test_next_step_loses_nothing():
-    found = table(NEXT, row=2)
-    assert found == ([[0, 0, 0, 0, 0, 1, 1, 1, 1, 1], *WHOLE.values()], 0)
+    assert table(row=2) == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1], *WHOLE.values()]
 
 
-@pytest.mark.parametrize("copy", [True, False])
-def test_same_step_shows_final_observations_but_not_first_ones(copy):
-    found, unused = table(SAME, row=2, lengths=(4, 4, 4), copy=copy)
-    assert found == [
-        [0, 0, 0, 0, 0, 1, 1, 1, 1, 2],
-        [0, 1, 2, 3, 4, 1, 2, 3, 4, 1],
-        [0, 1, 2, 3, 4, 0, 2, 3, 4, 0],
-        [1, 0, 0, 0, 0, 1, 0, 0, 0, 1],
-        [0, 0, 0, 0, 1, 0, 0, 0, 1, 0],
-    ]
-    assert unused == 2 * 3
-
-
-@pytest.mark.parametrize("copy", [True, False])
-def test_disabled_shows_whole_episodes_and_skips_every_second_one(copy):
-    found = table(OFF, row=2, lengths=(4, 4, 4), copy=copy)
-    assert found == ([[0, 0, 0, 0, 0, 2, 2, 2, 2, 2], *WHOLE.values()], 3)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_episodes_of_one_step_restart_too(mode):
-    episodes, unused = (1, 0) if mode == NEXT else (2, 4)
-    found, lost = table(mode, row=0, steps=8, lengths=(1,))
-    assert found[0] == [episodes * (t // 2) for t in range(9)]
+def test_episodes_of_one_step_restart_too():
+    found = table(row=0, steps=8, lengths=(1,))
+    assert found[0] == [t // 2 for t in range(9)]
     assert found[1] == found[4] == [t % 2 for t in range(9)]
     assert found[3] == [1, 0] * 4 + [1]
-    assert lost == unused
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_action_and_reward_of_a_restarting_row_are_ignored(make, mode):
-    ended = {"terminated": np.array([False, True])}
-    if mode == SAME:
-        final = np.array([None, np.full(2, 7, np.float32)], object)
-        ended["truncated"] = np.zeros(2, bool)
-        ended["info"] = {"final_obs": final, "_final_obs": np.array([False, True])}
-    vector = Scripted(mode, {1: ended})
+def test_action_and_reward_of_a_restarting_row_are_ignored(make):
+    vector = Scripted({1: {"terminated": np.array([False, True])}})
     env = make(vector)
     state, _ = env.init(1)
     rewards = []
@@ -206,53 +171,28 @@ def test_action_and_reward_of_a_restarting_row_are_ignored(make, mode):
     assert rewards == [[1, 2], [1, 0], [1, 2]]
 
 
-def test_final_observations_of_nested_spaces_are_returned(make):
-    def nested(length):
-        space = gs.Dict(a=gs.Tuple([gs.Discrete(3)]), b=gs.Box(-1, 1, (2,)))
-        return SpaceEnv(space, length=length)
-
-    makers = [functools.partial(nested, n) for n in (3, 5)]
-    modes = [make(SyncVectorEnv(makers, autoreset_mode=mode)) for mode in (NEXT, SAME)]
-    expected, found = (rollout(env, 3, seed=2).steps for env in modes)
-    assert expected.terminated[3, 0]
-    assert_equal(found, expected)
-
-
-def test_final_observations_may_be_batched_arrays(make):
-    final = np.array([[8, 8], [9, 9]], np.float32)
-    ended = {"truncated": np.array([True, False]), "info": {"final_obs": final}}
-    env = make(Scripted(SAME, {1: ended}))
-    state, _ = env.init(1)
-    state, step = env.step(state, [0, 0])
-    np.testing.assert_array_equal(step.observation, [[8, 8], [1, 1]])
-    _, step = env.step(state, [0, 0])
-    np.testing.assert_array_equal(step.observation, [[2, 2], [2, 2]])
-
-
-def test_a_missing_final_observation_is_an_error(make):
-    env = make(Scripted(SAME, {1: {"truncated": np.array([False, True])}}))
-    assert error_of_step(env, 1, r"env 1 .*without info\['final").env == 1
-
-
 def test_a_row_that_ends_while_it_restarts_is_an_error(make):
     ended = {"terminated": np.array([False, True])}
-    env = make(Scripted(NEXT, {1: ended, 2: ended}))
+    env = make(Scripted({1: ended, 2: ended}))
     assert error_of_step(env, 2, "its autoreset mode may not be NEXT_STEP").env == 1
 
 
-def test_an_unknown_autoreset_mode_must_be_passed(make):
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        (None, "no autoreset mode"),
+        ({"autoreset_mode": "SameStep"}, "the autoreset mode SameStep"),
+        ({"autoreset_mode": AutoresetMode.DISABLED}, "mode AutoresetMode.DISABLED"),
+    ],
+)
+def test_other_autoreset_modes_are_refused_with_a_fix(make, metadata, found):
     vector = Scripted()
-    vector.metadata = {}
-    with pytest.raises(UserError, match="'NextStep', 'SameStep', 'Disabled'"):
+    vector.metadata = metadata
+    match = f"Scripted has .*{found}; expected NEXT_STEP.*AutoresetMode.NEXT_STEP"
+    with pytest.raises(UserError, match=match):
         make(vector)
-    make(vector, autoreset_mode=NEXT).init(1)
-
-
-@pytest.mark.parametrize("mode, lines", [(NEXT, 0), (SAME, 1), (OFF, 1)])
-def test_the_cost_of_an_autoreset_mode_is_logged_once(make, caplog, mode, lines):
-    caplog.set_level("WARNING", "tfagents_batch")
-    rollout(make(counting(mode)), 5, seed=1)
-    assert caplog.text.count("NEXT_STEP loses nothing") == lines
+    vector.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    make(vector).init(1)  # it may be used after the refusal
 
 
 class Informed(CountingEnv):
@@ -267,22 +207,21 @@ class Informed(CountingEnv):
         return *result, {"number": self._step, "late": self._step / 2}
 
 
-@pytest.mark.parametrize("mode", [NEXT, SAME])
-def test_numbers_are_copied_from_infos(make, mode):
-    vector = SyncVectorEnv([Informed, lambda: Informed(2)], autoreset_mode=mode)
+def test_numbers_are_copied_from_infos(make):
+    vector = SyncVectorEnv([Informed, lambda: Informed(2)])
     env = make(vector, info_keys={"number": "int32", "late": "float32"})
     steps = rollout(env, 3, seed=1).steps
     assert steps.info["number"][:3].tolist() == [[70, 70], [1, 1], [2, 2]]
     late = [[np.nan, np.nan], [0.5, 0.5], [1, 1]]
     np.testing.assert_array_equal(steps.info["late"][:3], late)
-    if mode == NEXT:  # the info of row 1, which restarted, has no numbers
-        assert steps.info["number"][3].tolist() == [3, 0]
-        np.testing.assert_array_equal(steps.info["late"][3], [1.5, np.nan])
+    # The info of row 1, which restarted, has no numbers.
+    assert steps.info["number"][3].tolist() == [3, 0]
+    np.testing.assert_array_equal(steps.info["late"][3], [1.5, np.nan])
 
 
 def test_infos_of_wrong_dtype_are_an_error(make):
     wrong = {1: {"info": {"x": np.array(["a", "b"])}}}
-    env = make(Scripted(results=wrong), info_keys={"x": "int32"})
+    env = make(Scripted(wrong), info_keys={"x": "int32"})
     error_of_step(env, 1, r"info\['x'\] is an array, <U1 \[2\]")
 
 
@@ -303,7 +242,7 @@ NAN = {"observation": np.array([[0, 0], [0, np.nan]], np.float32)}
     ],
 )
 def test_wrong_results_are_errors_of_the_batch(make, wrong, text):
-    error = error_of_step(make(Scripted(results={2: wrong})), 2, text, [1, 2])
+    error = error_of_step(make(Scripted({2: wrong})), 2, text, [1, 2])
     assert (error.env, error.phase) == (None, "step")
     assert (error.action, error.seed) == ("[1, 2]", 3)
 
@@ -316,28 +255,26 @@ def test_wrong_results_are_errors_of_the_batch(make, wrong, text):
     ],
 )
 def test_non_finite_numbers_are_errors_of_their_row(make, wrong, text):
-    env, text = make(Scripted(results={2: wrong})), rf"env 1 .*at step 1 .*: {text}"
+    env, text = make(Scripted({2: wrong})), rf"env 1 .*at step 1 .*: {text}"
     error = error_of_step(env, 2, text, [1, 2])
     assert (error.env, error.step, error.episode) == (1, 1, 0)
     assert (error.seed, error.action, error.phase) == (env_seed(3, 1), "2", "step")
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_mask_that_allows_no_action_is_an_error_of_its_row(make, mode):
-    makers = [lambda n=n: MaskedEnv(n) for n in (2, 3)]
-    env = make(SyncVectorEnv(makers, autoreset_mode=AutoresetMode(mode)))
+def test_a_mask_that_allows_no_action_is_an_error_of_its_row(make):
+    env = make(SyncVectorEnv([lambda n=n: MaskedEnv(n) for n in (2, 3)]))
     error = error_of_step(env, 2, r"observation\['action_mask'\] allows no action")
     assert (error.env, error.step, error.phase) == (1, 1, "step")
 
 
 def test_the_finite_check_of_a_vector_environment_can_be_turned_off(make):
     wrong = {1: NAN | {"reward": np.array([np.nan, 0])}}
-    steps = rollout(make(Scripted(results=wrong), finite_check="off"), 1, 1).steps
+    steps = rollout(make(Scripted(wrong), finite_check="off"), 1, 1).steps
     assert np.isnan(steps.observation[1]).any() and np.isnan(steps.reward[1, 0])
 
 
 def test_a_wrong_reset_is_an_error(make):
-    env = make(Scripted(results={0: {"observation": np.zeros((3, 2), np.float32)}}))
+    env = make(Scripted({0: {"observation": np.zeros((3, 2), np.float32)}}))
     with pytest.raises(EnvError, match=r"in reset\(\): observation has shape \[3, 2\]"):
         env.init(1)
 
@@ -345,7 +282,7 @@ def test_a_wrong_reset_is_an_error(make):
 def test_observations_outside_their_bounds_are_counted_and_logged_once(make, caplog):
     caplog.set_level("WARNING", "tfagents_batch")
     wrong = {"observation": np.full((2, 2), -5, np.float32)}
-    env = make(Scripted(results={1: wrong, 2: wrong}))
+    env = make(Scripted({1: wrong, 2: wrong}))
     rollout(env, 3, seed=1)
     assert env.metrics()["env/observation_out_of_bounds"] == 4
     assert caplog.text.count("outside the bounds") == 1
@@ -366,7 +303,7 @@ def test_an_exception_names_seed_actions_and_phase(make):
 @pytest.mark.parametrize(
     ("broken", "phase", "last", "text"),
     [
-        (Scripted(results={2: NAN}), "step", [[1, 1], [1, 1]], "NaN"),
+        (Scripted({2: NAN}), "step", [[1, 1], [1, 1]], "NaN"),
         ("step", "step", [[0, 0, 1], [1, 0, 1]], "something broke"),
         ("reset", "reset", np.zeros((2, 3)), "something broke"),
     ],
@@ -470,7 +407,7 @@ def test_a_vector_environment_is_closed_if_an_option_is_refused(make):
 
 def test_wrapped_vector_environments_are_supported(make):
     vector = gymnasium.wrappers.vector.TransformReward(
-        counting(NEXT, lengths=(2, 3)), lambda reward: 10 * reward + 1
+        counting(lengths=(2, 3)), lambda reward: 10 * reward + 1
     )
     steps = rollout(make(vector), 4, seed=1).steps
     assert steps.reward.tolist() == [[0, 0], [11, 11], [21, 21], [0, 31], [11, 0]]

@@ -198,9 +198,10 @@ def test_an_unknown_backend_is_refused():
         ProcessEnv(fault_envs(None), 1, backend="fast")
 
 
-def test_the_source_is_part_of_the_package():
+def test_the_sources_are_part_of_the_package():
     setup = pathlib.Path(build.__file__).parents[3] / "setup.py"
     if not setup.exists():
         pytest.skip("not a checkout")
-    assert '{"tfagents_batch.envs.native": ["hub.cc"]}' in setup.read_text()
-    assert build._SOURCE.exists()
+    assert '{"tfagents_batch.envs.native": ["*.cc", "*.h"]}' in setup.read_text()
+    names = [path.name for path in build.sources()]
+    assert names == ["c_api.cc", "calls.cc", "futex.h", "hub.cc", "hub.h"]

@@ -9,7 +9,7 @@ from tests.support.masked_env import MaskedEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction, stepper
 
 
 def make(envs, info=None, first_row=0, **options):
@@ -85,7 +85,7 @@ def test_seeds_depend_only_on_the_index_in_the_batch():
         batch.step()
         batch.step()
     first = [env.seeds[0] for env in envs]
-    assert first == [stepper.env_seed(7, index) for index in range(4)]
+    assert first == [construction.env_seed(7, index) for index in range(4)]
     assert len(set(first)) == 4
     assert all(env.seeds[1:] == [None] for env in envs)
 
@@ -152,27 +152,6 @@ def test_info_that_the_column_cannot_hold_is_a_failure(value):
     batch.reset(seed=1)
     (failure,) = batch.step()
     assert "info['x']" in failure.text
-
-
-@pytest.mark.parametrize(
-    ("create", "limit"),
-    [
-        (lambda: gymnasium.make("CartPole-v1"), 500),
-        (lambda: gymnasium.wrappers.TimeLimit(CountingEnv(), 7), 7),
-        (CountingEnv, None),
-    ],
-    ids=["registered", "wrapped", "none"],
-)
-def test_time_limit_is_found(create, limit):
-    assert stepper.inspect(create())["max_episode_steps"] == limit
-
-
-@pytest.mark.parametrize("create", [dict, lambda: gymnasium.make_vec("CartPole-v1")])
-def test_only_single_environments_are_accepted(create):
-    _, _, failure = stepper.construct([CountingEnv, create], first_row=4)
-    assert failure.env == 5
-    assert failure.phase == "construct"
-    assert "expected a" in failure.text
 
 
 def test_close_closes_every_environment():

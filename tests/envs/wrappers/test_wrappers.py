@@ -15,7 +15,7 @@ from tests.support.space_env import SpaceEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -201,7 +201,7 @@ def test_random_starts_depend_on_the_seed_of_each_environment():
     draws = []
     for index in (0, 1, 2, 0):
         env = wrappers.RandomStart(numbers(*range(99)), 90)
-        env.reset(seed=stepper.env_seed(7, index))
+        env.reset(seed=construction.env_seed(7, index))
         draws.append([env.reset()[1]["random_start_steps"] for _ in range(8)])
     assert draws[0] == draws[3]
     assert draws[0] != draws[1] != draws[2] != draws[0]

@@ -31,8 +31,8 @@ class GA3CFrames(gymnasium.ObservationWrapper):
         gray = observation.astype(np.float32) @ _LUMA
         low, high = gray.min(), gray.max()
         stretched = np.rint((gray - low) * (255 / max(high - low, 1e-6)))
-        found = self._rows @ stretched @ self._columns
-        return np.rint(found).clip(0, 255).astype(np.uint8)[..., None]
+        reduced = self._rows @ stretched @ self._columns
+        return np.rint(reduced).clip(0, 255).astype(np.uint8)[..., None]
 
 
 def _linear(size: int, wanted: int) -> np.ndarray:

@@ -30,7 +30,7 @@ from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
 from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
 from tfagents_batch.envs.shared import absl_flags, validation
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -155,7 +155,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     observations, actions = declared.check_spaces(env, report)
     supported, facts = not report.defects, report.facts
     if supported:
-        facts["max_episode_steps"] = stepper.inspect(env)["max_episode_steps"]
+        facts["max_episode_steps"] = construction.inspect(env)["max_episode_steps"]
     declared.hint_at_action_scale(actions, report)
     seeded = declared.check_signatures(env, report)
     replay = functools.partial(
@@ -220,8 +220,8 @@ def _same(
     for old, *new in zip(before, *plays, strict=False):
         if any(call.raised for call in new):  # already a finding
             return False
-        found = new[-1].digest
-        names = [x for x in old.digest | found if old.digest.get(x) != found.get(x)]
+        digest = new[-1].digest
+        names = [x for x in old.digest | digest if old.digest.get(x) != digest.get(x)]
         if names:
             field, what, fix = texts
             text = f"{what} in {', '.join(names)}; expected the same: {fix}"

@@ -78,10 +78,10 @@ def check_signatures(env: Any, report: Report) -> bool:
 def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
     """Add a hint about continuous actions with bounds other than [-1, 1]."""
     try:
-        found = spaces.leaves(space)
+        leaves = spaces.leaves(space)
     except UserError:  # already a defect
         return
-    for leaf in found:
+    for leaf in leaves:
         box = leaf.space
         if not isinstance(box, gs.Box) or np.dtype(leaf.dtype).kind != "f":
             continue

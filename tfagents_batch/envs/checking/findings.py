@@ -181,13 +181,13 @@ class Report:
         Returns:
           whether it returned, and its result.
         """
-        given = [short(value) for value in args]  # before anything can change it
+        arguments = [short(value) for value in args]  # before anything can change it
         try:
             return True, function(*args, **kwargs)
         except CATCH as error:
             inner = error.with_traceback(error.__traceback__.tb_next)  # skip this frame
             traced = failures.describe(inner)["traceback_text"]
-            action = f", with action {given[0]}" if given else ""
+            action = f", with action {arguments[0]}" if arguments else ""
             kind, call = f"raised {type(error).__name__}", place.call
             text = f"{call} raised {words(error)}{action}; expected no exception: see "
             self.add(DEFECT, kind, call, f"{text}its traceback", place, traced)

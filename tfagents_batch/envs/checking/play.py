@@ -142,10 +142,10 @@ def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:
         return {name: repr(value)}
     else:
         return {name: type(value).__name__}
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for key, child in items:
-        found |= snapshot(child, f"{name}[{key!r}]")
-    return found
+        content |= snapshot(child, f"{name}[{key!r}]")
+    return content
 
 
 def _sample(space: gymnasium.Space, observation: Any) -> Any:
@@ -167,8 +167,8 @@ def _sample(space: gymnasium.Space, observation: Any) -> Any:
 
 def _mask(space: gymnasium.Space, observation: Any) -> Any:
     """Return the mask for ``space.sample``; None if all actions are allowed."""
-    given = isinstance(observation, dict)
-    mask = observation.get(action_masks.KEY) if given else None
+    is_dict = isinstance(observation, dict)
+    mask = observation.get(action_masks.KEY) if is_dict else None
     sizes = action_masks.sizes(space)
     if mask is None or sizes is None:
         return None

@@ -51,10 +51,7 @@ class ProcessEnv:
         "auto", native if available. Environments in this process are portable.
         The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
       workers_reason: why there are that many workers, for logs.
-      options: options of ``Pool``: ``construct_seconds``, ``reset_seconds``,
-        ``step_seconds`` (deadlines, None for never), ``on_fault``, ``max_restarts``,
-        ``restart_period_seconds``, ``groups``, ``finite_check``, ``strict_bounds``,
-        ``max_worker_mb``, ``info_keys``, ``worker_variables``, ``pin_workers``.
+      options: fields of ``shared.options.PoolOptions``.
 
     Attributes:
       spec: EnvSpec.
@@ -196,8 +193,8 @@ class ProcessEnv:
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
         call = self._calls.receive
-        found = host_calls.checked(self._pool, outputs, call, inputs, outputs)
-        return found[0], found[1], host_calls.timestep(spec, found[2:])
+        results = host_calls.checked(self._pool, outputs, call, inputs, outputs)
+        return results[0], results[1], host_calls.timestep(spec, results[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``; false after a stop or failure: discard the iteration."""
@@ -254,8 +251,8 @@ class ProcessEnv:
             )
 
     def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        found = host_calls.checked(self._pool, self._outputs, call, *inputs)
-        return found[0], host_calls.timestep(self.spec, found[1:])
+        results = host_calls.checked(self._pool, self._outputs, call, *inputs)
+        return results[0], host_calls.timestep(self.spec, results[1:])
 
 
 def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:

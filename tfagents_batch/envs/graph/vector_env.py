@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.processes.pool import RAISE, RESTART
 from tfagents_batch.envs.shared import arguments, failures, validation
+from tfagents_batch.envs.shared.options import OFF, RAISE, RESTART
 from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
 from tfagents_batch.envs.vector.batch_stepper import Steppable
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 
-_LOG = logging.getLogger("tfagents_batch")
-_COSTS = {
-    AutoresetMode.SAME_STEP: "every episode loses its first transition, except the "
-    "first episode of each row",
-    AutoresetMode.DISABLED: "every episode wastes one reset and one step, except the "
-    "first episode of each row",
-}
 _CLOSE_SECONDS = 2.0
 _in_use: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -35,8 +27,8 @@ _in_use: weakref.WeakSet[Any] = weakref.WeakSet()
 class GymnasiumBatch:
     """Adapter of a vector environment to ``Steppable``.
 
-    Environment i is seeded by ``stepper.env_seed(seed, i)`` if the vector environment
-    takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes only
+    Environment i is seeded by ``construction.env_seed(seed, i)`` if the vector
+    environment takes a seed per row, as Sync- and AsyncVectorEnv do. If it takes only
     one number, it is seeded by ``env_seed(seed, 0)``; then the rows also depend on the
     size of the batch.
 
@@ -44,27 +36,21 @@ class GymnasiumBatch:
       UserError: if the vector environment cannot be used.
     """
 
-    def __init__(
-        self, env: GymnasiumVectorEnv, autoreset_mode: AutoresetMode | str | None
-    ):
+    def __init__(self, env: GymnasiumVectorEnv):
         _check(env)
-        mode = autoreset.mode_of(env, autoreset_mode)
-        if mode in _COSTS:
-            text = "a vector environment has the mode %s: %s; NEXT_STEP loses nothing"
-            _LOG.warning(text, mode.name, _COSTS[mode])
+        autoreset.check_mode(env)
         self.num_envs = int(env.num_envs)
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
         self.max_episode_steps = _time_limit(env)
         self._env = env
-        self._step = autoreset.STEPS[mode]
         own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
         self._one_seed: bool | None = False if own else None  # None: unknown yet
         _in_use.add(env.unwrapped)
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; return the batched observation and infos."""
-        seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+        seeds = [construction.env_seed(seed, row) for row in range(self.num_envs)]
         try:
             result = self._env.reset(seed=seeds[0] if self._one_seed else seeds)
         except (TypeError, ValueError, gymnasium.error.Error):
@@ -77,8 +63,8 @@ class GymnasiumBatch:
         return result
 
     def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step; see ``autoreset``."""
-        return self._step(self._env, action, over)
+        """Step every row; rows that are over restart."""
+        return autoreset.next_step(self._env, action, over)
 
     def close(self, failed: bool = False) -> None:
         """Close it; with ``failed`` it may no longer respond. Idempotent."""
@@ -98,9 +84,8 @@ class GymnasiumBatch:
 def VectorEnv(
     env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
     *,
-    autoreset_mode: AutoresetMode | str | None = None,
     on_fault: str = RAISE,
-    finite_check: str = stepper.RAISE,
+    finite_check: str = RAISE,
     info_keys: Mapping[str, str] | None = None,
 ) -> ProcessEnv:
     """Make an existing batch usable inside graphs.
@@ -109,8 +94,7 @@ def VectorEnv(
     ``jit_compile=True`` and has no deadlines, and its crash ends this process.
     Otherwise it behaves like environments that ``make_env`` creates one by one.
 
-    Every autoreset mode is converted to NEXT_STEP. ``autoreset`` describes the
-    steps that SAME_STEP and DISABLED lose; ``env/unused_steps`` counts them.
+    Its autoreset mode must be NEXT_STEP, Gymnasium's default; see ``vector.autoreset``.
 
     >>> import gymnasium
     >>> import tensorflow as tf
@@ -124,7 +108,6 @@ def VectorEnv(
       env: a vector environment, a function without arguments that creates one, or
         another batch with the methods of ``batch_stepper.Steppable``. It is closed
         together with the returned environment.
-      autoreset_mode: autoreset mode of a vector environment without that metadata.
       on_fault: "raise", which fails the whole batch after a failure.
       finite_check: "raise" makes NaN and infinity in observations and rewards a
         failure; "off" accepts them.
@@ -138,7 +121,7 @@ def VectorEnv(
     if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
         if not isinstance(env, GymnasiumVectorEnv):
             env = _construct(env)
-        env = GymnasiumBatch(env, autoreset_mode)
+        env = GymnasiumBatch(env)
     try:
         if on_fault == RESTART:
             raise UserError(
@@ -146,7 +129,7 @@ def VectorEnv(
                 "replaced; use on_fault='raise', or environments in worker processes"
             )
         arguments.one_of("on_fault", on_fault, (RAISE,))
-        arguments.one_of("finite_check", finite_check, (stepper.RAISE, stepper.OFF))
+        arguments.one_of("finite_check", finite_check, (RAISE, OFF))
         return ProcessEnv(env, 0, finite_check=finite_check, info_keys=info_keys)
     except BaseException:
         env.close()
@@ -192,5 +175,5 @@ def _time_limit(env: GymnasiumVectorEnv) -> int | None:
     limit = getattr(getattr(env.unwrapped, "spec", None), "max_episode_steps", None)
     first = next(iter(getattr(env.unwrapped, "envs", ())), None)
     if limit is None and first is not None:
-        limit = stepper.inspect(first)["max_episode_steps"]
+        limit = construction.inspect(first)["max_episode_steps"]
     return None if limit is None else int(limit)

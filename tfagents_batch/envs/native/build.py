@@ -29,7 +29,7 @@ from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
-_SOURCE = pathlib.Path(__file__).with_name("hub.cc")
+_FOLDER = pathlib.Path(__file__).parent
 _COMPILERS = ("g++", "clang++", "c++")
 _INTERFACE = 3  # version of the library's C functions
 _SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
@@ -49,10 +49,10 @@ def library() -> ctypes.CDLL:
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
     if not sys.platform.startswith("linux") or not futex.supported():
         raise Unavailable("it needs Linux on x86_64")
-    found = _load()
-    if isinstance(found, str):
-        raise Unavailable(found)
-    return found
+    loaded = _load()
+    if isinstance(loaded, str):
+        raise Unavailable(loaded)
+    return loaded
 
 
 @functools.cache
@@ -89,10 +89,15 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
     return loaded
 
 
+def sources() -> list[pathlib.Path]:
+    """Return the C++ files and their headers, in a fixed order."""
+    return sorted([*_FOLDER.glob("*.cc"), *_FOLDER.glob("*.h")])
+
+
 def _path() -> pathlib.Path:
     import tensorflow as tf
 
-    parts = [_SOURCE.read_text(), *_flags()]
+    parts = [*(path.read_text() for path in sources()), *_flags()]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return folders.cache() / f"{tf.__version__}-{digest}" / "hub.so"
 
@@ -124,7 +129,8 @@ def _build(path: pathlib.Path) -> None:
         descriptor, built = tempfile.mkstemp(suffix=".so", dir=path.parent)
         os.close(descriptor)
         try:
-            _run([*compiler, str(_SOURCE), "-o", built, *_flags()])
+            files = [str(path) for path in sources() if path.suffix == ".cc"]
+            _run([*compiler, *files, "-o", built, *_flags()])
             os.chmod(built, 0o700)  # the umask may allow more
             os.replace(built, path)
         finally:

@@ -1,4 +1,4 @@
-"""Python interface of a native hub; constants here and in hub.cc must agree."""
+"""Python interface of a native hub; constants here and in hub.h must agree."""
 
 from __future__ import annotations
 
@@ -212,10 +212,10 @@ def _arrays(plan: layout.Layout) -> list[int]:
         else:
             columns[name] = [offset, size]
     names = ("reward", "first", "terminated", "truncated")
-    found = [x for name in names for x in columns[name]]
+    numbers = [x for name in names for x in columns[name]]
     for group in groups.values():
-        found += [len(group) // 2, *group]
-    return found
+        numbers += [len(group) // 2, *group]
+    return numbers
 
 
 def _leaf(leaf: actions.LeafBounds, offset: int) -> list[int]:

@@ -18,7 +18,7 @@ from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
 from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction, stepper
 
 # Ctrl-C comes from the user, so KeyboardInterrupt is not an environment's failure.
 _CATCH = (Exception, SystemExit)
@@ -58,8 +58,8 @@ class LocalExecutor:
         if self._is_batch:
             self._facts = [batch_stepper.inspect(self._environments)]
         else:
-            found = stepper.construct(self._environments, 0, catch=_CATCH)
-            self._envs, self._facts, failure = found
+            constructed = construction.construct(self._environments, 0, catch=_CATCH)
+            self._envs, self._facts, failure = constructed
             outcome.faults += [failure] if failure else []
         outcome.replies[0] = {"facts": self._facts}
         return outcome
@@ -80,7 +80,7 @@ class LocalExecutor:
             learner = layout.control(memory, plan.num_workers)
             seed = functools.partial(layout.seed, learner)
             restarts = options["restarts"]
-            spare = stepper.Spare(self._environments, self._facts, restarts, seed)
+            spare = construction.Spare(self._environments, self._facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
         self._stepper = stepper.Stepper(self._envs, arrays, self._words, 0, *checks)
         return Outcome()
@@ -93,14 +93,14 @@ class LocalExecutor:
             command = functools.partial(self._stepper.reset, seed)
         if not self.stopping:
             try:
-                found = self.owner.call(command, lambda: self.stopping)
+                faults = self.owner.call(command, lambda: self.stopping)
             except owner_thread.Abandoned:
                 self.stop()
             except BaseException:  # Ctrl-C may have interrupted the step of a row
                 self.stop()
                 raise
             else:
-                self._take(outcome, found)
+                self._take(outcome, faults)
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(self._rows)
@@ -108,8 +108,6 @@ class LocalExecutor:
 
     def counters(self) -> dict[str, float]:
         """Return the counters since the start."""
-        if self._is_batch:
-            return {"env/unused_steps": self._stepper.unused}
         return {"env/stale_replies": 0}
 
     def listen(self, context: Context) -> list[Failure]:
@@ -133,8 +131,8 @@ class LocalExecutor:
                 env.close()
         self._envs = []
 
-    def _take(self, outcome: Outcome, found: list) -> None:
-        for fault in found:
+    def _take(self, outcome: Outcome, faults: list) -> None:
+        for fault in faults:
             outcome.lost.update(self._rows if self._is_batch else [fault.env])
             if self._budget is None:
                 outcome.faults.append(fault)

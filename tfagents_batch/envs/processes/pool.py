@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,9 @@ from tfagents_batch.envs.processes import (
 )
 from tfagents_batch.envs.processes.in_process import LocalExecutor
 from tfagents_batch.envs.processes.owner_thread import Owner
-from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
 from tfagents_batch.envs.shared import (
-    actions,
     arguments,
     cpus,
     layout,
@@ -37,11 +35,10 @@ from tfagents_batch.envs.shared import (
     step_batch,
 )
 from tfagents_batch.envs.shared.failures import Outcome
+from tfagents_batch.envs.shared.options import RESTART, PoolOptions
 from tfagents_batch.envs.vector.batch_stepper import Steppable
-from tfagents_batch.envs.worker import stepper
 from tfagents_batch.errors import Stopped, UserError
 
-RAISE, RESTART = "raise", "restart"  # on_fault
 _LOG = logging.getLogger("tfagents_batch")
 
 
@@ -56,28 +53,7 @@ class Pool:
         or an existing batch, which is stepped in this process.
       num_workers: number of processes; 0 steps in this process; None uses one per core,
         but at most one per environment.
-      construct_seconds, reset_seconds, step_seconds: deadlines of a worker's reply;
-        None waits forever. In this process there are none.
-      on_fault: "raise" fails the whole batch after a failure; "restart" fails only the
-        affected rows and replaces their environments.
-      max_restarts: restarts of one environment; its next failure is raised.
-      restart_period_seconds: a failure less than this time after a restart of the same
-        environment is raised.
-      groups: number of groups for ``send`` and ``receive``, a divisor of the numbers of
-        environments and of workers.
-      finite_check: reaction to NaN and infinity in observations and rewards: "raise"
-        makes them a failure; "replace" takes the numbers of the previous observation,
-        or 0; "truncate" ends the episode without that step; "off" accepts them.
-      strict_bounds: whether observations outside the bounds of a Box are failures;
-        otherwise they are counted in spot checks and logged once.
-      max_worker_mb: limit of resident memory in megabytes (2**20 bytes). A worker above
-        it ends after an episode; "restart" replaces it without using a restart.
-      info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
-        float32, int32 or bool. A missing number is NaN, 0 or false.
-      worker_variables: environment variables of worker processes.
-      pin_workers: whether each worker, with its child processes, is pinned to one core;
-        None pins if there are as many workers as cores.
-      backend: "auto", "native" or "portable", see ``backends.choose``.
+      **options: fields of ``PoolOptions``.
 
     Attributes:
       num_envs, num_workers, num_groups: sizes.
@@ -97,21 +73,7 @@ class Pool:
         self,
         constructors: Sequence[Callable[[], Any]] | Steppable,
         num_workers: int | None = None,
-        *,
-        construct_seconds: float | None = 120.0,
-        reset_seconds: float | None = 300.0,
-        step_seconds: float | None = 60.0,
-        on_fault: str = RAISE,
-        max_restarts: int = restart_budget.MAX_RESTARTS,
-        restart_period_seconds: float = restart_budget.PERIOD_SECONDS,
-        groups: int = 1,
-        finite_check: str = stepper.RAISE,
-        strict_bounds: bool = False,
-        max_worker_mb: float | None = None,
-        info_keys: Mapping[str, str] | None = None,
-        worker_variables: Mapping[str, str] | None = None,
-        pin_workers: bool | None = None,
-        backend: str = backends.PORTABLE,
+        **options: Any,
     ):
         if isinstance(constructors, Steppable):
             self.num_envs, num_workers = constructors.num_envs, 0
@@ -119,28 +81,22 @@ class Pool:
             constructors = list(constructors)
             arguments.callables(constructors)
             self.num_envs = len(constructors)
-        sizes = self.num_envs, groups
+        chosen = PoolOptions(**options)
+        sizes = self.num_envs, chosen.groups
         self.num_workers = arguments.worker_count(num_workers, *sizes)
-        self.info = {**layout.STATISTICS, **arguments.info_columns(info_keys)}
-        self.num_groups = arguments.groups(groups, self.num_envs, self.num_workers)
-        arguments.one_of("on_fault", on_fault, (RAISE, RESTART))
-        arguments.one_of("finite_check", finite_check, stepper.FINITE_CHECKS)
-        arguments.at_least("max_restarts", max_restarts, 0)
-        arguments.at_least("restart_period_seconds", restart_period_seconds, 0)
-        arguments.at_least("construct_seconds", construct_seconds, 0, or_none=True)
-        arguments.at_least("reset_seconds", reset_seconds, 0, or_none=True)
-        arguments.at_least("step_seconds", step_seconds, 0, or_none=True)
-        arguments.at_least("max_worker_mb", max_worker_mb, 1, or_none=True)
-        variables = arguments.variables(worker_variables)
-        self._library, self.reason = backends.choose(backend, self.num_workers)
+        self.num_groups = arguments.groups(
+            chosen.groups, self.num_envs, self.num_workers
+        )
+        self.info = layout.STATISTICS | arguments.info_columns(chosen.info_keys)
+        self._library, self.reason = backends.choose(chosen.backend, self.num_workers)
         backends.refuse_groups(self.num_groups, self.reason)
         self._budget: RestartBudget | None = None
-        if on_fault == RESTART:
-            limits = self.num_envs, max_restarts, restart_period_seconds
-            self._budget = RestartBudget(*limits)
+        if chosen.on_fault == RESTART:
+            limits = chosen.max_restarts, chosen.restart_period_seconds
+            self._budget = RestartBudget(self.num_envs, *limits)
         self._reported_lost = np.zeros(self.num_envs, np.int64)
         self._stragglers = Stragglers()
-        self._seconds = (reset_seconds, step_seconds)
+        self._seconds = (chosen.reset_seconds, chosen.step_seconds)
         self._counted: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         cores = cpus.available()
@@ -151,11 +107,8 @@ class Pool:
                 self.num_workers,
                 len(cores),
             )
-        self._waiting = cpus.choose(self.num_workers, cores, pin_workers)
-        options: dict[str, Any] = {
-            "finite_check": finite_check,
-            "strict": bool(strict_bounds),
-            "max_bytes": None if max_worker_mb is None else int(max_worker_mb * 2**20),
+        self._waiting = cpus.choose(self.num_workers, cores, chosen.pin_workers)
+        for_workers = chosen.for_workers() | {
             "poll_microseconds": self._waiting.worker,
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * self.num_envs,
@@ -166,6 +119,7 @@ class Pool:
             )
 
             sizes = self.num_workers, self.num_groups
+            variables = dict(chosen.worker_variables or {})
             self._executor: Any = ProcessExecutor(constructors, *sizes, variables)
         else:
             self._executor = LocalExecutor(constructors, self._budget)
@@ -173,7 +127,7 @@ class Pool:
         self._closing.callback(self._executor.close)
         self._finalizer = weakref.finalize(self, self._closing.close)
         try:
-            self._construct(constructors, construct_seconds, options)
+            self._construct(constructors, chosen.construct_seconds, for_workers)
         except OSError as error:  # not an environment's: that is a failure
             self._finalizer()
             raise UserError(
@@ -185,7 +139,7 @@ class Pool:
             self._finalizer()
             raise
         interrupts.POOLS.add(self)
-        wanted = self.num_workers > 0 and backend != backends.PORTABLE
+        wanted = self.num_workers > 0 and chosen.backend != backends.PORTABLE
         backends.log_choice(self.num_envs, self.num_workers, self.reason, wanted)
 
     @property
@@ -281,14 +235,14 @@ class Pool:
         """
         if self._budget is None:
             return []
-        found, lost = self._budget.events(), self.engine.lost()
-        for event in found:
+        events, lost = self._budget.events(), self.engine.lost()
+        for event in events:
             if event["event"] != restart_budget.RESTARTED:
                 continue
             rows = event["envs"]
             event["lost_steps"] = int((lost - self._reported_lost)[rows].sum())
             self._reported_lost[rows] = lost[rows]
-        return found
+        return events
 
     def _count(self) -> dict[str, float]:
         """Return the counters; after closing, their last values."""
@@ -329,7 +283,18 @@ class Pool:
             options["native"] = not self.reason
             attached = self._executor.attach(plan, self._memory, descriptor, options)
             _raise_first(attached)
-            self.engine = self._make_engine(plan, descriptor)
+            self.engine = backends.engine(
+                None if self.reason else self._library,
+                self._executor,
+                plan,
+                self._memory,
+                descriptor,
+                action_space=self.action_space,
+                info=self.info,
+                seconds=self._seconds,
+                poll=self._waiting.hub,
+                replaces=self._budget is not None,
+            )
             self.handle = self.engine.handle
             if self._budget is not None:
                 self._budget.give_up = self.engine.give_up
@@ -357,32 +322,6 @@ class Pool:
         hub, context = self.engine.hub, self.engine.context
         restarter = Restarter(self._executor, hub, replacements, context)
         self._closing.callback(restarter.close)
-
-    def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
-        arrays = layout.views(plan, self._memory)
-        if self.reason:
-            learner = layout.control(self._memory, plan.num_workers)
-            known = self.action_space, self.info, self._seconds
-            return Portable(self._executor, arrays, learner, *known)
-        from tfagents_batch.envs.native.hub import Hub
-        from tfagents_batch.envs.processes.native_backend import Native
-
-        writer = actions.ActionWriter(self.action_space, arrays.action)
-        rows = [worker.rows.start for worker in self._executor.workers]
-        replaces = self._budget is not None
-        hub = Hub(
-            self._library,
-            plan,
-            descriptor,
-            writer,
-            [*rows, self.num_envs],
-            self._seconds,
-            self._executor.requests.sequence,
-            self._waiting.hub,
-            replaces,
-        )
-        self._executor.drive(hub, report_ends=not replaces)
-        return Native(self._executor, hub, replaces, arrays, self.action_space, writer)
 
 
 def _raise_first(outcome: Outcome) -> None:

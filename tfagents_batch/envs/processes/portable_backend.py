@@ -170,7 +170,7 @@ class Portable:
             self._release()
             return self._failed()
         arrays = self._arrays
-        found = StepBatch(
+        result = StepBatch(
             [array.copy() for array in arrays.observation],
             arrays.reward.copy(),
             arrays.first.copy(),
@@ -181,15 +181,15 @@ class Portable:
         if outcome.lost:
             rows = sorted(outcome.lost)
             self._lost[rows] += 1
-            for stored, array in zip(self._last, found.observation, strict=True):
+            for stored, array in zip(self._last, result.observation, strict=True):
                 array[rows] = stored[rows]
-            found.reward[rows] = 0
-            found.first[rows] = found.truncated[rows] = True
-            found.terminated[rows] = False
-        self._over = found.terminated | found.truncated
-        for stored, array in zip(self._last, found.observation, strict=True):
+            result.reward[rows] = 0
+            result.first[rows] = result.truncated[rows] = True
+            result.terminated[rows] = False
+        self._over = result.terminated | result.truncated
+        for stored, array in zip(self._last, result.observation, strict=True):
             stored[...] = array
-        return found
+        return result
 
     def _failed(self) -> StepBatch:
         """Return all rows as failed, with their last observations."""

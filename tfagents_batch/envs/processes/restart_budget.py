@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.shared import failures, options
 from tfagents_batch.envs.shared.failures import Failure
 
-MAX_RESTARTS = 10  # per environment
-PERIOD_SECONDS = 60.0  # minimum between two restarts of an environment
 FAILED, RESTARTED = "env_failed", "env_restarted"  # events
 _CAUSES = 5  # number of failures listed when no restart is left
 
@@ -37,8 +35,8 @@ class RestartBudget:
     def __init__(
         self,
         num_envs: int,
-        limit: int = MAX_RESTARTS,
-        period: float = PERIOD_SECONDS,
+        limit: int = options.MAX_RESTARTS,
+        period: float = options.RESTART_PERIOD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.give_up: Callable[[Exception], Any] = lambda error: None

@@ -31,7 +31,7 @@ class Replacements:
 
     budget: RestartBudget
     constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # of every environment, see ``stepper.inspect``
+    facts: Sequence[dict]  # of every environment, see ``construction.inspect``
     plan: layout.Layout
     seconds: float | None  # deadline of constructors, None for never
     options: dict  # of ``Requests.attach``
@@ -101,9 +101,9 @@ class Replacements:
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
         """Return a failure if a replacement has other spaces than its predecessor."""
         for row, new in zip(worker.rows, facts, strict=True):
-            found = same_spaces.difference(self.facts[row], new)
-            if found:
-                text = f"the replacement environment has other spaces: {found}"
+            difference = same_spaces.difference(self.facts[row], new)
+            if difference:
+                text = f"the replacement environment has other spaces: {difference}"
                 error = failures.Defect(text)
                 known = {"env": row, "worker": worker.index, "phase": "construct"}
                 return [failures.from_error(error, **known)]

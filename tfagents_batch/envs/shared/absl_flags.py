@@ -35,15 +35,15 @@ def collect() -> dict[str, Any]:
     module = sys.modules.get(_MODULE)
     if module is None:
         return {}
-    found = {}
+    values = {}
     for name, defined in module.FLAGS.flags_by_module_dict().items():
         if name.partition(".")[0] in _NOT_USERS:
             continue
         for flag in defined:
             if not flag.using_default_value:
                 with contextlib.suppress(Exception):  # it cannot be pickled
-                    found[flag.name] = cloudpickle.loads(cloudpickle.dumps(flag.value))
-    return found
+                    values[flag.name] = cloudpickle.loads(cloudpickle.dumps(flag.value))
+    return values
 
 
 def install(values: Mapping[str, Any]) -> None:

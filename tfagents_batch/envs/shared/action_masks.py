@@ -52,12 +52,12 @@ def rows(
     Returns:
       The function, which reads the arrays when it is called; None if there is no mask.
     """
-    found = rule(observation, action)
-    if found is None:
+    shared_rule = rule(observation, action)
+    if shared_rule is None:
         return None
     paths = [leaf.path for leaf in spaces.leaves(observation)]
     masks = arrays[paths.index((KEY,))]
-    return lambda: found.broken(masks)
+    return lambda: shared_rule.broken(masks)
 
 
 def sizes(action: gymnasium.Space) -> np.ndarray | None:

@@ -97,6 +97,8 @@ class Narrowing:
         """
         if not self._extents or self._count < EXAMINED:
             return []
-        found = [(name, extent.unresolved()) for name, extent in self._extents.values()]
+        unresolved = [
+            (name, extent.unresolved()) for name, extent in self._extents.values()
+        ]
         self._extents = {}
-        return [name + text for name, text in found if text]
+        return [name + text for name, text in unresolved if text]

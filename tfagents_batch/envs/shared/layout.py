@@ -114,6 +114,11 @@ class Arrays(NamedTuple):
     info: dict[str, np.ndarray]
     timing: np.ndarray
 
+    def info_columns(self) -> dict[str, np.ndarray]:
+        """Return the columns of ``info`` without the statistics."""
+        items = self.info.items()
+        return {name: column for name, column in items if name not in STATISTICS}
+
 
 def make_layout(
     observation: Sequence[Leaf],
@@ -156,14 +161,14 @@ def views(
       worker: index of the worker to return the timing of; None for all workers.
       rows: slice of the rows.
     """
-    found: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
+    leaves: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
     columns: dict[str, np.ndarray] = {}
     info: dict[str, np.ndarray] = {}
     for name, shape, dtype, offset in layout.fields:
         array = np.ndarray(shape, dtype, memory, offset)[rows]
         group, _, key = name.partition("/")
-        if group in found:
-            found[group].append(array)
+        if group in leaves:
+            leaves[group].append(array)
         elif group == "info":
             info[key] = array
         else:
@@ -171,7 +176,7 @@ def views(
     shape = (layout.num_workers, TIMINGS)
     timing = np.ndarray(shape, np.uint32, memory, layout.timing)
     timing = timing if worker is None else timing[worker]
-    return Arrays(**found, **columns, info=info, timing=timing)
+    return Arrays(**leaves, **columns, info=info, timing=timing)
 
 
 def control(memory, worker: int) -> memoryview:

@@ -118,9 +118,9 @@ def leaf_defects(
     Yields:
       Defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
     """
-    found = list(form_defects(leaf, value, name, batch))
-    yield from found
-    kinds = [defect.kind for defect in found]
+    defects = list(form_defects(leaf, value, name, batch))
+    yield from defects
+    kinds = [defect.kind for defect in defects]
     if "type" in kinds:
         return
     array = np.asarray(value)

@@ -6,7 +6,7 @@ first steps of an environment and in some steps after, see ``validation``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymnasium
@@ -72,16 +72,16 @@ class ObservationWriter:
 
     def not_finite(self) -> dict[int, str]:
         """Return ``{row: leaf's name}`` of the rows that contain NaN or infinity."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         if not any(np.vdot(flat, zeros) for flat, zeros in self._flat):
-            return found
+            return names
         for name, array in self._float:
             finite = np.isfinite(array)
             if not finite.all():
                 rows = ~finite.reshape(len(array), -1).all(axis=1)
                 for row in np.flatnonzero(rows):
-                    found.setdefault(int(row), name)
-        return found
+                    names.setdefault(int(row), name)
+        return names
 
     def where_not_finite(self, row: int) -> str:
         """Return the places of a row's numbers that are not finite, as text."""
@@ -97,6 +97,14 @@ class ObservationWriter:
         flat = rules.flat(self._space, value)
         for write, leaf in zip(self._write, flat, strict=True):
             write(row, leaf)
+
+
+def outside_text(names: Iterable[str]) -> str:
+    """Return the note about leaves outside their Box, which is not a defect."""
+    return (
+        f"{', '.join(names)} lies outside the bounds of its space; counted in "
+        "env/observation_out_of_bounds"
+    )
 
 
 def _writer(

@@ -31,8 +31,8 @@ class _Finder:
         if name != self._name:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
-        found = (finder.find_spec(name, path, target) for finder in others)
-        spec = next(filter(None, found), None)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
         if spec is not None:
             spec.loader = _Loader(spec.loader, self._executed)
         return spec

@@ -12,13 +12,13 @@ def same_spaces(facts: Sequence[dict]) -> None:
     """Raise UserError with the first difference.
 
     Args:
-      facts: spaces of each environment as JSON, see ``stepper.inspect``.
+      facts: spaces of each environment as JSON, see ``construction.inspect``.
     """
     for index, fact in enumerate(facts):
-        found = difference(facts[0], fact)
-        if found:
+        text = difference(facts[0], fact)
+        if text:
             raise UserError(
-                f"env {index} and env 0 disagree: {found}; all environments "
+                f"env {index} and env 0 disagree: {text}; all environments "
                 "of a batch need equal spaces"
             )
 
@@ -26,9 +26,9 @@ def same_spaces(facts: Sequence[dict]) -> None:
 def difference(ours: dict, theirs: dict) -> str | None:
     """Return the first difference between two environments' spaces, as text."""
     for kind in ("observation_space", "action_space"):
-        found = _difference(ours[kind], theirs[kind], kind)
-        if found:
-            return found
+        text = _difference(ours[kind], theirs[kind], kind)
+        if text:
+            return text
     return None
 
 
@@ -41,9 +41,9 @@ def _difference(ours: Any, theirs: Any, path: str) -> str | None:
             if key not in ours or key not in theirs:
                 who = "env 0" if key in ours else "the other"
                 return f"{path} has {key!r} only in {who}"
-            found = _difference(ours[key], theirs[key], f"{path}.{key}")
-            if found:
-                return found
+            text = _difference(ours[key], theirs[key], f"{path}.{key}")
+            if text:
+                return text
     return f"{path} is {_short(theirs)}, not {_short(ours)}"
 
 

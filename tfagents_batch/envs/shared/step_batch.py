@@ -56,15 +56,15 @@ def row_context(
     """
     if seed is None:
         return {}
-    found = {
+    known = {
         "seed": int(arrays.seed[row]),
         "episode": int(arrays.episode[row]),
         "phase": "reset" if over else "step",
         "step": 0 if over else int(arrays.info["episode_length"][row]),
     }
     if not over:
-        found["action"] = actions.text(action_space, arrays.action, row)
-    return found
+        known["action"] = actions.text(action_space, arrays.action, row)
+    return known
 
 
 def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Failure:
@@ -74,10 +74,10 @@ def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Fai
       error: error with the row and the action.
       context: further fields of ``Failure`` for that row.
     """
-    found: dict[str, Any] = {"phase": "step"}
+    known: dict[str, Any] = {"phase": "step"}
     if error.row is not None:
-        found |= context | {"env": error.row, "action": error.action}
-    return Failure(failures.ACTION, text=str(error), **found)
+        known |= context | {"env": error.row, "action": error.action}
+    return Failure(failures.ACTION, text=str(error), **known)
 
 
 def stale(token: int, last: int) -> UserError:

@@ -125,6 +125,35 @@ def info(value: Any) -> None:
         raise Defect(text, "type", "info")
 
 
+def missing_info(dtype: np.dtype) -> Any:
+    """Return the value of an info column for a missing number: NaN, 0 or false."""
+    return np.nan if dtype.kind == "f" else 0
+
+
+def info_numbers(name: str, value: Any, column: Any) -> np.ndarray:
+    """Return a value of info, or of a batch's info, that is copied into a column.
+
+    Args:
+      name: key in ``info``.
+      value: a number, or the numbers of a batch.
+      column: array or NumPy number with the expected shape and dtype.
+
+    Raises:
+      Defect: if its shape is another one, or the dtype cannot represent it.
+    """
+    array = np.asarray(value)
+    fits = np.can_cast(array.dtype, column.dtype, "same_kind")
+    if array.shape == column.shape and fits:
+        return array
+    got = kind_of(value) if isinstance(value, np.ndarray) else repr(value)
+    expected = f"{list(column.shape)} numbers" if column.shape else "a number"
+    text = (
+        f"info[{name!r}] is {got}; expected {expected} that {column.dtype} can hold, "
+        "as declared in info_keys"
+    )
+    raise Defect(text, "type", "info")
+
+
 def kind_of(value: Any) -> str:
     """Return a short description of a value's type."""
     if isinstance(value, tuple):

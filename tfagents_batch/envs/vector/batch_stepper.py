@@ -23,11 +23,12 @@ from tfagents_batch.envs.shared import (
     observation_rules,
     validation,
 )
-from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.failures import Failure
 from tfagents_batch.envs.shared.observation_rules import flat as flatten
-from tfagents_batch.envs.shared.observations import ObservationWriter
+from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
 from tfagents_batch.envs.vector.autoreset import Stepped
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 @runtime_checkable
@@ -50,7 +51,7 @@ class Steppable(Protocol):
 
 
 def inspect(batch: Steppable) -> dict:
-    """Return what ``stepper.inspect`` returns, for each environment of a batch."""
+    """Return what ``construction.inspect`` returns, for each environment of a batch."""
     return {
         "observation_space": spaces.to_json(batch.observation_space),
         "action_space": spaces.to_json(batch.action_space),
@@ -69,7 +70,6 @@ class BatchStepper:
       catch: exceptions that become failures.
 
     Attributes:
-      unused: number of steps since the start that are in no row.
       notes: messages for the log; the reader empties the list.
     """
 
@@ -79,26 +79,21 @@ class BatchStepper:
         arrays: layout.Arrays,
         words: Any,
         finite_check: str,
-        catch: stepper.Catch,
+        catch: construction.Catch,
     ):
-        self.unused = 0
         self.notes: list[str] = []
         self._batch = batch
         self._arrays = arrays
         self._words = words
-        self._finite = finite_check == stepper.RAISE
         self._catch = catch
         self._observations = ObservationReader(
             batch.observation_space, arrays.observation
         )
+        self._finite = FiniteCheck(finite_check, self._observations.writer, arrays)
         self._no_action = action_masks.rows(
             batch.observation_space, batch.action_space, arrays.observation
         )
-        self._columns = {
-            name: column
-            for name, column in arrays.info.items()
-            if name not in layout.STATISTICS
-        }
+        self._columns = arrays.info_columns()
         self._neutral = [_neutral(leaf) for leaf in spaces.leaves(batch.action_space)]
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
@@ -122,36 +117,35 @@ class BatchStepper:
         self._batch.close(self._failed)
 
     def _run(self, phase: str, command: Any) -> list[Failure]:
-        self._failed, found = True, []  # failed until the command returns
+        self._failed, faults = True, []  # failed until the command returns
         try:
             command()
             self._count_out_of_bounds()
             self._failed = False
         except self._catch as error:
-            found.append(self._failure(error, phase))
-        return found
+            faults.append(self._failure(error, phase))
+        return faults
 
     def _reset(self) -> None:
         seed, arrays = self._seed, self._arrays
         self._over[:] = True  # all rows start
         arrays.episode[:] = -1
-        arrays.seed[:] = [stepper.env_seed(seed, i) for i in range(len(self._over))]
+        rows = range(len(self._over))
+        arrays.seed[:] = [construction.env_seed(seed, row) for row in rows]
         observation, info = self._batch.reset(seed)
         space = self._batch.observation_space
         self._observations.read(flatten(space, observation))
-        self._refuse_not_finite()
+        observation_rules.refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
     def _step(self) -> None:
         stepped = self._batch.step(self._action(), self._over)
-        if self._finite:
+        if self._finite.enabled:
             _refuse_reward(stepped.reward)
         self._observations.read(stepped.observation)
-        if len(stepped.rows):
-            self._observations.read(stepped.rows_observation, stepped.rows)
-        self._refuse_not_finite()
+        observation_rules.refuse(self._finite.check())
         self._refuse_masks(stepped.terminated & ~self._over)
         arrays = self._arrays
         arrays.reward[:] = stepped.reward
@@ -160,12 +154,9 @@ class BatchStepper:
         raw = stepped.reward if stepped.raw_reward is None else stepped.raw_reward
         self._write(raw)
         self._write_info(stepped.info)
-        if len(stepped.rows) and stepped.rows_info is not None:
-            self._write_info(stepped.rows_info, stepped.rows)
-        self.unused += stepped.unused
 
     def _write(self, reward: np.ndarray) -> None:
-        """Write flags and statistics; rows that were over begin a new episode."""
+        """Write flags and statistics; rows whose episode has ended start a new one."""
         arrays, over = self._arrays, self._over
         arrays.first[:] = over
         arrays.episode[over] += 1
@@ -180,10 +171,13 @@ class BatchStepper:
         arrays.info["episode_length"][:] = self._lengths
         np.logical_or(arrays.terminated, arrays.truncated, out=self._over)
 
-    def _write_info(self, info: dict[str, Any], rows: Any = slice(None)) -> None:
+    def _write_info(self, info: dict[str, Any]) -> None:
         for name, column in self._columns.items():
-            value = _info_column(name, info, column.dtype, len(column))
-            column[rows] = value[rows]
+            column[:] = validation.missing_info(column.dtype)
+            if name in info:
+                value = validation.info_numbers(name, info[name], column)
+                present = np.asarray(info.get(f"_{name}", True))
+                np.copyto(column, value, "same_kind", where=present)
 
     def _action(self) -> Any:
         """Return a copy of the batched action; ignored actions become neutral ones."""
@@ -197,12 +191,6 @@ class BatchStepper:
             flat.append(value)
         return spaces.pack(space, flat)
 
-    def _refuse_not_finite(self) -> None:
-        found = self._observations.not_finite() if self._finite else {}
-        if found:
-            row = min(found)
-            raise Defect(f"{found[row]} has NaN or infinite values", row=row)
-
     def _refuse_masks(self, terminated: np.ndarray) -> None:
         if self._no_action is not None:
             broken = self._no_action() & ~terminated
@@ -213,7 +201,7 @@ class BatchStepper:
         """Count observations outside their bounds, at some steps only."""
         count = self._checks
         self._checks = count + 1
-        self.notes += self._observations.narrowing.texts()
+        self.notes += self._observations.writer.narrowing.texts()
         if not validation.is_full_check(count):
             return
         outside = self._observations.outside()
@@ -221,10 +209,7 @@ class BatchStepper:
         new = sorted(outside.keys() - self._noted)
         if new:
             self._noted.update(new)
-            self.notes.append(
-                f"{', '.join(new)} lies outside the bounds of its space; counted in "
-                "env/observation_out_of_bounds and not logged again"
-            )
+            self.notes.append(f"{outside_text(new)} and not logged again")
 
     def _failure(self, error: BaseException, phase: str) -> Failure:
         """Describe a failure: its row if known, else the actions of all rows."""
@@ -238,7 +223,7 @@ class BatchStepper:
         else:
             starts = bool(self._over[row])
             episode, step = int(arrays.episode[row]) + starts, int(self._lengths[row])
-            known = {"env": row, "seed": stepper.env_seed(self._seed, row)}
+            known = {"env": row, "seed": construction.env_seed(self._seed, row)}
             known |= {"episode": episode, "step": 0 if starts else step}
             known["phase"] = phase = "reset" if starts else phase
             shown, place = arrays.action, row
@@ -266,28 +251,6 @@ def _refuse_reward(reward: np.ndarray) -> None:
         validation.finite_reward(value, row)
 
 
-def _info_column(
-    name: str, info: dict[str, Any], dtype: np.dtype, num_envs: int
-) -> np.ndarray:
-    """Return one column ``[B]`` of a vector environment's infos; NaN or 0 if missing.
-
-    Raises:
-      Defect: if ``dtype`` cannot represent its values.
-    """
-    column = np.full(num_envs, np.nan if dtype.kind == "f" else 0, dtype)
-    if name not in info:
-        return column
-    value = np.asarray(info[name])
-    if value.shape != (num_envs,) or not np.can_cast(value.dtype, dtype, "same_kind"):
-        raise Defect(
-            f"info[{name!r}] is {validation.kind_of(value)}; expected [{num_envs}] "
-            f"numbers that {dtype} can hold, as declared in info_keys"
-        )
-    present = np.asarray(info.get(f"_{name}", True))
-    np.copyto(column, value, "same_kind", where=present)
-    return column
-
-
 class ObservationReader:
     """Reader that checks batched observations and copies them into the shared arrays.
 
@@ -296,7 +259,7 @@ class ObservationReader:
       arrays: one ``[B, ...]`` per leaf.
 
     Attributes:
-      not_finite, narrowing: those of ``ObservationWriter``.
+      writer: writer of single observations to the same arrays.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
@@ -304,38 +267,29 @@ class ObservationReader:
             (leaf, spaces.field(leaf.path), array)
             for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
         ]
-        writer = ObservationWriter(space, list(arrays))
-        self.not_finite, self.narrowing = writer.not_finite, writer.narrowing
+        self.writer = ObservationWriter(space, list(arrays))
 
-    def read(self, flat: Sequence[Any], rows: np.ndarray | None = None) -> None:
-        """Check and copy observations.
-
-        Args:
-          flat: leaves ``[n, ...]``.
-          rows: target rows; None writes all rows.
+    def read(self, flat: Sequence[Any]) -> None:
+        """Check and copy observations, leaves ``[B, ...]``.
 
         Raises:
           Defect: for wrong shapes, wrong dtypes and integers out of range.
         """
         for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
             value = np.asanyarray(given)  # masks remain, and are refused
-            batch = (len(array) if rows is None else len(rows),)
             rules = [observation_rules.form_defects, observation_rules.fit_defects]
             if not isinstance(leaf.space, gs.Box):  # discrete values must be in range
                 rules.insert(1, observation_rules.bounds_defects)
             for rule in rules:
-                for found in rule(leaf, value, name, batch):
-                    if found.row is not None and rows is not None:
-                        found.row = int(rows[found.row])
-                    raise found
-            array[slice(None) if rows is None else rows] = value
-        if rows is None and self.narrowing.pending:
+                observation_rules.refuse(rule(leaf, value, name, array.shape[:1]))
+            array[:] = value
+        if self.writer.narrowing.pending:
             for row in zip(*flat, strict=True):
-                self.narrowing.add(row)
+                self.writer.narrowing.add(row)
 
     def outside(self) -> dict[str, int]:
         """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
-        found = {}
+        counts = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
                 low, high = leaf.space.low, leaf.space.high
@@ -344,5 +298,5 @@ class ObservationReader:
                 wrong = (array < low) | (array > high)
                 count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
                 if count:
-                    found[name] = count
-        return found
+                    counts[name] = count
+        return counts

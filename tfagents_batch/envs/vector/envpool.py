@@ -23,7 +23,7 @@ from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.shared.observation_rules import flat as flatten
 from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
-from tfagents_batch.envs.worker import stepper
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest
 
@@ -94,7 +94,7 @@ class EnvPoolBatch:
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Create a pool with new seeds and start it."""
         self._pool = None  # end its threads before new ones start
-        seeds = [stepper.env_seed(seed, row) for row in range(self.num_envs)]
+        seeds = [construction.env_seed(seed, row) for row in range(self.num_envs)]
         self._pool = self._make(
             num_envs=self.num_envs,
             num_threads=self.num_threads,

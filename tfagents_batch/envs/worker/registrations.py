@@ -53,22 +53,22 @@ class Deferred:
 
 def collect() -> dict[str, list[bytes]]:
     """Return the pickles of all registered specs, by package."""
-    found = {"gymnasium": gymnasium.registry}
+    registries = {"gymnasium": gymnasium.registry}
     if "gym" in sys.modules:
-        found["gym"] = legacy_gym.registered()
+        registries["gym"] = legacy_gym.registered()
     return {
         package: [_pickled(spec) for spec in list(registry.values())]
-        for package, registry in found.items()
+        for package, registry in registries.items()
     }
 
 
-def install(found: dict[str, Sequence[bytes]]) -> None:
+def install(pickles: dict[str, Sequence[bytes]]) -> None:
     """Register what ``collect`` has returned in the training process.
 
     gym's ids are registered once an environment imports gym, which takes megabytes.
     """
-    _register(gymnasium.registry, found["gymnasium"])
-    if specs := found.get("gym"):
+    _register(gymnasium.registry, pickles["gymnasium"])
+    if specs := pickles.get("gym"):
         when_imported(
             "gym.envs", lambda envs: _register(legacy_gym.registered(envs), specs)
         )

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
-from tfagents_batch.envs.worker import registrations, stepper
+from tfagents_batch.envs.worker import construction, registrations, stepper
 
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
@@ -45,7 +45,7 @@ def serve(channel: socket.socket) -> None:
     spare = None
     if payload["restarts"] is not None:
         seed = functools.partial(layout.seed, layout.control(memory, plan.num_workers))
-        spare = stepper.Spare(constructors, facts, payload["restarts"], seed)
+        spare = construction.Spare(constructors, facts, payload["restarts"], seed)
     checks = payload["finite_check"], payload["strict"]
     batch = stepper.Stepper(envs, arrays, words, first_row, *checks, spare=spare)
     limit = payload["max_bytes"]
@@ -55,8 +55,8 @@ def serve(channel: socket.socket) -> None:
             f"its worker uses {size / 2**20:.0f} MB with new environments, but "
             f"max_worker_mb is {limit / 2**20:.0f}: use a higher limit"
         )
-        found = failures.from_error(error, env=first_row, phase="construct")
-        channel.sendall(_frame(*header[:2], [found], batch.notes))
+        failure = failures.from_error(error, env=first_row, phase="construct")
+        channel.sendall(_frame(*header[:2], [failure], batch.notes))
         return _close_all(envs)
     if payload["takes_over"]:
         batch.take_over()
@@ -107,10 +107,10 @@ def _serve_frames(channel: socket.socket, batch: Any, full: Any) -> None:
             _end(batch, reported=request is not None)
         header, payload, _ = request
         if header.command == protocol.STEP:
-            found = batch.step()
+            faults = batch.step()
         else:
-            found = batch.reset(payload["seed"])
-        channel.sendall(_frame(*header[:2], found, batch.notes))
+            faults = batch.reset(payload["seed"])
+        channel.sendall(_frame(*header[:2], faults, batch.notes))
         if full() and batch.any_ended:
             _exit_full(batch)
 
@@ -121,15 +121,15 @@ def _serve_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None
     while True:
         code, sequence = wait()
         if code == protocol.STEP:
-            found = step()
+            faults = step()
         elif code == protocol.RESET:
-            found = batch.reset(bell.seed())
+            faults = batch.reset(bell.seed())
         else:
             _end(batch, reported=protocol.receive(channel) is not None)
         # The hub continues at once; the frame is read later.
-        answer(sequence, protocol.FAILED if found else protocol.OK)
-        if found or notes:
-            channel.sendall(_frame(code, sequence, found, notes))
+        answer(sequence, protocol.FAILED if faults else protocol.OK)
+        if faults or notes:
+            channel.sendall(_frame(code, sequence, faults, notes))
         if full() and batch.any_ended:
             _exit_full(batch)
 
@@ -143,10 +143,10 @@ def _exit_full(batch: Any) -> None:
 
 def _end(batch: Any, reported: bool) -> None:
     """Close the environments and exit."""
-    found = batch.close()
-    for failure in found:
+    faults = batch.close()
+    for failure in faults:
         print(failures.to_exception(failure), file=sys.stderr)
-    sys.exit(1 if found and reported else 0)
+    sys.exit(1 if faults and reported else 0)
 
 
 def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
@@ -185,7 +185,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
         constructors, envs, facts = [], [], []
         failure = failure._replace(text=text)
     else:
-        envs, facts, failure = stepper.construct(
+        envs, facts, failure = construction.construct(
             constructors, first_row, lambda row: reply(protocol.PROGRESS, row=row)
         )
     answer = {"facts": facts, "failures": [failure.to_json()] if failure else []}
@@ -196,12 +196,12 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
     return envs, facts, constructors, first_row
 
 
-def _frame(command: int, sequence: int, found: list, notes: list[str]) -> bytes:
+def _frame(command: int, sequence: int, faults: list, notes: list[str]) -> bytes:
     """Return a reply that contains ``notes``; empty the list."""
     payload, status = None, protocol.OK
-    if found or notes:
-        status = protocol.FAILED if found else protocol.NOTES
-        reported = [failure.to_json() for failure in found]
+    if faults or notes:
+        status = protocol.FAILED if faults else protocol.NOTES
+        reported = [failure.to_json() for failure in faults]
         payload = {"failures": reported, "notes": list(notes)}
         notes.clear()
     return protocol.pack(command, sequence, payload, status=status)

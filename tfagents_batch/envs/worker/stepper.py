@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tfagents_batch import spaces
 from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import (
     action_masks,
@@ -21,78 +20,15 @@ from tfagents_batch.envs.shared import (
     failures,
     layout,
     observations,
+    options,
     same_spaces,
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
-from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.worker.finite import FiniteCheck
 
-# Reactions to NaN and infinity in observations and rewards (finite_check).
-RAISE, REPLACE, TRUNCATE, OFF = "raise", "replace", "truncate", "off"
-FINITE_CHECKS = (RAISE, REPLACE, TRUNCATE, OFF)
 _FLOAT_MAX = validation.FLOAT_MAX
-Catch = type[BaseException] | tuple[type[BaseException], ...]
-
-
-def env_seed(seed: int, index: int, restarts: int = 0) -> int:
-    """Return the seed of an environment, in ``[0, 2**31)``; it depends on nothing else.
-
-    Args:
-      seed: seed of the batch.
-      index: index of the environment in the batch.
-      restarts: number of times the environment was replaced. A replacement has another
-        seed, so it does not repeat the episode that failed.
-    """
-    key = (index, restarts) if restarts else (index,)
-    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
-    return int(words[0] >> 1)
-
-
-class Spare(NamedTuple):
-    """Data for replacing failed environments."""
-
-    constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # see ``inspect``; replacements must match
-    restarts: Sequence[int]  # number of earlier restarts of each
-    seed: Callable[[], int]  # seed of the batch
-
-
-def construct(
-    constructors: Sequence[Callable[[], Any]],
-    first_row: int,
-    progress: Callable[[int], None] = lambda row: None,
-    catch: Catch = BaseException,
-) -> tuple[list[Any], list[dict], Failure | None]:
-    """Create environments; stop at the first failure.
-
-    Args:
-      constructors: functions without arguments.
-      first_row: index of the first one in the batch.
-      progress: called with the row before each constructor runs.
-      catch: exceptions that become failures.
-
-    Returns:
-      the environments, the properties of each (see ``inspect``), the failure or None.
-    """
-    envs, facts = [], []
-    for row, constructor in enumerate(constructors, first_row):
-        progress(row)
-        try:
-            env = create(constructor)
-            envs.append(env)
-            facts.append(inspect(env))
-        except catch as error:
-            return envs, facts, failures.from_error(error, env=row, phase="construct")
-    return envs, facts, None
-
-
-def inspect(env: Any) -> dict:
-    """Return the spaces of one environment as JSON, and its time limit or None."""
-    return {
-        "observation_space": spaces.to_json(env.observation_space),
-        "action_space": spaces.to_json(env.action_space),
-        "max_episode_steps": layers.time_limit(env),
-    }
 
 
 class Stepper:
@@ -122,10 +58,10 @@ class Stepper:
         arrays: layout.Arrays,
         words: Any,
         first_row: int,
-        finite_check: str = RAISE,
+        finite_check: str = options.RAISE,
         strict: bool = False,
-        catch: Catch = BaseException,
-        spare: Spare | None = None,
+        catch: construction.Catch = BaseException,
+        spare: construction.Spare | None = None,
     ):
         count = len(envs)
         self._envs = list(envs)
@@ -133,8 +69,6 @@ class Stepper:
         self._arrays = arrays
         self._words = words
         self._first_row = first_row
-        self._finite = finite_check != OFF
-        self._finite_check = finite_check
         self._strict = strict
         self._catch = catch
         self._spare = spare
@@ -154,21 +88,14 @@ class Stepper:
         self._step_columns = [memoryview(column) for column in columns]
         statistics = (arrays.info[name] for name in layout.STATISTICS)
         self._statistics = [memoryview(column) for column in statistics]
-        self._columns = {
-            name: column
-            for name, column in arrays.info.items()
-            if name not in layout.STATISTICS
-        }
+        self._columns = arrays.info_columns()
         self._seeds: list[int | None] = [None] * count
         self._episodes = [-1] * count
         self._lengths = [0] * count
         self._returns = [0.0] * count  # float64, of raw rewards
         self._over = [False] * count
         self._noted: set[tuple[int, int]] = set()  # rows and messages already reported
-        self._cut: list[int] = []  # rows of this step to truncate for non-finite values
-        # Previous observations, needed to replace numbers that are not finite.
-        used = finite_check in (REPLACE, TRUNCATE)
-        self._last = [(array.copy(), array) for array in arrays.observation if used]
+        self._finite = FiniteCheck(finite_check, self._observations, arrays, self._note)
         self._timing = memoryview(arrays.timing)
         self._checks = 0
         self._full = True
@@ -178,14 +105,14 @@ class Stepper:
     def reset(self, seed: int) -> list[Failure]:
         """Seed and reset every environment."""
         self._begin()
-        found = []
+        faults = []
         for row in range(len(self._envs)):
             self._episodes[row] = -1
             try:
-                self._start(row, env_seed(seed, self._first_row + row))
+                self._start(row, construction.env_seed(seed, self._first_row + row))
             except self._catch as error:
-                found.append(self._fail(row, error))
-        return self._finish(found)
+                faults.append(self._fail(row, error))
+        return self._finish(faults)
 
     def take_over(self) -> None:
         """Continue the rows of a worker process that has ended."""
@@ -199,13 +126,13 @@ class Stepper:
         self._begin()
         arrays, words = self._arrays, self._words
         arrays.first[:] = False
-        found: list[Failure] = []
+        faults: list[Failure] = []
         # Local variables are fast, and this loop limits how fast environments step.
         over, steps, observe = self._over, self._steps, self._observe
         lengths, returns = self._lengths, self._returns
         rewards, terminations, truncations = self._step_columns
         return_column, length_column = self._statistics
-        index, largest, finite = self._first_row, _FLOAT_MAX, self._finite
+        index, largest, finite = self._first_row, _FLOAT_MAX, self._finite.enabled
         full, columns = self._full, bool(self._columns)
         row_word, stop_word = layout.ROW, layout.STOP
         for row, action in enumerate(self._actions.read()):
@@ -224,7 +151,7 @@ class Stepper:
                 if type(reward) is not float:
                     reward = validation.reward(reward)
                 if not -largest <= reward <= largest and finite:
-                    reward = self._not_finite_reward(row, reward)
+                    reward = self._finite.reward(row, reward)
                 if terminated is not True and terminated is not False:
                     terminated = validation.flag("terminated", terminated)
                 if truncated is not True and truncated is not False:
@@ -244,11 +171,11 @@ class Stepper:
                 over[row] = terminated or truncated
                 return_column[row] = return_
             except self._catch as error:
-                found.append(self._fail(row, error))
-        found = self._finish(found)
+                faults.append(self._fail(row, error))
+        faults = self._finish(faults)
         duration = (time.perf_counter_ns() - started) // 1000
         self._timing[self._checks % layout.TIMINGS] = min(duration, layout.LONGEST) + 1
-        return found
+        return faults
 
     @property
     def any_ended(self) -> bool:
@@ -257,17 +184,17 @@ class Stepper:
 
     def close(self) -> list[Failure]:
         """Close every environment, even if another one fails to close."""
-        found = []
+        faults = []
         for row, env in enumerate(self._envs):
             self._words[layout.ROW] = self._first_row + row
             try:
                 env.close()
             except self._catch as error:
-                found.append(
+                faults.append(
                     failures.from_error(error, env=self._first_row + row, phase="close")
                 )
         self._envs, self._steps = [], []
-        return found
+        return faults
 
     def _begin(self) -> None:
         count = self._checks
@@ -283,7 +210,7 @@ class Stepper:
         self._phase = "reset"
         if seed is None and self._unseeded[row]:
             index, restarts = self._first_row + row, self._restarts[row]
-            seed = env_seed(self._spare.seed(), index, restarts)
+            seed = construction.env_seed(self._spare.seed(), index, restarts)
         if seed is not None:
             self._seeds[row] = arrays.seed[row] = seed
             self._envs[row].action_space.seed(seed)
@@ -313,9 +240,11 @@ class Stepper:
         with contextlib.suppress(self._catch):
             self._envs[row].close()
         env = create(self._spare.constructors[row])
-        found = same_spaces.difference(self._spare.facts[row], inspect(env))
-        if found:
-            raise Defect(f"the replacement environment has other spaces: {found}")
+        difference = same_spaces.difference(
+            self._spare.facts[row], construction.inspect(env)
+        )
+        if difference:
+            raise Defect(f"the replacement environment has other spaces: {difference}")
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 
@@ -331,24 +260,15 @@ class Stepper:
                 f"{', '.join(outside)} lies outside the bounds of its space: correct "
                 "the environment or its observation_space"
             )
-        text = f"{', '.join(outside)} lies outside the bounds of its space; counted in"
-        self._note(row, layout.OUT_OF_BOUNDS, f"{text} env/observation_out_of_bounds")
+        self._note(row, layout.OUT_OF_BOUNDS, observations.outside_text(outside))
 
     def _copy_info(self, row: int, info: dict) -> None:
         for name, column in self._columns.items():
             value = info.get(name)
             if value is None:
-                column[row] = np.nan if column.dtype.kind == "f" else 0
-                continue
-            number = isinstance(value, (bool, int, float, np.number, np.bool_))
-            if not number or not np.can_cast(
-                np.result_type(value), column.dtype, "same_kind"
-            ):
-                raise Defect(
-                    f"info[{name!r}] is {value!r}; expected a number that "
-                    f"{column.dtype} can hold, as declared in info_keys"
-                )
-            column[row] = value
+                column[row] = validation.missing_info(column.dtype)
+            else:
+                column[row] = validation.info_numbers(name, value, column[row])
 
     def _fail(self, row: int, error: BaseException) -> Failure:
         """Mark a row as failed and record why."""
@@ -373,57 +293,21 @@ class Stepper:
         self._lengths[row] -= not started  # number of this step itself
         return self._fail(row, error)
 
-    def _not_finite_reward(self, row: int, reward: float) -> float:
-        """Handle a reward that float32 cannot represent."""
-        if self._finite_check == RAISE:
-            return validation.finite_reward(reward)
-        self._note_not_finite(row, "reward")
-        if self._finite_check == TRUNCATE:
-            self._cut.append(row)
-        return 0.0
-
-    def _finish(self, found: list[Failure]) -> list[Failure]:
+    def _finish(self, faults: list[Failure]) -> list[Failure]:
         """Check all rows for NaN and masks at once, which is cheaper than singly."""
-        bad = self._observations.not_finite() if self._finite else {}
-        if bad:
-            failed = {failure.env - self._first_row for failure in found}
-            for row, name in bad.items():
-                if row not in failed:
-                    found += self._not_finite(row, name)
+        failed = {failure.env - self._first_row for failure in faults}
+        for defect in self._finite.check(failed):
+            faults.append(self._fail_late(defect.row, defect))
         if self._no_action is not None:
             arrays = self._arrays
             fine = arrays.terminated | (arrays.first & arrays.truncated)  # or failed
             for row in np.flatnonzero(self._no_action() & ~fine):
-                found.append(self._fail_late(int(row), action_masks.defect()))
-        for row in self._cut:
+                faults.append(self._fail_late(int(row), action_masks.defect()))
+        for row in self._finite.truncated():
             self._mark_failed(row)
             self._over[row] = True
-        cut, self._cut = self._cut, []
-        for stored, array in self._last:
-            array[cut] = stored[cut]
-            stored[...] = array
         self._words[layout.ROW] = layout.NO_ROW
-        return found
-
-    def _not_finite(self, row: int, name: str) -> list[Failure]:
-        """Handle a non-finite observation as ``finite_check`` demands."""
-        if self._finite_check == RAISE:
-            where = self._observations.where_not_finite(row)
-            error = Defect(f"{name} has NaN or infinite values{where}")
-            return [self._fail_late(row, error)]
-        self._note_not_finite(row, name)
-        first = bool(self._arrays.first[row])
-        for stored, array in self._last:
-            if array.dtype.kind == "f":
-                last = np.zeros_like(stored[row]) if first else stored[row]
-                array[row] = np.where(np.isfinite(array[row]), array[row], last)
-        if self._finite_check == TRUNCATE:
-            self._cut.append(row)
-        return []
-
-    def _note_not_finite(self, row: int, name: str) -> None:
-        check = f"(finite_check={self._finite_check!r}); counted in env/not_finite"
-        self._note(row, layout.NOT_FINITE, f"{name} has NaN or infinite values {check}")
+        return faults
 
     def _note(self, row: int, word: int, text: str) -> None:
         """Count a problem that is not a failure; report it once per environment."""

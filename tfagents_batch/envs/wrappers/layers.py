@@ -65,9 +65,9 @@ def indices(
     """
     try:
         values = list(values)
-        found = [count(wrapper, f"one of {name}", each, least=0) for each in values]
-        if valid(found):
-            return found
+        checked = [count(wrapper, f"one of {name}", each, least=0) for each in values]
+        if valid(checked):
+            return checked
     except TypeError:  # not a list
         pass
     raise UserError(f"{wrapper}: {name} is {values!r}; expected {expected}")

@@ -23,11 +23,11 @@ from typing import Any
 from tfagents_batch.config import flat
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
+from tfagents_batch.training.log.connections import KINDS
 from tfagents_batch.training.run_folder import files
 
 BEHIND = 1000  # calls that may wait to be sent
 CLOSE_SECONDS = 60.0  # time to send the remaining calls at the end
-_PACKAGES = {"wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
 def check(kind: str) -> None:
@@ -41,8 +41,8 @@ def check(kind: str) -> None:
     """
     if kind == "none":
         return
-    if kind not in _PACKAGES:
-        raise UserError(unknown("track", kind, ["none", *_PACKAGES]))
+    if kind not in KINDS:
+        raise UserError(unknown("track", kind, ["none", *KINDS]))
     spec = importlib.util.find_spec(kind)
     # W&B leaves a folder named wandb behind, which looks like a package.
     if spec is None or spec.origin is None:
@@ -68,19 +68,16 @@ def start(
     """
     if kind == "none":
         return []
+    connection = KINDS[kind]
 
-    def make() -> Any:
-        if kind == "wandb":
-            from tfagents_batch.training.log.wandb_tracker import Wandb as Kind
-        else:
-            from tfagents_batch.training.log.mlflow_tracker import Mlflow as Kind
+    def connect() -> Any:
         path = folder / f"{kind}.json"
-        tracker = Kind(folder, flat(config), _saved_names(path))
-        files.write_atomic(path, json.dumps(tracker.names) + "\n")
-        report(f"{_PACKAGES[kind]}: {tracker.where}")
-        return tracker
+        connected = connection(folder, flat(config), _saved_ids(path))
+        files.write_atomic(path, json.dumps(connected.ids) + "\n")
+        report(f"{connection.title}: {connected.where}")
+        return connected
 
-    return [Tracker(_PACKAGES[kind], make, report)]
+    return [Tracker(connection.title, connect, report)]
 
 
 class Tracker:
@@ -88,7 +85,7 @@ class Tracker:
 
     Args:
       name: name of the tracker in warnings.
-      make: opens the connection, an object with the same methods; called in the thread.
+      connect: returns the connection, which has the same methods; called in the thread.
       warn: called from any thread with a line of text when the tracker fails.
       close_seconds: longest time that ``close`` waits.
     """
@@ -96,11 +93,11 @@ class Tracker:
     def __init__(
         self,
         name: str,
-        make: Callable[[], Any],
+        connect: Callable[[], Any],
         warn: Callable[[str], None],
         close_seconds: float = CLOSE_SECONDS,
     ):
-        self._name, self._make, self._warn = name, make, warn
+        self._name, self._connect, self._warn = name, connect, warn
         self._close_seconds = close_seconds
         self._calls: queue.Queue = queue.Queue(BEHIND)
         self._ended = threading.Event()  # closed or failed
@@ -145,7 +142,7 @@ class Tracker:
 
     def _run(self) -> None:
         try:
-            tracker, method = self._make(), ""
+            tracker, method = self._connect(), ""
             while method != "close":
                 method, *arguments = self._calls.get()
                 if self._ended.is_set():
@@ -165,11 +162,10 @@ class Tracker:
             self._calls.put_nowait(("close",))
 
 
-def _saved_names(path: Path) -> dict[str, str]:
-    """Return the names in a file; empty if it is missing or damaged."""
+def _saved_ids(path: Path) -> dict[str, str]:
+    """Return the identifiers in a file; empty if it is missing or damaged."""
     try:
-        found = json.loads(files.read(path))
-    except (OSError, ValueError, RecursionError):
+        pairs = json.loads(files.read(path)).items()
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {key: value for key, value in pairs if isinstance(value, str)}
+    return {name: value for name, value in pairs if isinstance(value, str)}

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 import tfagents_batch
 from tfagents_batch import folders
-from tfagents_batch.envs import native
+from tfagents_batch.envs.native import build
 from tfagents_batch.envs.shared import cpus
 
 try:
@@ -250,10 +250,12 @@ def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
         for name, value in environment.items()
         if name.startswith(("TF_", "XLA_")) and not name.startswith("TF_CPP_")
     }
-    engine = pathlib.Path(native.__file__).with_name("hub.cc").read_bytes()
+    engine = hashlib.sha256()
+    for path in build.sources():
+        engine.update(path.read_bytes())
     parts = [
         tfagents_batch.__version__,
-        hashlib.sha256(engine).hexdigest(),
+        engine.hexdigest(),
         _processor(),
         str(len(cpus.available())),
         str(threads),

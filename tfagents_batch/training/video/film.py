@@ -101,22 +101,22 @@ class Camera:
     def picture(self, state: Any) -> np.ndarray:
         """Render a state of the environment: uint8 ``[height, width, 3]``."""
         if self._inner is not None:
-            found = self._inner.render()
+            picture = self._inner.render()
         else:
             row = nest.map(lambda x: x[0].numpy(), state.inner)
-            found = self.env.env.render(row)
-        if found is None:
+            picture = self.env.env.render(row)
+        if picture is None:
             raise UserError(
                 "the environment renders nothing; create it with "
                 'render_mode="rgb_array", for example by env_kwargs'
             )
-        found = np.asarray(found)
-        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+        picture = np.asarray(picture)
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
             raise UserError(
-                f"render returned {found.dtype} {list(found.shape)}; expected a "
+                f"render returned {picture.dtype} {list(picture.shape)}; expected a "
                 "picture, uint8 [height, width, 3]"
             )
-        return found
+        return picture
 
 
 def player(
@@ -175,10 +175,10 @@ def film(
             "that is a writable folder"
         ) from error
     limit = camera.env.spec.max_episode_steps or LONGEST
-    found: list[Episode] = []
+    recorded: list[Episode] = []
     pictures = player(camera, actor)(seed)
-    while len(found) < episodes:
-        name = f"episode-{len(found):03d}"
+    while len(recorded) < episodes:
+        name = f"episode-{len(recorded):03d}"
         with video(folder / f"{name}.part.mp4", camera.fps) as add:
             for picture, step in pictures:
                 add(picture)
@@ -196,8 +196,8 @@ def film(
             (folder / f"{name}.part.mp4").replace(path)
         except OSError as error:
             raise SaveError(f"video {path} cannot be saved: {error}") from error
-        found.append(Episode(path, return_, length))
-    return found
+        recorded.append(Episode(path, return_, length))
+    return recorded
 
 
 @contextlib.contextmanager

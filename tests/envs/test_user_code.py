@@ -1,0 +1,47 @@
+"""Users' modules and files: imported, told apart, and refused with the reason."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tfagents_batch.envs import user_code
+from tfagents_batch.errors import UserError
+
+
+def test_a_file_is_imported_once_and_not_confused_with_another_of_its_name(tmp_path):
+    values = []
+    for folder in ("one", "two"):
+        path = tmp_path / folder / "same.py"
+        path.parent.mkdir()
+        path.write_text(f"class A:\n    B = {folder!r}\n")
+        module = user_code.load(str(path))
+        assert user_code.load(str(path)) is module
+        values.append(user_code.attribute(module, "A.B"))
+        del sys.modules[module.__name__]
+    assert values == ["one", "two"]
+
+
+def test_a_name_is_split_into_module_or_file_and_attribute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    assert user_code.split("a.b:C.D") == ("a.b", "C.D")
+    assert user_code.split("./mine.py:C") == (str(tmp_path / "mine.py"), "C")
+    assert user_code.split("module:Id-v1") == (None, "Id-v1")
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        ("raise RuntimeError('no licence')", "raised RuntimeError: no licence"),
+        ("import xyzzy_missing", "No module named 'xyzzy_missing'"),
+        ("def f(:", "raised SyntaxError"),
+    ],
+)
+def test_the_reason_is_given_if_a_file_cannot_be_imported(tmp_path, broken, message):
+    path = tmp_path / "broken.py"
+    path.write_text(broken)
+    for _ in range(2):  # also the second time
+        with pytest.raises(UserError, match=message):
+            user_code.import_attribute(f"{path}:Mine", str(path), "Mine")

@@ -1,0 +1,95 @@
+// The interface to Python, see hub.py.
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "hub.h"
+
+using namespace tfab;
+
+namespace {
+
+constexpr int kInterface = 3;  // of the functions below
+
+}  // namespace
+
+extern "C" {
+
+int tfab_interface() { return kInterface; }
+
+// Returns an error text or null.
+const char* tfab_register() { return RegisterCalls(); }
+
+// Returns a handle, or 0 if the plan or the memory cannot be used.
+int64_t tfab_open(int descriptor, const int64_t* plan, int64_t length) try {
+  auto hub = std::make_shared<Hub>();
+  if (!hub->Open(descriptor, plan, length)) return 0;
+  return Insert(std::move(hub));
+} catch (...) {
+  return 0;
+}
+
+int tfab_ok(int64_t handle) {
+  auto hub = Find(handle);
+  return hub != nullptr && hub->Ok();
+}
+
+int tfab_flags(int64_t handle) {
+  auto hub = Find(handle);
+  return hub == nullptr ? 0 : hub->Flags();
+}
+
+void tfab_stop(int64_t handle) {
+  if (auto hub = Find(handle)) hub->Stop();
+}
+
+void tfab_died(int64_t handle, int64_t worker) {
+  if (auto hub = Find(handle)) hub->Died(worker);
+}
+
+void tfab_revive(int64_t handle, int64_t worker) {
+  if (auto hub = Find(handle)) hub->Revive(worker);
+}
+
+void tfab_late(int64_t handle, uint8_t* out) {
+  if (auto hub = Find(handle)) hub->Late(out);
+}
+
+void tfab_refuse(int64_t handle) {
+  if (auto hub = Find(handle)) hub->Refuse();
+}
+
+void tfab_end(int64_t handle) {
+  if (auto hub = Find(handle)) hub->End();
+}
+
+void tfab_poke(int64_t handle) {
+  if (auto hub = Find(handle)) hub->Poke();
+}
+
+void tfab_report(int64_t handle, int64_t* out) {
+  if (auto hub = Find(handle)) hub->Report(out);
+}
+
+void tfab_refused(int64_t handle, int64_t* out) {
+  if (auto hub = Find(handle)) hub->Refused(out);
+}
+
+void tfab_over(int64_t handle, uint8_t* out) {
+  if (auto hub = Find(handle)) hub->Over(out);
+}
+
+void tfab_lost(int64_t handle, int64_t* out) {
+  if (auto hub = Find(handle)) hub->Lost(out);
+}
+
+// Unmaps the memory but keeps the last observations.
+void tfab_close(int64_t handle) {
+  if (auto hub = Find(handle)) hub->Close();
+}
+
+// Removes the hub. Later calls with its handle return zeros in failed rows.
+void tfab_free(int64_t handle) { Remove(handle); }
+
+}  // extern "C"
