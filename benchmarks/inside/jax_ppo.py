@@ -1,7 +1,7 @@
 """Reference in JAX: PPO with CartPole's physics inside the compiled program.
 
 It shows the speed that is possible without support for ordinary environments. It is not
-part of the library. The contender ``ppo_jax`` measures it, in an interpreter that has
+part of the library. The contender ``jax_loop`` measures it, in an interpreter that has
 JAX and Optax but may have no TensorFlow.
 """
 
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.work.training import Training
+from benchmarks.work.works import Training
 
 GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, s per step
 CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m

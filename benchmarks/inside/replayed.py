@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.inside import graph, memory, session
-from benchmarks.work.stepping import versions
+from benchmarks.inside import memory, session, trained
+from benchmarks.work.works import versions
 
 GB = 10**9
 _WINDOW = 2  # steps of a window: a transition
@@ -18,33 +17,24 @@ _PRIORITIES = 64  # different batches of priorities
 
 @dataclasses.dataclass(frozen=True)
 class Replaying:
-    """A replay to measure.
+    """A replay to measure, of steps that are made up.
 
-    Attributes:
-      compiled: XLA compiles the whole loop, else only the replay's own functions, as in
-        a program whose network has convolutions.
-      prioritized: sample by priority and set the priorities; the observations are 4
-        numbers. Else sample stacks of frames uniformly.
-      capacity: transitions.
-      num_envs: steps of a write.
-      batch_size: transitions of a sample.
-      side: pixels of a side of a frame.
-      stack: frames of an observation.
-      threads: TensorFlow's threads.
-      seconds: minimum of measured seconds of each part.
-      repeats: number of measurements of each part, whose median counts.
+    With ``compiled``, XLA compiles the whole loop, else only the functions of the
+    replay, as in a program whose network has convolutions. With ``prioritized``, it
+    samples by priority and sets the priorities, and observations are 4 numbers; else it
+    samples stacks of frames uniformly.
     """
 
     compiled: bool
     prioritized: bool
-    capacity: int = 1_000_000
-    num_envs: int = 8
-    batch_size: int = 32
-    side: int = 84
-    stack: int = 4
-    threads: int = 1
-    seconds: float = 0.5
-    repeats: int = 9
+    capacity: int = 1_000_000  # transitions
+    num_envs: int = 8  # steps of a write
+    batch_size: int = 32  # transitions of a sample
+    side: int = 84  # pixels of a side of a frame
+    stack: int = 4  # frames of an observation
+    threads: int = 1  # of TensorFlow
+    seconds: float = 0.5  # minimum of measured seconds of each part
+    repeats: int = 9  # measurements of each part, whose median counts
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
@@ -245,6 +235,4 @@ class _Runner:
 
 
 if __name__ == "__main__":
-    with session.result_line() as result:
-        graph.load()
-        result.update(measure(Replaying(**session.work_flag(sys.argv[1:]))))
+    session.figures(trained.load, measure, Replaying)

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks import throughput
 from benchmarks.contenders import off_policy_ours as ours
-from benchmarks.inside import off_policy, session
+from benchmarks.inside import sb3, session
 from benchmarks.measure import process, rows
-from benchmarks.work import minatar
+from benchmarks.work import environments
 from benchmarks.work.off_policy import OffPolicy
 from tests.support import peers
 from tfagents_batch.envs.tf import names
@@ -56,7 +56,7 @@ def each(works):
     params=["dqn", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sac", "td3"))],
 )
 def trained(request):
-    found = session.run(lambda: None, ours.Train, WORKS[request.param])
+    found = session.run(lambda: None, ours.start, WORKS[request.param])
     return found | {"algorithm": request.param}
 
 
@@ -98,7 +98,7 @@ def test_our_contender_reports_its_work(trained):
 def test_peers_do_the_work_of_our_contender(trained, library):
     peers.require({"sb3": "stable_baselines3"}.get(library, library))
     algorithm = trained["algorithm"]
-    work = dataclasses.asdict(WORKS[algorithm])
+    work = WORKS[algorithm]
     for name in (f"{algorithm}_{library}", f"{algorithm}_{library}_several"):
         found = process.run_contender(name, work, 200, peers.PYTHONS)
         assert not isinstance(found, process.Failure), str(found)
@@ -107,30 +107,26 @@ def test_peers_do_the_work_of_our_contender(trained, library):
 
 
 def test_our_contender_refuses_a_wrong_number_of_updates():
-    contender = ours.Train(TINY)
-    try:
-        good = {"grad/updates": 0.5, "grad/skipped": 0.0}
-        contender._check(18, 34, 8, good)  # 4 updates in 8 rounds
-        contender._check(0, 18, 9, {})  # the warm-up has none
-        with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
-            contender._check(18, 38, 8, good)
-        for name in ("grad/skipped", "grad/actor_skipped", "grad/actor_skipped/sum"):
-            with pytest.raises(RuntimeError, match=r"^4 updates, 0\.5 skipped"):
-                contender._check(18, 34, 8, {**good, name: 0.5})
-    finally:
-        contender.close()
+    good = {"grad/updates": 0.5, "grad/skipped": 0.0}
+    ours.check(TINY, 18, 34, 8, good)  # 4 updates in 8 rounds
+    ours.check(TINY, 0, 18, 9, {})  # the warm-up has none
+    with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
+        ours.check(TINY, 18, 38, 8, good)
+    for name in ("grad/skipped", "grad/actor_skipped", "grad/actor_skipped/sum"):
+        with pytest.raises(RuntimeError, match=r"^4 updates, 0\.5 skipped"):
+            ours.check(TINY, 18, 34, 8, {**good, name: 0.5})
 
 
 def test_our_contender_in_the_graph_declares_its_environment():
     work = dataclasses.replace(rows.DQN["dqn-breakout-minatar"].work, capacity=1000)
-    contender = ours.Train(work, in_graph=True)
+    contender = ours.start(work, in_graph=True)
     try:
         convolution, units = 9 * 4 * 16 + 16, 8 * 8 * 16 * 128 + 128
         assert contender.same["parameters"] == convolution + units + 128 * 3 + 3
         found = contender.same["environment"]
         assert (found["id"], found["time_limit"]) == (
             "tf/MinAtar/Breakout-v1",
-            minatar.LIMIT,
+            environments.MINATAR_LIMIT,
         )
         assert {*contender.differs} == {"environment"}
         assert contender.own["workers"] == 0
@@ -140,7 +136,7 @@ def test_our_contender_in_the_graph_declares_its_environment():
 
 def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
     pytest.importorskip("minatar")
-    theirs = minatar.make("MinAtar/Breakout-v1")
+    theirs = environments.minatar("MinAtar/Breakout-v1")
     own = names.make("tf/MinAtar/Breakout-v1")
     assert theirs.observation_space == own.observation_space
     assert theirs.action_space == own.action_space
@@ -193,9 +189,9 @@ def test_updates_and_epsilon_are_those_of_our_algorithm():
 
 def test_a_run_ends_with_the_block_that_completes_its_steps():
     assert TINY.iterations == 5  # 18 + 32, then 110 in blocks of 32
-    assert throughput._work(TINY, throughput.Command()).blocks == 4
+    assert throughput.sized(TINY, throughput.Command()).blocks == 4
     short = dataclasses.replace(TINY, steps=1)
-    assert throughput._work(short, throughput.Command()).blocks == 1
+    assert throughput.sized(short, throughput.Command()).blocks == 1
 
 
 class Model:
@@ -254,7 +250,7 @@ def test_peers_count_their_work_in_the_measured_blocks(
         found = {"values": model.updates, "actor": model.updates // 2}
         return found if algorithm == "td3" else {"values": model.updates}
 
-    learning = off_policy.Learning(
+    learning = sb3.off_policy(
         work, model, 57, updates, target_calls, {"threads": 1}, {}
     )
     found = session.run(lambda: None, lambda work: learning, work)
@@ -315,4 +311,4 @@ def test_peers_get_the_hyperparameters_of_the_work(monkeypatch, name, own):
         "gradient_steps": 1,
         "seed": 1,
     }
-    assert off_policy.hyperparameters(ALL[name].work, envs) == {**shared, **own}
+    assert sb3.off_policy_arguments(ALL[name].work, envs) == {**shared, **own}

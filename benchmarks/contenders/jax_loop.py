@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from benchmarks.inside import jax_threads, session
-from benchmarks.work.stepping import versions
-from benchmarks.work.training import Training, last_mean
+from benchmarks.inside import sb3, session
+from benchmarks.work.works import Training, last_mean, versions
 
 
-def load():
+def load(threads: int = 1) -> None:
+    """Import JAX, with one thread or its default of one per core."""
+    sb3.choose_jax_threads(threads)
     import benchmarks.inside.jax_ppo  # noqa: F401
 
 
@@ -16,10 +17,8 @@ class Whole:
 
     Args:
       work: what to train on.
-      threads: number of JAX's threads, as ``jax_threads`` set it.
+      threads: number of JAX's threads, as ``load`` set it.
     """
-
-    unit = "env steps"
 
     def __init__(self, work: Training, threads: int = 1):
         from benchmarks.inside import jax_ppo
@@ -40,7 +39,7 @@ class Whole:
         steps = reference.gradient_steps(self._learner) // self._iterations
         (rows,) = {*reference.rows}
         count = reference.parameter_count(self._learner)
-        found = work.same(work.constructor(), count, steps, rows)
+        found = work.same(count, steps, rows)
         return found | {"environment": reference.environment}
 
     @property
@@ -51,13 +50,10 @@ class Whole:
         self._iterate = self._reference.iterate.lower(self._learner).compile()
         return 0
 
-    def measure(self, seconds, blocks):
-        return session.repeat(self._block, seconds, blocks)
-
     def close(self) -> None:
         pass
 
-    def _block(self) -> int:
+    def block(self) -> int:
         self._learner, (total, count) = self._iterate(self._learner)
         # Only the sum of an iteration's returns is known, so all count as their mean.
         if count := int(count):
@@ -67,4 +63,4 @@ class Whole:
 
 
 if __name__ == "__main__":
-    session.main(load, Whole, Training, jax_threads.choose)
+    session.main(load, Whole, Training)

@@ -11,8 +11,7 @@ import time
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.work.asynchronous import Asynchronous
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import Asynchronous, versions
 
 _WARM = 3.0  # seconds after the first update, before the measurement
 _NAME = "benchmark"
@@ -20,7 +19,7 @@ _WORK = "TFAGENTS_BATCH_BENCHMARK_WORK"  # environment variable with the work
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 
 
-def load():
+def load(**_: Any) -> None:
     import sample_factory  # noqa: F401
 
 
@@ -30,8 +29,6 @@ class Train:
     Args:
       work: what to train on.
     """
-
-    unit = "env steps"
 
     def __init__(self, work: Asynchronous):
         self._work, self._points = work, []
@@ -49,9 +46,6 @@ class Train:
     def same(self) -> dict[str, Any]:
         assert self._parameters, "nothing was trained yet"
         return self._work.same(self._parameters, self._work.train_rows)
-
-    def compile(self) -> int:
-        return 0
 
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
         if not seconds and blocks:  # the warm-up is part of the run
