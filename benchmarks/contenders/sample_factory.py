@@ -16,7 +16,6 @@ from benchmarks.work.works import Asynchronous, versions
 _WARM = 3.0  # seconds after the first update, before the measurement
 _NAME = "benchmark"
 _WORK = "TFAGENTS_BATCH_BENCHMARK_WORK"  # environment variable with the work
-_STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 
 
 def load(**_: Any) -> None:
@@ -24,21 +23,14 @@ def load(**_: Any) -> None:
 
 
 class Train:
-    """A run of APPO; its processes start and end with the measurement.
-
-    Args:
-      work: what to train on.
-    """
+    """A run of APPO; its processes start and end with the measurement."""
 
     def __init__(self, work: Asynchronous):
         self._work, self._points = work, []
         self._parameters = 0
         self.returns = None
-        self.own = {
-            "workers": work.num_workers,
-            "autoreset": "same step",
-            "policy_workers": 1,
-        }
+        self.own = {"workers": work.num_workers, "policy_workers": 1}
+        self.own["autoreset"] = "same step"
         self.versions = versions("sample-factory", "torch", "gymnasium")
         self.differs = {"versions": "it needs an older NumPy"}
 
@@ -111,7 +103,7 @@ def make_encoder(cfg, obs_space):
     from sample_factory.model.encoder import Encoder
     from torch import nn
 
-    stride = _STRIDES[_work().network]
+    stride = 4
     height, _, channels = obs_space["obs"].shape
 
     class Convolutions(Encoder):

@@ -9,12 +9,7 @@ from benchmarks.work.works import Stepping, versions
 
 
 class Loop:
-    """Blocks of steps, each one program; the native backend compiles it with XLA.
-
-    Args:
-      work: what to step.
-      backend: "native" or "portable".
-    """
+    """Blocks of steps, each one program; the native backend compiles it with XLA."""
 
     def __init__(self, work: Stepping, backend: str):
         import tensorflow as tf

@@ -44,10 +44,7 @@ def start(
 class NextStep:
     """Loop over Gymnasium's: the step after an episode ignores its action and restarts.
 
-    Args:
-      work: what to step.
-      envs: a ``gymnasium.vector.VectorEnv`` in its default autoreset mode.
-      workers: number of its processes.
+    The environments are a ``VectorEnv`` in its default autoreset mode.
     """
 
     def __init__(self, work: Stepping, envs: Any, workers: int):
@@ -73,13 +70,7 @@ class NextStep:
 
 
 class SameStep:
-    """Loop over Stable-Baselines3's: an environment restarts in its last step.
-
-    Args:
-      work: what to step.
-      envs: a ``VecEnv``.
-      workers: number of its processes.
-    """
+    """Loop over Stable-Baselines3's: an environment restarts in its last step."""
 
     def __init__(self, work: Stepping, envs: Any, workers: int):
         self._envs, self._actions = envs, work.actions()

@@ -56,12 +56,24 @@ def measure(work: Replaying) -> dict[str, Any]:
     Raises:
       RuntimeError: if the replay is not full, or a sample has too few transitions.
     """
+    import tensorflow as tf
+
     from tfagents_batch.training.runtime import threads
 
     threads.apply(work.threads)
     before = memory.resident()["learner_rss_mib"]
     replay = _replay(work)
-    run = _Runner()
+    repeated = 0
+
+    def run(program: Any, count: int) -> tuple[float, float]:
+        """Repeat operations; return the sampled transitions and the seconds."""
+        nonlocal repeated
+        first, number = (tf.constant(x, tf.int32) for x in (repeated, count))
+        repeated += count  # so that every repetition has other random numbers
+        began = time.perf_counter()
+        rows, _ = program(first, number)
+        return float(rows), time.perf_counter() - began
+
     programs = {name: _program(replay, work, x) for name, x in work.parts.items()}
     # Twice, so that priorities of removed transitions are part of the work too.
     run(programs["write"], 2 * (work.capacity // work.num_envs + 2))
@@ -182,12 +194,12 @@ def _program(
         step = tf.cast(i, tf.int64) * work.num_envs
         if "source" in parts:
             made = replay.inner.collect(i, step).trajectory
-            used += _use([made.steps.observation], work.compiled)
+            used += _use(made.steps.observation, work.compiled)
         if "write" in parts:
             replay.collect(i, step)
         if "sample" in parts:
             drawn = replay.sample((), i, step)
-            used += _use([drawn.steps.observation], work.compiled)
+            used += _use(drawn.steps.observation, work.compiled)
             used += tf.reduce_sum(drawn.reward) + tf.reduce_sum(drawn.weight)
             used += tf.cast(tf.reduce_sum(drawn.action), tf.float32)
             rows += tf.reduce_sum(tf.cast(drawn.mask, tf.float32))
@@ -207,31 +219,14 @@ def _program(
     return run
 
 
-def _use(tensors: list[Any], compiled: bool) -> Any:
-    """Return a number of tensors that must be computed completely, f32 ``[]``."""
+def _use(tensor: Any, compiled: bool) -> Any:
+    """Return a number of a tensor that must be computed completely, f32 ``[]``."""
     import tensorflow as tf
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-    if compiled:  # else XLA would compute only the numbers that are used
-        tensors = gen_xla_ops.xla_optimization_barrier(input=tensors)
-    return tf.add_n([tf.cast(tf.reshape(x, [-1])[0], tf.float32) for x in tensors])
-
-
-class _Runner:
-    """Runs programs, with other random numbers in every repetition."""
-
-    def __init__(self):
-        self._next = 0
-
-    def __call__(self, program: Any, count: int) -> tuple[float, float]:
-        """Repeat operations; return the sampled transitions and the seconds."""
-        import tensorflow as tf
-
-        start = tf.constant(self._next, tf.int32)
-        self._next += count
-        began = time.perf_counter()
-        rows, _ = program(start, tf.constant(count, tf.int32))
-        return float(rows), time.perf_counter() - began
+    if compiled:  # else XLA would compute only the number that is used
+        (tensor,) = gen_xla_ops.xla_optimization_barrier(input=[tensor])
+    return tf.cast(tf.reshape(tensor, [-1])[0], tf.float32)
 
 
 if __name__ == "__main__":

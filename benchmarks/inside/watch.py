@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from benchmarks.inside import session
 from benchmarks.work.thresholds import Learning
-from benchmarks.work.works import describe, make, versions
+from benchmarks.work.works import described, make
 
 Act = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] to actions [n, ...]
 
@@ -138,17 +139,12 @@ class Watch:
         return mean
 
     def _same(self) -> dict[str, Any]:
-        env = make(self._work.env, {})
-        try:
-            return {
-                "environment": describe(env),
-                "threshold": self._work.threshold,
-                "eval_every": self._work.eval_every,
-                "episode_seeds": self._work.episode_seeds(),
-                "versions": versions("gymnasium", "numpy", "mujoco"),
-            }
-        finally:
-            env.close()
+        return described(
+            functools.partial(make, self._work.env, {}),
+            threshold=self._work.threshold,
+            eval_every=self._work.eval_every,
+            episode_seeds=self._work.episode_seeds(),
+        )
 
 
 class EvaluationEnvs:

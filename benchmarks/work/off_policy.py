@@ -10,7 +10,7 @@ import fractions
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks.work.works import Work
+from benchmarks.work.works import Work, described
 
 
 class Calls(NamedTuple):
@@ -138,7 +138,8 @@ class OffPolicy(Work):
         norm = self.gradient_norm
         clipping = f"clipped to a norm of {norm:g}" if norm else "not clipped"
         rates = {k: str(fractions.Fraction(v, env_steps)) for k, v in updates.items()}
-        return self.described(
+        return described(
+            self.constructor(),
             updates_per_env_step=rates,
             samples_an_update=samples,
             parameters=parameters,

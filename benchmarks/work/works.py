@@ -46,22 +46,6 @@ class Work:
         """Return a function that creates one environment."""
         return functools.partial(make, self.env, self.env_kwargs)
 
-    def described(
-        self, constructor: Callable[[], gymnasium.Env] | None = None, **fields: Any
-    ) -> dict[str, Any]:
-        """Return what must be equal for every contender.
-
-        Args:
-          constructor: constructor of the environments in use; None: the work's.
-          **fields: what must be equal besides environment and versions.
-        """
-        env = (constructor or self.constructor())()
-        try:
-            packages = versions("gymnasium", "numpy", *_packages(env))
-            return {"environment": describe(env), **fields, "versions": packages}
-        finally:
-            env.close()
-
 
 @dataclasses.dataclass(frozen=True)
 class Stepping(Work):
@@ -91,8 +75,8 @@ class Stepping(Work):
         constructor: Callable[[], gymnasium.Env] | None = None,
     ) -> dict[str, Any]:
         """Return what must be equal, with the actions and the environments in use."""
-        return self.described(
-            constructor,
+        return described(
+            constructor or self.constructor(),
             num_envs=self.num_envs,
             policy="random actions",
             actions=hashlib.sha256(actions.tobytes()).hexdigest()[:16],
@@ -162,8 +146,8 @@ class Training(Work):
           constructor: constructor of the environments in use; None: the work's.
         """
         a2c = self.algorithm == "a2c"
-        return self.described(
-            constructor,
+        return described(
+            constructor or self.constructor(),
             num_envs=self.num_envs,
             env_steps_an_iteration=self.batch,
             gradient_steps_an_iteration=gradient_steps,
@@ -244,7 +228,7 @@ class Asynchronous(Work):
 
     def same(self, parameters: int, rows: int) -> dict[str, Any]:
         """Return what must be equal, with the parameters and the rows of an update."""
-        return self.described(
+        return described(
             self.constructors()[0],
             num_envs=self.num_envs,
             wait=list(self.wait),
@@ -266,6 +250,18 @@ def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     if colon:
         return getattr(importlib.import_module(module), kind)(**kwargs)
     return gymnasium.make(name, disable_env_checker=True, **kwargs)
+
+
+def described(
+    constructor: Callable[[], gymnasium.Env], **fields: Any
+) -> dict[str, Any]:
+    """Return what must be equal for every contender: environment, versions, fields."""
+    env = constructor()
+    try:
+        packages = versions("gymnasium", "numpy", *_packages(env))
+        return {"environment": describe(env), **fields, "versions": packages}
+    finally:
+        env.close()
 
 
 def describe(env: gymnasium.Env) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import learning
 from benchmarks.contenders import CONTENDERS, learn_ours
 from benchmarks.inside.watch import Watch
-from benchmarks.measure import curves_plot, process, results
+from benchmarks.measure import process, results
 from benchmarks.measure.duel import DifferentWork
 from benchmarks.measure.process import Failure
 from benchmarks.work.thresholds import OURS, PEER, TASKS, Learning
@@ -142,12 +142,3 @@ def test_the_peers_learner_trains_evaluates_and_ends():
     found = process.run_contender(PEER, short(), 250, peers.PYTHONS)
     assert not isinstance(found, process.Failure), str(found)
     check(found)
-
-
-def test_a_finished_run_keeps_its_last_return_in_the_median():
-    ended = [[1, 1.0, 10.0], [2, 2.0, 500.0]]
-    long = [[1, 1.0, 20.0], [9, 9.0, 400.0]]
-    seconds, values = curves_plot.median([ended, long, long])
-    assert (seconds[0], seconds[-1]) == (1, 9)
-    assert (values[0], values[-1]) == (20, 400)
-    assert curves_plot.median([ended, ended, long])[1][-1] == 500

@@ -6,7 +6,6 @@ import types
 
 import pytest
 
-from benchmarks import throughput
 from benchmarks.contenders import off_policy_ours as ours
 from benchmarks.inside import sb3, session
 from benchmarks.measure import process, rows
@@ -60,7 +59,11 @@ def trained(request):
     return found | {"algorithm": request.param}
 
 
-def test_our_contender_reports_its_transitions_and_returns(trained):
+def mlp(inputs, outputs):
+    return (inputs * 5 + 5) + (5 * 5 + 5) + (5 * outputs + outputs)
+
+
+def test_our_contender_reports_its_transitions_its_work_and_its_returns(trained):
     count = trained["count"]
     assert count["compile"] == 0  # nothing is trained before the warm-up
     assert TINY.first_block <= count["warm_up"] < TINY.first_block + TINY.num_envs
@@ -70,13 +73,6 @@ def test_our_contender_reports_its_transitions_and_returns(trained):
     )
     low, high = (1, 500) if trained["algorithm"] == "dqn" else (-163, 0)
     assert low <= trained["returns"] <= high
-
-
-def mlp(inputs, outputs):
-    return (inputs * 5 + 5) + (5 * 5 + 5) + (5 * outputs + outputs)
-
-
-def test_our_contender_reports_its_work(trained):
     same, critics = trained["same"], 2 * mlp(3 + 1, 1)
     parameters, updates, target_every, entropy = {
         "dqn": (mlp(4, 2), {}, 10, None),
@@ -187,13 +183,6 @@ def test_updates_and_epsilon_are_those_of_our_algorithm():
         )
 
 
-def test_a_run_ends_with_the_block_that_completes_its_steps():
-    assert TINY.iterations == 5  # 18 + 32, then 110 in blocks of 32
-    assert throughput.sized(TINY, throughput.Command()).blocks == 4
-    short = dataclasses.replace(TINY, steps=1)
-    assert throughput.sized(short, throughput.Command()).blocks == 1
-
-
 class Model:
     """Peer without learning: it samples once for the updates of a training."""
 
@@ -228,21 +217,16 @@ class Model:
         self.ep_info_buffer.append({"r": self.num_timesteps})
 
 
-def fake(monkeypatch, module, name, value):
-    """Replace a name of a module in ``stable_baselines3.common``."""
-    for part in ("", ".common", f".common.{module}"):
-        found = types.ModuleType(f"stable_baselines3{part}")
-        monkeypatch.setitem(sys.modules, found.__name__, found)
-    setattr(found, name, value)
-
-
 @pytest.mark.parametrize(
     "algorithm, target_calls, target_every", [("dqn", 20, 10), ("td3", None, 2)]
 )
 def test_peers_count_their_work_in_the_measured_blocks(
     monkeypatch, algorithm, target_calls, target_every
 ):
-    fake(monkeypatch, "logger", "Logger", lambda *_: None)
+    for part in ("", ".common", ".common.logger"):
+        module = types.ModuleType(f"stable_baselines3{part}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.Logger = lambda *_: None
     work = WORKS[algorithm]
     model = Model(work.calls(2))
 
@@ -266,49 +250,19 @@ def test_peers_count_their_work_in_the_measured_blocks(
     assert found["own"]["env_steps_between_trainings"] == 4
 
 
-@pytest.mark.parametrize(
-    "name, own",
-    [
-        (
-            "dqn-cartpole",
-            {
-                "learning_rate": 1e-4,
-                "batch_size": 32,
-                "tau": 1.0,
-                "train_freq": 4,
-                "target_update_interval": 10_000,
-                "exploration_initial_eps": 1.0,
-                "exploration_final_eps": 0.05,
-            },
-        ),
-        ("sac-halfcheetah", {"learning_rate": 3e-4, "target_entropy": -6.0}),
-        (
-            "td3-halfcheetah",
-            {
-                "learning_rate": 1e-3,
-                "policy_delay": 2,
-                "action_noise": ([0.0] * 6, [0.1] * 6),
-            },
-        ),
-    ],
-)
-def test_peers_get_the_hyperparameters_of_the_work(monkeypatch, name, own):
-    fake(
-        *(monkeypatch, "noise", "NormalActionNoise"),
-        lambda mean, std: (mean.tolist(), std.tolist()),
-    )
-    envs = types.SimpleNamespace(
-        num_envs=1, action_space=types.SimpleNamespace(shape=(6,))
-    )
-    # Stable-Baselines3's defaults.
-    shared = {
-        "buffer_size": 1_000_000,
+def test_peers_get_the_hyperparameters_of_the_work():
+    work = ALL["dqn-cartpole"].work
+    assert sb3.off_policy_arguments(work, types.SimpleNamespace(num_envs=1)) == {
+        "buffer_size": 1_000_000,  # Stable-Baselines3's defaults
         "learning_starts": 100,
-        "batch_size": 256,
         "gamma": 0.99,
-        "tau": 0.005,
-        "train_freq": 1,
         "gradient_steps": 1,
         "seed": 1,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "tau": 1.0,
+        "train_freq": 4,
+        "target_update_interval": 10_000,
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.05,
     }
-    assert sb3.off_policy_arguments(ALL[name].work, envs) == {**shared, **own}

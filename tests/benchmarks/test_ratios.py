@@ -28,13 +28,6 @@ def test_a_mean_has_students_interval():
     assert 3 - found.low == pytest.approx(found.high - 3)
 
 
-@pytest.mark.parametrize("shift, expected", [(0, True), (2, True), (4, False)])
-def test_intervals_overlap_if_they_share_a_value(shift, expected):
-    one, other = ratios.Mean(1, 0, 2), ratios.Mean(1 + shift, shift, 2 + shift)
-    assert ratios.overlap(one, other) is expected
-    assert ratios.overlap(other, one) is expected
-
-
 @pytest.mark.parametrize(
     ("seconds", "reached", "median"),
     [

@@ -4,8 +4,6 @@ import dataclasses
 
 import pytest
 
-from benchmarks import throughput
-from benchmarks.contenders import CONTENDERS
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
 from benchmarks.measure import rows
@@ -72,19 +70,6 @@ def test_ours_refuses_a_wrong_number_of_gradient_steps():
         ours.check(TINY, 48, {**good, "grad/skipped": 0.5})
 
 
-def test_bfloat16_is_declared_as_a_difference():
-    pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
-    work = rows.TRAINING["ppo-pong-bfloat16"].work
-    work = dataclasses.replace(work, num_envs=2, num_workers=0)
-    contender = ours.start(work, **CONTENDERS["ppo_ours_bfloat16_off"].options)
-    try:
-        assert contender.same["precision"] == "mixed_bfloat16"
-        assert {*contender.differs} == {"precision"}
-    finally:
-        contender.close()
-
-
 def test_ours_has_the_losses_of_the_peers():
     config = ours.config(TINY, "auto", "float32", False)
     settings = config.settings
@@ -125,13 +110,6 @@ def test_a_run_longer_than_its_seconds_ends_with_its_steps():
     for work in (TINY, Stepping("CartPole-v1", 2, seconds=0.0, blocks=3)):
         found = session.run(lambda: None, Counting, work)
         assert found["count"]["steady"] == 10 * 3
-
-
-def test_a_run_ends_with_the_iteration_that_completes_its_steps():
-    work = dataclasses.replace(TINY, steps=TINY.batch + 1)
-    assert work.iterations == 2
-    flags = dataclasses.replace(throughput.Command(), steps=10 * TINY.batch)
-    assert throughput.sized(TINY, flags).blocks == 9  # after the warm-up
 
 
 def test_only_the_last_fifth_of_the_episodes_counts():

@@ -79,14 +79,6 @@ def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated
     assert not {*WORK.episode_seeds()} & {*other.episode_seeds()}
 
 
-def test_a_run_without_steps_left_is_evaluated_a_last_time(time, evaluated):
-    evaluated += [1.0]
-    watched = watch.Watch(dataclasses.replace(WORK, eval_every=5000))
-    assert not watched.iteration(999, None)
-    assert watched.iteration(1001, None)
-    assert not watched.result()["reached"]
-
-
 def test_evaluations_play_whole_episodes_with_the_same_seeds():
     games = watch.EvaluationEnvs("CartPole-v1", [1, 2])
     totals = games.returns(lambda observations: np.ones(2, int))
@@ -99,10 +91,3 @@ def test_evaluations_play_whole_episodes_with_the_same_seeds():
             while not env.step(1)[2]:
                 steps += 1
         assert total == steps
-
-
-def test_actions_of_boxes_are_clipped():
-    games = watch.EvaluationEnvs("Pendulum-v1", [1])
-    found = [games.returns(lambda _, x=x: np.full((1, 1), x)) for x in (2.0, 9.0)]
-    games.close()
-    assert found[0] == found[1]
