@@ -95,8 +95,8 @@ class Learning:
             rows.append(len(found.rewards))
             return found
 
-        def get(*args: Any) -> Any:
-            for found in draw(*args):
+        def get(*args: Any, **kwargs: Any) -> Any:
+            for found in draw(*args, **kwargs):
                 rows.append(len(found.advantages))
                 yield found
 

@@ -1,17 +1,18 @@
 """Adapters between peers and the work, tested without the peers."""
 
-import os
+import dataclasses
+import sys
+import types
 
 import gymnasium
 import numpy as np
 import pytest
 
 from benchmarks.contenders import batch_ppo, tf_agents
-from benchmarks.inside import old_tensorflow, sb3
+from benchmarks.inside import old_tensorflow, sb3, session
 from benchmarks.measure import rows
 from benchmarks.work.works import Training
 
-PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}
 PRESET = rows.TRAINING["ppo-batch-ppo-pendulum"].work
 WORK = Training("CartPole-v1", 4, 8, 2, 16, 64, learning_rate=1e-3, hidden=(5, 6))
 
@@ -23,6 +24,44 @@ def test_peers_get_the_hyperparameters_of_the_work():
     assert given["policy_kwargs"]["net_arch"] == {"pi": [5, 6], "vf": [5, 6]}
     assert given["policy_kwargs"]["optimizer_kwargs"] == {"eps": WORK.adam_epsilon}
     assert given["normalize_advantage"] is True
+
+
+class Model:
+    """Peer without learning, which draws each minibatch of an iteration once."""
+
+    def __init__(self):
+        self.num_timesteps = self.updates = 0
+        self.rollout_buffer = types.SimpleNamespace(get=self.get)
+
+    def set_logger(self, logger):
+        pass
+
+    def get_env(self):
+        return types.SimpleNamespace(close=lambda: None)
+
+    def get(self, batch_size=None):
+        yield from [types.SimpleNamespace(advantages=[0.0] * 16)] * 2
+
+    def learn(self, steps, log_interval, reset_num_timesteps):
+        self.num_timesteps += steps
+        for _ in self.rollout_buffer.get(batch_size=16):
+            self.updates += 1
+        self.ep_info_buffer.append({"r": 1.0})
+
+
+def test_peers_count_their_gradient_steps_and_the_rows_of_each(monkeypatch):
+    for part in ("", ".common", ".common.logger"):
+        module = types.ModuleType(f"stable_baselines3{part}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.Logger = lambda *_: None
+    work, model = dataclasses.replace(WORK, seconds=0.0, blocks=3), Model()
+    learning = sb3.on_policy(work, model, lambda: 57, lambda: model.updates, {}, {})
+    found = session.run(lambda: None, lambda work: learning, work)
+    assert found["count"] == {"compile": 0, "warm_up": 32, "steady": 96}
+    assert found["same"]["gradient_steps_an_iteration"] == 2
+    assert found["same"]["samples_a_gradient_step"] == 16
+    assert found["same"]["parameters"] == 57
+    assert found["returns"] == 1
 
 
 def test_returns_continue_over_rollouts_without_restart_rows():

@@ -1,12 +1,13 @@
 """Our contenders that train on policy, and the loop around all contenders."""
 
 import dataclasses
+import os
 
 import pytest
 
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
-from benchmarks.measure import rows
+from benchmarks.measure import duel, process, rows
 from benchmarks.work.works import OBJECTIVE, Stepping, Training, last_mean
 
 TINY = Training(
@@ -41,13 +42,40 @@ def test_ours_reports_its_transitions_its_work_and_its_returns():
     assert not trained["differs"]
 
 
-def test_ours_does_the_work_of_batch_ppos_preset_or_declares_differences():
-    row = rows.TRAINING["ppo-batch-ppo-pendulum"]
-    sizes = {"num_envs": 2, "rollout_length": 20, "epochs": 2, "minibatch_size": 10}
-    run = {"num_workers": 0, "seconds": 0.0, "blocks": 2, "hidden": (6, 5)}
-    work = dataclasses.replace(row.work, **sizes, **run, chunk_length=5)
-    trained = session.run(lambda: None, ours.start, work)
-    same = trained["same"]
+PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}
+PRESET = dataclasses.replace(
+    rows.TRAINING["ppo-batch-ppo-pendulum"].work,
+    num_envs=2,
+    rollout_length=20,
+    epochs=2,
+    minibatch_size=10,
+    chunk_length=5,
+    hidden=(6, 5),
+    num_workers=0,
+    seconds=0.0,
+    blocks=2,
+)
+
+
+@pytest.fixture(scope="module")
+def preset_trained():
+    return session.run(lambda: None, ours.start, PRESET)
+
+
+@pytest.mark.parametrize("name", ["ppo_batch_ppo", "ppo_batch_ppo_parallel_one"])
+def test_batch_ppo_does_the_same_work_if_it_is_installed(preset_trained, name):
+    if process.python_of("batch_ppo", PYTHONS) is None:
+        pytest.skip("no batch-ppo (benchmarks.make_environments --batch_ppo)")
+    theirs = process.run_contender(name, PRESET, 250, PYTHONS)
+    assert not isinstance(theirs, process.Failure), str(theirs)
+    assert theirs["count"]["steady"] == PRESET.blocks * PRESET.batch
+    assert theirs["own"]["workers"] == (2 if "parallel" in name else 0)
+    duel._same(name, preset_trained, theirs)  # raises for undeclared differences
+    assert theirs["returns"] == pytest.approx(theirs["returns"])  # not NaN
+
+
+def test_ours_does_the_work_of_the_preset_or_declares_differences(preset_trained):
+    same = preset_trained["same"]
     assert same["environment"]["wrappers"] == [
         *("ClipAction", "RangeNormalize"),
         *("LimitDuration", "TimeLimit", "OrderEnforcing"),
@@ -58,7 +86,7 @@ def test_ours_does_the_work_of_batch_ppos_preset_or_declares_differences():
     assert same["gradient_steps_an_iteration"] == 2 * 40 // 10
     assert same["samples_a_gradient_step"] == 10
     assert same["objective"] == OBJECTIVE
-    assert {*trained["differs"]} == {"minibatches"}  # the approximation
+    assert {*preset_trained["differs"]} == {"minibatches"}  # the approximation
 
 
 def test_ours_refuses_a_wrong_number_of_gradient_steps():
