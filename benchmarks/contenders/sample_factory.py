@@ -44,11 +44,7 @@ class Train:
             return session.Measured(0, 0.0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
             self._run(folder, seconds)
-        begin, _ = self._points[0]
-        late = [point for point in self._points if point[0] >= begin + _WARM]
-        if len(late) < 2:
-            raise RuntimeError(f"no update in {seconds:g} s after the warm-up")
-        (begin, first), (end, last) = late[0], late[-1]
+        (begin, first), *_, (end, last) = _measured(self._points)
         took = end - begin
         return session.Measured(last - first, took, (last - first) / took)
 
@@ -77,13 +73,20 @@ class Train:
             def on_training_step(self, runner, training_iteration_since_resume):
                 steps = sum(runner.env_steps.values())
                 points.append((time.perf_counter(), steps))
-                if points[-1][0] - points[0][0] > _WARM + seconds:
+                late = _measured(points)
+                if len(late) > 1 and late[-1][0] - late[0][0] >= seconds:
                     runner.cfg.train_for_env_steps = 0  # its limit in seconds is unused
 
         runner.register_observer(Observer())
         runner.init()
         self._parameters = _parameters(config)
         runner.run()
+
+
+def _measured(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return the points after the warm-up, or the last one if there are none yet."""
+    begin = points[0][0] + _WARM
+    return [point for point in points if point[0] >= begin] or points[-1:]
 
 
 def _work() -> Asynchronous:
