@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import sys
-from collections.abc import Sequence
 
-from benchmarks import table
 from benchmarks.contenders import CONTENDERS
-from benchmarks.measure import command, duel, process, results, rows
+from benchmarks.measure import command, duel, process, results, rows, tables
 from benchmarks.work import machine
-from tfagents_batch.config import option, unknown
-from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
+from tfagents_batch.config import option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,49 +29,35 @@ class Command:
     )
 
 
-def main(argv: Sequence[str]) -> int:
+def main(flags: Command) -> int:
     """Measure the rows, append the results to the file, and print a table."""
-    flags = app.parse(argv, Command)
-    if flags is None:
-        return 0
-    known = rows.contenders(rows.ENVIRONMENTS)
-    if flags.contender and flags.contender not in known:
-        raise UserError(unknown("contender", flags.contender, known))
-    path = pathlib.Path(flags.results)
+    path, deadline = pathlib.Path(flags.results), flags.start_seconds + flags.seconds
 
-    def play(name: str, row: rows.Row) -> bool:
+    def adapted(row: rows.Row) -> rows.Row:
         workers = flags.num_workers or max(row.work.num_workers, machine.cores())
         workers = min(workers, row.work.num_envs)
         changes = {"seconds": flags.seconds, "num_workers": workers}
-        row = row._replace(work=dataclasses.replace(row.work, **changes))
-        if flags.contender:
-            result = _run(flags.contender, row, flags)
-            return command.show_result(name, flags.contender, result)
-        return _play(name, row, flags, path)
+        return row._replace(work=dataclasses.replace(row.work, **changes))
+
+    def run(name: str, row: rows.Row) -> process.Result | process.Failure:
+        pythons = {"peers": flags.peer_python}
+        return process.run_contender(name, row.work, deadline, pythons)
+
+    def play(name: str, row: rows.Row) -> bool:
+        process.report(f"== {name}: {flags.pairs} pairs of {flags.seconds:g} s")
+        started = results.context()
+        played = duel.play(row, flags.pairs, lambda each, _: run(each, row))
+        results.append(path, started, duel.lines(name, row, played, CONTENDERS))
+        return bool(played.failures)
 
     selected = rows.select(flags.row, rows.ENVIRONMENTS)
-    failed = duel.each(selected, play, command.report)
+    selected = {name: adapted(row) for name, row in selected.items()}
+    known = rows.contenders(rows.ENVIRONMENTS)
+    status = duel.each(selected, known, flags.contender, run, play)
     if not flags.contender:
-        print(table.markdown(results.read(path)))
-    return 1 if failed else 0
-
-
-def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
-    """Measure and record a row; return whether a contender failed."""
-    command.report(f"== {name}: {flags.pairs} pairs of {flags.seconds:g} s")
-    run = results.context()
-    played = duel.play(
-        row, flags.pairs, lambda each, _: _run(each, row, flags), command.report
-    )
-    results.append(path, run, duel.lines(name, row, played, CONTENDERS))
-    return bool(played.failures)
-
-
-def _run(name: str, row: rows.Row, flags: Command) -> dict | process.Failure:
-    deadline = flags.start_seconds + flags.seconds
-    pythons = {"peers": flags.peer_python}
-    return process.run_contender(name, dataclasses.asdict(row.work), deadline, pythons)
+        print(tables.environments(results.read(path)))
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    command.run(Command, main)

@@ -1,9 +1,7 @@
-"""Create the peers' virtual environment: ``python -m benchmarks.make_environments``.
+"""Create the peers' virtual environments: ``python -m benchmarks.make_environments``.
 
-It contains the peers, PyTorch, JAX, and the same releases of Gymnasium and its games as
-this interpreter, so that both sides step the same code. TF-Agents and batch-ppo need
-another TensorFlow, and Sample Factory an older Gymnasium. ``--tf_agents``,
-``--batch_ppo`` and ``--sample_factory`` create their environments.
+Without a flag, it contains Stable-Baselines3, SBX, PyTorch, JAX, and the same releases
+of Gymnasium and its games as this interpreter, so that both sides step the same code.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ from collections.abc import Sequence
 
 from benchmarks.measure import command, process
 from benchmarks.work import machine
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import versions
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
 
 # The extra of Gymnasium has the requirements of its MuJoCo tasks. SBX brings JAX and
 # Optax; Optax is listed because our own JAX loop needs it too.
@@ -31,26 +28,32 @@ SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
 
 TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest with both old interfaces
 TENSORFLOW_PYTHON = ((3, 9), (3, 11))  # its oldest and newest Python
-TF_AGENTS = (
-    # It requires a gym that newer build tools refuse because of its metadata.
-    ("setuptools<66", "wheel<0.40"),
-    (
-        "--no-build-isolation",
-        *("tf-agents==0.19.0", TENSORFLOW, "gym==0.23.0"),
-        *("numpy<2", "psutil"),
+# Old packages have metadata that newer build tools refuse.
+_BUILD = ("setuptools<66", "wheel<0.40")
+# Arguments of pip for each of the other interpreters, in order.
+OTHERS = {
+    "tf_agents": (
+        _BUILD,
+        (
+            "--no-build-isolation",
+            *("tf-agents==0.19.0", TENSORFLOW, "gym==0.23.0", "numpy<2", "psutil"),
+        ),
     ),
-)
-BATCH_PPO = (
-    ("setuptools<66", "wheel<0.40"),
-    # Its imports; TensorFlow Probability replaces parts of TensorFlow 1.
-    (TENSORFLOW, "tensorflow-probability==0.23.0", "ruamel.yaml", "numpy<2", "psutil"),
-    # Without its requirement of gym, which Gymnasium replaces at import.
-    ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
-)
-# It asks for an older Gymnasium, but steps environments of the newer one too.
-SAMPLE_FACTORY = (
-    ("sample-factory==2.1.1", "psutil", "ale-py", "opencv-python-headless"),
-)
+    "batch_ppo": (
+        _BUILD,
+        # Its imports; TensorFlow Probability replaces parts of TensorFlow 1.
+        (
+            *(TENSORFLOW, "tensorflow-probability==0.23.0", "ruamel.yaml"),
+            *("numpy<2", "psutil"),
+        ),
+        # Without its requirement of gym, which Gymnasium replaces at import.
+        ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
+    ),
+    # It asks for an older Gymnasium, but steps environments of the newer one too.
+    "sample_factory": (
+        ("sample-factory==2.1.1", "psutil", "ale-py", "opencv-python-headless"),
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,70 +68,35 @@ class Command:
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(flags: Command) -> int:
     """Create the environment and print the path of its interpreter."""
-    flags = app.parse(argv, Command)
-    if flags is None:
-        return 0
-    name = wanted(flags)
+    names = [name for name in OTHERS if getattr(flags, name)]
+    if len(names) > 1:
+        both = " and ".join(f"--{name}" for name in names)
+        raise UserError(f"{both} are separate environments; run this script for each")
+    name = names[0] if names else "peers"
     if name in ("tf_agents", "batch_ppo"):
         check_python(sys.version_info[:2])
     folder = flags.folder or machine.ROOT / "benchmarks" / process.FOLDERS[name]
     folder = pathlib.Path(folder).expanduser().absolute()
     _call([sys.executable, "-m", "venv", str(folder)])
-    python = str(folder / "bin/python")
+    python, found = str(folder / "bin/python"), versions(*SHARED)
+    if name in ("peers", "sample_factory"):
+        _install_torch(python, flags)
     if name == "peers":
-        _peers(python, flags)
+        pins = [f"{each}=={found[each]}" for each in SHARED if each in found]
+        steps = [[*PEERS, *pins, flags.torch]]
     else:
-        steps = {"tf_agents": TF_AGENTS, "batch_ppo": BATCH_PPO}
-        steps = (steps | {"sample_factory": SAMPLE_FACTORY})[name]
-        if name == "sample_factory":
-            _torch(python, flags)
-        for step in (*steps, gymnasium_alone(versions(*SHARED))):
-            _install(python, step)
+        # This interpreter's Gymnasium, whose requirements are installed. Only
+        # typing-extensions, which TF-Agents pins, is older than required; it suffices.
+        gymnasium = f"gymnasium=={found['gymnasium']}"
+        steps = [*OTHERS[name], ["--no-deps", gymnasium, "Farama-Notifications"]]
+    for step in steps:
+        if not _pip(python, *step):
+            packages = ", ".join(each for each in step if not each.startswith("-"))
+            raise UserError(f"pip could not install {packages}; see above")
     print(python)
     return 0
-
-
-def wanted(flags: Command) -> str:
-    """Return the name of the interpreter to create, as in ``Contender``.
-
-    Raises:
-      UserError: if the flags select two.
-    """
-    kinds = "tf_agents", "batch_ppo", "sample_factory"
-    names = [name for name in kinds if getattr(flags, name)]
-    if len(names) > 1:
-        both = " and ".join(f"--{name}" for name in names)
-        raise UserError(f"{both} are separate environments; run this script for each")
-    return names[0] if names else "peers"
-
-
-def torch_attempts(torch: str, index: str) -> list[list[str]]:
-    """Return arguments of pip to try in turn, the CPU build first.
-
-    Args:
-      torch: requirement.
-      index: address of an index of CPU builds; "" if there is none.
-    """
-    if index:
-        return [[torch, "--index-url", index]]
-    # First a wheel in a folder that pip knows; its requirements are installed later.
-    return [[torch, "--no-index", "--no-deps"], [torch]]
-
-
-def pins(found: dict[str, str]) -> list[str]:
-    """Return requirements of the releases that are installed here."""
-    return [f"{name}=={found[name]}" for name in SHARED if name in found]
-
-
-def gymnasium_alone(found: dict[str, str]) -> list[str]:
-    """Return arguments of pip for this interpreter's Gymnasium alone.
-
-    Its requirements are installed. Only ``typing-extensions``, which TF-Agents pins, is
-    older than required; Gymnasium works with it.
-    """
-    return ["--no-deps", f"gymnasium=={found['gymnasium']}", "Farama-Notifications"]
 
 
 def check_python(version: Sequence[int]) -> None:
@@ -146,23 +114,14 @@ def check_python(version: Sequence[int]) -> None:
         )
 
 
-def _peers(python: str, flags: Command) -> None:
-    _torch(python, flags)
-    _install(python, [*PEERS, *pins(versions(*SHARED)), flags.torch])
-
-
-def _torch(python: str, flags: Command) -> None:
-    for attempt in torch_attempts(flags.torch, flags.torch_index):
-        if _pip(python, *attempt):
-            break
-    else:
+def _install_torch(python: str, flags: Command) -> None:
+    """Install PyTorch, if possible its CPU build: from an index or a folder of pip."""
+    attempts = [["--index-url", flags.torch_index]]
+    if not flags.torch_index:
+        # The requirements of a wheel in a folder are installed later.
+        attempts = [["--no-index", "--no-deps"], []]
+    if not any(_pip(python, flags.torch, *each) for each in attempts):
         raise UserError(f"pip could not install {flags.torch!r}; see above")
-
-
-def _install(python: str, arguments: Sequence[str]) -> None:
-    if not _pip(python, *arguments):
-        names = [each for each in arguments if not each.startswith("-")]
-        raise UserError(f"pip could not install {', '.join(names)}; see above")
 
 
 def _pip(python: str, *arguments: str) -> bool:
@@ -170,9 +129,9 @@ def _pip(python: str, *arguments: str) -> bool:
 
 
 def _call(arguments: list[str], check: bool = True) -> int:
-    command.report("+ " + " ".join(arguments))
+    process.report("+ " + " ".join(arguments))
     return subprocess.run(arguments, check=check, stdout=sys.stderr).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    command.run(Command, main)

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks import table
 from benchmarks.inside.replayed import Replaying
-from benchmarks.measure import command, process, ratios, results, rows
+from benchmarks.measure import command, figures, results, rows, tables
+from benchmarks.measure.figures import Figure
+from benchmarks.measure.process import Result
 from benchmarks.work import machine
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
 
-FILE = "replay.jsonl"
 _GRAPH, _COMPILED = "a graph with compiled parts", "one compiled loop"
-
-Line = dict[str, Any]
-
-
-class Figure(NamedTuple):
-    """A figure of ``inside.replayed``: its title in tables, unit and maximum as goal.
-
-    The title may name fields of the work.
-    """
-
-    title: str
-    unit: str
-    goal: float | None = None
-
-
-_WRITE = "write {num_envs}"
+_WRITE = "write {num_envs}"  # titles name fields of the work
 _SAMPLE = "sample {batch_size} of {capacity:,}"
+
+
+class Row(NamedTuple):
+    """A replay to measure, and its figures by their names in ``inside.replayed``."""
+
+    work: Replaying
+    figures: dict[str, Figure]
 
 
 def _frames(place: str, goal: float | None) -> dict[str, Figure]:
@@ -49,38 +39,24 @@ def _frames(place: str, goal: float | None) -> dict[str, Figure]:
 
 def _priority(place: str) -> dict[str, Figure]:
     """Return the figures of priorities in a program."""
-    end = f"by priority, {place}"
     return {
-        "sample_us": Figure(f"{_SAMPLE} {end}, and set theirs", "µs", 100),
+        "sample_us": Figure(
+            f"{_SAMPLE} by priority, {place}, and set theirs", "µs", 100
+        ),
         "write_us": Figure(f"{_WRITE} with priorities, {place}", "µs"),
     }
 
 
-class Row(NamedTuple):
-    """A replay to measure, and its figures by their names in ``inside.replayed``."""
-
-    work: Replaying
-    figures: dict[str, Figure]
-
-
-CORES = machine.cores()
+# DQN on Atari runs as the first row: its convolutions stay in the graph, with a thread
+# per core. With a small network, as for priorities, one thread is our default.
+_CORES = machine.cores()
 ROWS = {
-    # As DQN on Atari runs: its convolutions stay in the graph, with a thread per core.
-    "frames-graph": Row(
-        Replaying(compiled=False, prioritized=False, threads=CORES),
-        _frames(_GRAPH, 150),
-    ),
+    "frames-graph": Row(Replaying(False, False, threads=_CORES), _frames(_GRAPH, 150)),
     "frames-compiled": Row(
-        Replaying(compiled=True, prioritized=False, threads=CORES),
-        _frames(_COMPILED, None),
+        Replaying(True, False, threads=_CORES), _frames(_COMPILED, None)
     ),
-    # With a small network, one thread is our default.
-    "priority-graph": Row(
-        Replaying(compiled=False, prioritized=True), _priority(_GRAPH)
-    ),
-    "priority-compiled": Row(
-        Replaying(compiled=True, prioritized=True), _priority(_COMPILED)
-    ),
+    "priority-graph": Row(Replaying(False, True), _priority(_GRAPH)),
+    "priority-compiled": Row(Replaying(True, True), _priority(_COMPILED)),
 }
 ALIASES = {"PF-15": tuple(ROWS)}  # number on the goals page
 
@@ -93,63 +69,49 @@ class Command:
     capacity: int | None = option(None, "transitions; None: the row's", least=1000)
     repeats: int = option(3, "number of new processes for each replay", least=1)
     deadline_seconds: float = option(900.0, "time limit of one process", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to append to")
+    results: str = option(str(results.FOLDER / "replay.jsonl"), "file to append to")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(flags: Command) -> int:
     """Measure, append the results to the file, and print a table."""
-    flags = app.parse(argv, Command)
-    if flags is None:
-        return 0
+    run, path = results.context(), pathlib.Path(flags.results)
     chosen = rows.select(flags.row, ROWS, ALIASES)
-    run, found = results.context(), {name: [] for name in chosen}
-    for names in ratios.rounds([*chosen], flags.repeats):
-        for name in names:
-            work = _work(chosen[name], flags)
-            result = process.run(
-                "replayed",
-                dataclasses.asdict(work),
-                flags.deadline_seconds,
-                package="benchmarks.inside",
-            )
-            if isinstance(result, process.Failure):
-                command.report(f"failed: {name}: {result}")
-                return 1
-            command.report(f"{name}: {result}")
-            found[name].append(result)
-    path = pathlib.Path(flags.results)
-    for name, row in chosen.items():
-        row = row._replace(work=_work(row, flags))
-        results.append(path, run, lines(name, row, found[name]))
-    print(table.costs(results.read(path)))
-    return 0
+    if flags.capacity is not None:
+        capacity = {"capacity": flags.capacity}
+        chosen = {
+            name: row._replace(work=dataclasses.replace(row.work, **capacity))
+            for name, row in chosen.items()
+        }
+    found = figures.repeat(
+        chosen,
+        flags.repeats,
+        lambda x: figures.inside("replayed", chosen[x].work, flags.deadline_seconds),
+    )
+    for name, ran in found.results.items():
+        results.append(path, run, lines(name, chosen[name], ran))
+    print(tables.costs(results.read(path)))
+    return 1 if found.failures else 0
 
 
-def lines(name: str, row: Row, found: Sequence[Line]) -> list[Line]:
-    """Return one line for each figure of a replay, with its median.
-
-    Args:
-      name: name of the row.
-      row: measured row.
-      found: results of ``inside.replayed``.
-    """
-    config, lines = dataclasses.asdict(row.work), []
-    for key, figure in row.figures.items():
-        values = [result[key] for result in found]
-        title = figure.title.format(**config)
-        head = {"row": name, "figure": key, **figure._replace(title=title)._asdict()}
-        value = ratios.median(values).median
-        own = {"source_us": [x["source_us"] for x in found], "config": config}
-        versions = {"versions": found[0]["versions"]}
-        lines.append({**head, "value": value, "values": values, **own, **versions})
-    return lines
-
-
-def _work(row: Row, flags: Command) -> Replaying:
-    if flags.capacity is None:
-        return row.work
-    return dataclasses.replace(row.work, capacity=flags.capacity)
+def lines(name: str, row: Row, found: Sequence[Result]) -> list[Result]:
+    """Return one line for each figure of a replay, from the results of its runs."""
+    config = dataclasses.asdict(row.work)
+    shared = {
+        "row": name,
+        "source_us": [x["source_us"] for x in found],
+        "config": config,
+        "versions": found[0]["versions"],
+    }
+    return [
+        figures.line(
+            figure._replace(title=figure.title.format(**config)),
+            [result[key] for result in found],
+            figure=key,
+            **shared,
+        )
+        for key, figure in row.figures.items()
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    command.run(Command, main)

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import sys
-from collections.abc import Sequence
-from typing import Any
 
-from benchmarks import table
 from benchmarks.contenders import CONTENDERS
-from benchmarks.measure import command, duel, process, results, rows
+from benchmarks.measure import command, duel, process, results, rows, tables
+from benchmarks.measure.process import Result
 from benchmarks.work import machine
-from benchmarks.work.asynchronous import Asynchronous
-from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.training import Training
-from tfagents_batch.config import option, unknown
-from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
-
-FILE = "training.jsonl"
-
-Work = Training | OffPolicy | Asynchronous
+from benchmarks.work.works import Work
+from tfagents_batch.config import option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,36 +36,47 @@ class Command:
     batch_ppo_python: str = option("", "interpreter that has batch-ppo")
     sample_factory_python: str = option("", "interpreter that has Sample Factory")
     deadline_seconds: float = option(3600.0, "time limit of a run", above=0)
-    results: str = option(str(results.FOLDER / FILE), "file to append to")
+    results: str = option(str(results.FOLDER / "training.jsonl"), "file to append to")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(flags: Command) -> int:
     """Measure the rows, append the results to the file, and print a table."""
-    flags = app.parse(argv, Command)
-    if flags is None:
-        return 0
-    known = rows.contenders(rows.TRAINING)
-    if flags.contender and flags.contender not in known:
-        raise UserError(unknown("contender", flags.contender, known))
     path = pathlib.Path(flags.results)
-
-    def play(name: str, row: rows.Row) -> bool:
-        row = row._replace(work=_work(row.work, flags))
-        if flags.contender:
-            result = _run(flags.contender, row.work, flags)
-            return command.show_result(name, flags.contender, result)
-        return _play(name, row, flags, path)
-
-    selected = rows.select(flags.row, rows.TRAINING)
-    failed = duel.each(selected, play, command.report)
+    selected = {
+        name: row._replace(work=sized(row.work, flags))
+        for name, row in rows.select(flags.row, rows.TRAINING).items()
+    }
+    status = duel.each(
+        selected,
+        rows.contenders(rows.TRAINING),
+        flags.contender,
+        lambda name, row: _run(name, row.work, flags),
+        lambda name, row: _play(name, row, flags, path),
+    )
     if not flags.contender:
-        print(table.training(results.read(path)))
-    return 1 if failed else 0
+        print(tables.training(results.read(path)))
+    return status
+
+
+def sized(work: Work, flags: Command) -> Work:
+    """Return the work with the flags' steps, seconds and workers."""
+    work = dataclasses.replace(
+        work,
+        steps=flags.steps or work.steps,
+        num_workers=min(flags.num_workers or machine.cores(), work.num_envs),
+    )
+    # The first iteration or block warms up.
+    blocks = max(1, work.iterations - 1)
+    return dataclasses.replace(work, blocks=blocks, seconds=flags.seconds)
 
 
 def lines(
-    name: str, row: rows.Row, probed: duel.Probed, played: duel.Played, seeds: list[int]
-) -> list[dict[str, Any]]:
+    name: str,
+    row: rows.Row,
+    probed: duel.Probed,
+    played: process.Played,
+    seeds: list[int],
+) -> list[Result]:
     """Return the lines to record, for our default and for our fastest setting.
 
     Args:
@@ -104,56 +104,34 @@ def lines(
     return found
 
 
-def _work(work: Work, flags: Command) -> Work:
-    work = dataclasses.replace(
-        work,
-        steps=flags.steps or work.steps,
-        num_workers=min(flags.num_workers or machine.cores(), work.num_envs),
-    )
-    # The first iteration or block warms up.
-    blocks = max(1, work.iterations - 1)
-    return dataclasses.replace(work, blocks=blocks, seconds=flags.seconds)
-
-
 def _play(name: str, row: rows.Row, flags: Command, path: pathlib.Path) -> bool:
     """Measure and record a row; return whether a contender failed."""
-    command.report(
-        f"== {name}: {flags.pairs} pairs of {row.work.steps:,} env steps, and of "
-        f"{flags.seconds:g} s at least"
-    )
-    run = results.context()
+    least = f"{flags.pairs} pairs of {row.work.steps:,} env steps, and of"
+    process.report(f"== {name}: {least} {flags.seconds:g} s at least")
+    started, seeds = results.context(), list(range(1, flags.pairs + 1))
     short = dataclasses.replace(row.work, seconds=flags.probe_seconds, blocks=None)
     probed = duel.probe(
-        row,
-        lambda each: _run(each, short, flags),
-        CONTENDERS,
-        command.report,
-        flags.probes,
+        row, lambda each: _run(each, short, flags), CONTENDERS, flags.probes
     )
-    seeds = list(range(1, flags.pairs + 1))
-    played = duel.play(
-        probed.row,
-        flags.pairs,
-        lambda each, number: _run(
-            each, dataclasses.replace(row.work, seed=seeds[number - 1]), flags
-        ),
-        command.report,
-    )
-    results.append(path, run, lines(name, row, probed, played, seeds))
+
+    def run(each: str, number: int) -> Result | process.Failure:
+        seeded = dataclasses.replace(row.work, seed=seeds[number - 1])
+        return _run(each, seeded, flags)
+
+    played = duel.play(probed.row, flags.pairs, run)
+    results.append(path, started, lines(name, row, probed, played, seeds))
     return bool(played.failures)
 
 
-def _run(name: str, work: Work, flags: Command) -> dict | process.Failure:
+def _run(name: str, work: Work, flags: Command) -> Result | process.Failure:
     pythons = {
         "peers": flags.peer_python,
         "tf_agents": flags.tf_agents_python,
         "batch_ppo": flags.batch_ppo_python,
         "sample_factory": flags.sample_factory_python,
     }
-    return process.run_contender(
-        name, dataclasses.asdict(work), flags.deadline_seconds, pythons
-    )
+    return process.run_contender(name, work, flags.deadline_seconds, pythons)
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    command.run(Command, main)

@@ -1,10 +1,10 @@
 """Our training to a threshold: the train command with a preset."""
 
-from benchmarks.inside import hooked, learner
-from benchmarks.work.stepping import versions
+from benchmarks.inside import hooked, watch
+from benchmarks.work.works import versions
 
 
-def train(work, watch):
+def train(work, watched):
     from tfagents_batch.configs import PRESETS
 
     if (env := PRESETS[work.preset]().env).removeprefix("tf/") != work.env:
@@ -12,8 +12,8 @@ def train(work, watch):
     own, acting = {}, []
 
     def built(experiment):
-        watch.phase("construction")
-        env = experiment.env
+        watched.phase("construction")
+        env = experiment.envs[0]
         own.update(
             preset=work.preset,
             num_envs=env.spec.num_envs,
@@ -27,7 +27,7 @@ def train(work, watch):
     hooked.train(
         work.preset,
         built,
-        lambda experiment, steps: watch.iteration(steps, acting[0]),
+        lambda experiment, steps: watched.iteration(steps, acting[0]),
         seed=work.seed,
         eval_every=0,
         keeping=True,
@@ -61,4 +61,4 @@ def _greedy(policy):
 
 
 if __name__ == "__main__":
-    learner.main(hooked.load, train)
+    watch.main(hooked.load, train)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from benchmarks.inside import learner, vectorised
-from benchmarks.work.stepping import make, versions
+from benchmarks.inside import sb3, watch
+from benchmarks.work.works import make, versions
 
 
 class Linear(NamedTuple):
@@ -23,21 +23,13 @@ class Linear(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Preset of the zoo.
-
-    Attributes:
-      num_envs: number of environments.
-      steps: environment steps of a run; linear schedules end with them.
-      settings: settings of PPO.
-      normalize: normalise observations and rewards by running statistics.
-      network: units and activation; None for the defaults.
-    """
+    """Preset of the zoo."""
 
     num_envs: int
-    steps: int
-    settings: dict[str, Any]
-    normalize: bool = False
-    network: dict[str, Any] | None = None
+    steps: int  # env steps of a run; linear schedules end with them
+    settings: dict[str, Any]  # of PPO
+    normalize: bool = False  # observations and rewards, by running statistics
+    network: dict[str, Any] | None = None  # units and activation; None: the defaults
 
 
 PRESETS = {
@@ -104,27 +96,35 @@ def load():
     import stable_baselines3  # noqa: F401
 
 
-def train(work, watch):
+def train(work, watched):
     import torch
     from stable_baselines3 import PPO
+    from stable_baselines3.common import vec_env
+    from torch import nn
 
     preset = PRESETS[work.env]
     threads = work.settings.get("threads", 1)
     vectorisation = work.settings.get("vectorisation", "dummy")
     torch.set_num_threads(threads)
+    network = preset.network
+    if network is not None:
+        network = network | {"activation_fn": getattr(nn, network["activation_fn"])}
 
     class Watched(PPO):
         def train(self):
             super().train()
-            if watch.iteration(self.num_timesteps, act):
+            if watched.iteration(self.num_timesteps, act):
                 raise Over
 
-    envs = _environments(work.env, preset, vectorisation)
+    constructor = functools.partial(make, work.env, {})
+    envs = sb3.vectorised(constructor, preset.num_envs, vectorisation, monitor=True)
+    if preset.normalize:  # with the preset's discount factor, as in the zoo
+        envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
     try:
         model = Watched(
             "MlpPolicy",
             envs,
-            policy_kwargs=_network(preset),
+            policy_kwargs=network,
             seed=work.seed,
             device="cpu",
             **preset.settings,
@@ -135,7 +135,7 @@ def train(work, watch):
                 observations = envs.normalize_obs(observations)
             return model.predict(observations, deterministic=True)[0]
 
-        watch.phase("construction")
+        watched.phase("construction")
         try:
             # Without schedules, more steps do not change the training.
             scheduled = any(isinstance(x, Linear) for x in preset.settings.values())
@@ -154,24 +154,5 @@ def train(work, watch):
     return {"own": own, "versions": versions("stable-baselines3", "torch")}
 
 
-def _environments(env: str, preset: Preset, vectorisation: str):
-    from stable_baselines3.common import vec_env
-
-    constructor = functools.partial(make, env, {})
-    envs = vectorised.make(constructor, preset.num_envs, vectorisation, monitor=True)
-    if preset.normalize:  # with the preset's discount factor, as in the zoo
-        envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
-    return envs
-
-
-def _network(preset: Preset) -> dict[str, Any] | None:
-    from torch import nn
-
-    if preset.network is None:
-        return None
-    kind = getattr(nn, preset.network["activation_fn"])
-    return preset.network | {"activation_fn": kind}
-
-
 if __name__ == "__main__":
-    learner.main(load, train)
+    watch.main(load, train)

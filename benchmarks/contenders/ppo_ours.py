@@ -2,200 +2,126 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.inside import graph, session
-from benchmarks.work.stepping import versions
-from benchmarks.work.training import Training, last_mean
+from benchmarks.inside import session, trained
+from benchmarks.work.works import OBJECTIVE, PresetTraining, Training
 
-_IN_GRAPH = "its physics are TensorFlow, inside the program"
-_FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"
-
-
-class Trained:
-    """Calls of an experiment's program, without its logger.
-
-    Args:
-      experiment: a ``training.experiment.Experiment`` that was started.
-
-    Attributes:
-      program: its program.
-    """
-
-    def __init__(self, experiment: Any):
-        self.program = experiment.program
-        self._experiment = experiment
-        self._returns: list[float] = []
-
-    @property
-    def returns(self) -> float | None:
-        return last_mean(self._returns)
-
-    def own(self, compile: str) -> dict[str, Any]:
-        """Return properties that may differ between contenders.
-
-        Args:
-          compile: what XLA compiles, as in ``--compile``.
-        """
-        return {
-            "workers": getattr(self._experiment.env, "num_workers", 0),
-            "autoreset": "next step; restart rows are not trained on",
-            "threads": self._experiment.resources.threads,
-            "compile": compile,
-            "compiled": "in the warm-up",
-        }
-
-    def call(self, until: int, rounds: int) -> tuple[int, dict[str, Any]]:
-        """Call the program; return the environment steps made, and its metrics."""
-        from tfagents_batch.metrics import Interval
-
-        before = self.program.step
-        interval = Interval()
-        interval.add(self.program(until, rounds=rounds), self.program.rounds)
-        metrics = interval.summary()
-        # Only the sum of a call's returns is known, so all count as their mean.
-        if count := int(metrics["episode/count"]):
-            mean = metrics["episode/return_mean"]
-            self._returns += [mean] * count
-        return self.program.step - before, metrics
-
-    def close(self) -> None:
-        self._experiment.close()
+IN_GRAPH = "its physics are TensorFlow, inside the program"
+FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"
+# Of presets of batch-ppo: another order, which costs the same time.
+SHUFFLED = "any steps that were collected, as many as the chunks have"
 
 
-class Train:
-    """Iterations of the program that the training loop runs, without its logger.
+def start(
+    work: Training,
+    compile: str = "auto",
+    precision: str = "float32",
+    in_graph: bool = False,
+) -> trained.Trained:
+    """Return a session.
+
+    For ``PresetTraining``, fixed rollouts replace whole episodes, and shuffled steps
+    replace chunks.
 
     Args:
       work: what to train on.
       compile: what XLA compiles, as in ``--compile``.
       precision: precision of convolutions, as in ``--precision``.
       in_graph: use the environment of the same name that is written in TensorFlow.
-      config: config of the run; None creates it from the work.
-
-    Raises:
-      RuntimeError: from ``measure``, if the number of gradient steps differs from that
-        of the work.
     """
+    from tfagents_batch.envs import registry
 
-    unit = "env steps"
+    run = config(work, compile, precision, in_graph)
+    env, kwargs = (work.env, {}) if in_graph else (run.env, run.env_kwargs)
 
-    def __init__(
-        self,
-        work: Training,
-        compile: str = "auto",
-        precision: str = "float32",
-        in_graph: bool = False,
-        config: Any = None,
-    ):
-        from tfagents_batch.envs import registry
-        from tfagents_batch.training.experiment import Experiment
+    def same(algorithm: Any) -> dict[str, Any]:
+        found = work.same(
+            trained.parameters(algorithm.network),
+            work.gradient_steps(work.batch),
+            min(work.minibatch_size, work.batch),
+            registry.constructor(env, kwargs),
+        )
+        if isinstance(work, PresetTraining):
+            found["objective"] = OBJECTIVE
+            found["minibatches"] = f"{work.minibatch_size} steps"
+        return found | {"precision": precision}
 
-        self._work = work
-        config = config or _config(work, compile, precision)
-        constructor = registry.constructor(config.env, config.env_kwargs)
-        if in_graph:
-            config = dataclasses.replace(config, env=f"tf/{work.env}", num_workers=None)
-        experiment = Experiment(config, config.recipe())
-        try:
-            self.same = work.same(
-                constructor,
-                parameters(experiment.algorithm.network),
-                work.gradient_steps(work.batch),
-                min(work.minibatch_size, work.batch),
-            )
-            self.same["precision"] = precision
-            experiment.start(0)
-        except BaseException:
-            experiment.close()
-            raise
-        self._trained = Trained(experiment)
-        self.own = self._trained.own(compile)
-        self.differs = {} if precision == "float32" else {"precision": _FASTER}
-        if in_graph:
-            self.differs["environment"] = _IN_GRAPH
-        self.versions = versions("tensorflow", "keras")
-
-    @property
-    def returns(self) -> float | None:
-        return self._trained.returns
-
-    def compile(self) -> int:
-        return 0  # a program is compiled when it runs for the first time
-
-    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        return session.repeat(self._block, seconds, blocks)
-
-    def close(self) -> None:
-        self._trained.close()
-
-    def _block(self) -> int:
-        steps, metrics = self._trained.call(2**62, self._work.block)
-        self._check(steps, metrics)
-        return steps
-
-    def _check(self, transitions: int, metrics: dict[str, Any]) -> None:
-        steps, right = metrics["grad/updates"], self._work.gradient_steps(transitions)
-        if steps != right or metrics["grad/skipped"]:
-            raise RuntimeError(
-                f"{steps:g} gradient steps, a fraction {metrics['grad/skipped']} of "
-                f"them skipped, on {transitions} transitions; expected {right}"
-            )
+    differs = {
+        "precision": FASTER if precision != "float32" else "",
+        "environment": IN_GRAPH if in_graph else "",
+        "minibatches": SHUFFLED if isinstance(work, PresetTraining) else "",
+    }
+    return trained.Trained(
+        run,
+        same,
+        lambda before, after, _, metrics: check(work, after - before, metrics),
+        lambda step: (trained.FOREVER, work.block),
+        differs={key: why for key, why in differs.items() if why},
+    )
 
 
-def parameters(*networks: Any) -> int:
-    """Return the number of trainable numbers of networks."""
-    weights = (weight for each in networks for weight in each.trainable_variables)
-    return sum(int(weight.numpy().size) for weight in weights)
+def check(work: Training, transitions: int, metrics: Mapping[str, float]) -> None:
+    """Refuse a call with another number of gradient steps than that of the work."""
+    steps, right = metrics["grad/updates"], work.gradient_steps(transitions)
+    if steps != right or metrics["grad/skipped"]:
+        raise RuntimeError(
+            f"{steps:g} gradient steps, a fraction {metrics['grad/skipped']} of "
+            f"them skipped, on {transitions} transitions; expected {right}"
+        )
 
 
-def _config(work: Training, compile: str = "auto", precision: str = "float32") -> Any:
-    from tfagents_batch.algorithms import a2c, ppo
-    from tfagents_batch.nn import networks
-    from tfagents_batch.schedules import Constant
-    from tfagents_batch.sources import on_policy
-    from tfagents_batch.training import experiment
+def config(work: Training, compile: str, precision: str, in_graph: bool) -> Any:
+    """Return the config of the run; arguments as of ``start``."""
+    options: dict[str, Any] = {"compile": compile, "precision": precision}
+    if in_graph:
+        options |= {"env": f"tf/{work.env}", "num_workers": None}
+    elif isinstance(work, PresetTraining):
+        limit = {"max_episode_steps": work.rollout_length}
+        options["env"] = "benchmarks.work.environments:stacked"
+        options["env_kwargs"] = {"name": work.env, **limit}
+    rollout = {"length": work.rollout_length}
+    return trained.config(
+        work, work.algorithm, _settings(work), rollout=rollout, **options
+    )
 
+
+def _settings(work: Training) -> dict[str, Any]:
     hidden = {"mlp": work.hidden, "nature_cnn": None}[work.network]
     shared = {
         "gamma": work.gamma,
         "gae_lambda": work.gae_lambda,
-        "learning_rate": Constant(work.learning_rate),
+        "learning_rate": work.learning_rate,
         "gradient_norm": work.gradient_norm,
-        "entropy_scale": Constant(work.entropy_scale),
+        "network": {"hidden": hidden},
+    }
+    plain = shared | {
+        "entropy_scale": work.entropy_scale,
         "value_scale": 2 * work.value_scale,  # of half the squared error
         "normalize_observation": False,
         "normalize_return": False,
-        "network": networks.Config(hidden=hidden),
     }
     if work.algorithm == "a2c":
-        settings: Any = a2c.Config(optimizer_epsilon=work.adam_epsilon, **shared)
-    else:
-        settings = ppo.Config(
-            clip_ratio=work.clip_ratio,
-            adam_epsilon=work.adam_epsilon,
-            epochs=work.epochs,
-            minibatch_size=work.minibatch_size,
-            normalize_advantage=True,
+        return plain | {"optimizer_epsilon": work.adam_epsilon}
+    passes = {
+        "adam_epsilon": work.adam_epsilon,
+        "epochs": work.epochs,
+        "minibatch_size": work.minibatch_size,
+    }
+    if isinstance(work, PresetTraining):
+        network = {"activation": "relu", "init_std": work.init_std}
+        names = ("target", "cutoff_factor", "cutoff_scale", "init_penalty")
+        return {
             **shared,
-        )
-    return experiment.Config(
-        algorithm=work.algorithm,
-        env=work.env,
-        env_kwargs=work.env_kwargs,
-        steps=work.steps,
-        seed=work.seed,
-        num_envs=work.num_envs,
-        num_workers=work.num_workers,
-        source=on_policy.RolloutSettings(length=work.rollout_length),
-        eval_every=0,
-        compile=compile,
-        precision=precision,
-        compile_cache=False,  # every warm-up includes the compilation
-        settings=settings,
-    )
+            **passes,
+            **{f"kl_{name}": getattr(work, f"kl_{name}") for name in names},
+            "objective": "kl",
+            "network": shared["network"] | network,
+        }
+    clipping = {"clip_ratio": work.clip_ratio, "normalize_advantage": True}
+    return plain | passes | clipping
 
 
 if __name__ == "__main__":
-    session.main(graph.load, Train, Training)
+    session.main(trained.load, start, Training, PresetTraining)

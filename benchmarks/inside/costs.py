@@ -5,22 +5,17 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks.inside import graph, session
+from benchmarks.inside import memory, session, trained
 
-MIB = 2**20
 _PATIENCE_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Workers to measure.
-
-    Attributes:
-      env: Gymnasium id of the environments.
-      num_workers: number of processes, with one environment each.
-    """
+    """Workers to measure, with one environment each."""
 
     env: str = "CartPole-v1"
     num_workers: int = 4
@@ -38,7 +33,10 @@ def measure(work: Costs) -> dict[str, Any]:
     found["ready_seconds"] = time.perf_counter() - started
     with env:
         _steps(env, 1000)()
-        found |= _memory()
+        infos = [process.memory_full_info() for process in memory.workers()]
+        found["worker_rss_mib"] = max(info.rss for info in infos) / memory.MIB
+        if hasattr(infos[0], "pss"):
+            found["worker_pss_mib"] = max(info.pss for info in infos) / memory.MIB
         found["close_idle_seconds"] = _close(env)
     env = tfb.make_env(work.env, work.num_workers, work.num_workers)
     found["close_stepping_seconds"] = _close_during(env, _steps(env, 2**30), _busy)
@@ -58,7 +56,7 @@ def _hanging() -> Any:
     return Hanging()
 
 
-def _steps(env: Any, count: int) -> Any:
+def _steps(env: Any, count: int) -> Callable[[], Any]:
     """Return a compiled program of ``count`` steps."""
     import tensorflow as tf
 
@@ -76,32 +74,16 @@ def _steps(env: Any, count: int) -> Any:
     return play
 
 
-def _workers() -> list[Any]:
-    import psutil
-
-    return [
-        process
-        for process in psutil.Process().children()
-        if "tfagents_batch.envs.worker.main" in process.cmdline()
-    ]
-
-
-def _memory() -> dict[str, float]:
-    """Return the resident and the proportional memory of the largest worker."""
-    infos = [process.memory_full_info() for process in _workers()]
-    found = {"worker_rss_mib": max(info.rss for info in infos) / MIB}
-    if hasattr(infos[0], "pss"):
-        found["worker_pss_mib"] = max(info.pss for info in infos) / MIB
-    return found
-
-
 def _close(env: Any) -> float:
+    """Close environments; return the seconds that it took."""
     started = time.perf_counter()
     env.close()
     return time.perf_counter() - started
 
 
-def _close_during(env: Any, play: Any, reached: Any) -> float:
+def _close_during(
+    env: Any, play: Callable[[], Any], reached: Callable[[float], bool]
+) -> float:
     """Return the seconds of ``close`` while another thread runs a program.
 
     Args:
@@ -124,7 +106,7 @@ def _close_during(env: Any, play: Any, reached: Any) -> float:
 
 
 def _cpu() -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in _workers())
+    return sum(sum(process.cpu_times()[:2]) for process in memory.workers())
 
 
 def _busy(before: float) -> bool:
@@ -139,6 +121,4 @@ def _still(before: float) -> bool:
 
 
 if __name__ == "__main__":
-    with session.result_line() as result:
-        graph.load()
-        result.update(measure(Costs(**session.work_flag(session.sys.argv[1:]))))
+    session.figures(trained.load, measure, Costs)

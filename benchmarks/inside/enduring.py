@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from typing import Any
 
 from benchmarks.inside import hooked, memory, session
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import versions
 
 
 @dataclasses.dataclass(frozen=True)
 class Enduring:
-    """A preset trained for longer than it needs.
-
-    Attributes:
-      preset: name of the preset.
-      steps: environment steps.
-      every: environment steps between two points.
-      seed: seed of the run.
-    """
+    """A preset trained for longer than it needs."""
 
     preset: str = "cartpole"
-    steps: int = 1_000_000
-    every: int = 50_000
+    steps: int = 1_000_000  # env steps
+    every: int = 50_000  # env steps between two points
     seed: int = 1
 
 
@@ -41,7 +33,7 @@ def measure(work: Enduring) -> dict[str, Any]:
     last: tuple[int, float] | None = None
 
     def built(experiment) -> None:
-        env, algorithm = experiment.env, experiment.algorithm
+        env, algorithm = experiment.envs[0], experiment.algorithm
         own.update(workers=env.num_workers, route=env.backend)
         update = algorithm.update
 
@@ -57,30 +49,20 @@ def measure(work: Enduring) -> dict[str, Any]:
         if last is None:
             last = (steps, now)
         elif steps // work.every > last[0] // work.every or steps >= work.steps:
-            points.append(
-                {
-                    "steps": steps,
-                    "seconds_per_step": (now - last[1]) / (steps - last[0]),
-                    "traces": len(traces),
-                    **memory.resident(),
-                }
-            )
+            point = {
+                "steps": steps,
+                "seconds_per_step": (now - last[1]) / (steps - last[0]),
+                "traces": len(traces),
+            }
+            points.append(point | memory.resident())
             last = (steps, time.perf_counter())
         return False
 
-    hooked.train(
-        work.preset,
-        built,
-        iteration,
-        steps=work.steps,
-        seed=work.seed,
-        eval_every=0,
-    )
+    options = {"steps": work.steps, "seed": work.seed, "eval_every": 0}
+    hooked.train(work.preset, built, iteration, **options)
     found = versions("tensorflow", "keras", "gymnasium", "numpy")
     return {"points": points, "own": own, "versions": found}
 
 
 if __name__ == "__main__":
-    with session.result_line() as result:
-        hooked.load()
-        result.update(measure(Enduring(**session.work_flag(sys.argv[1:]))))
+    session.figures(hooked.load, measure, Enduring)

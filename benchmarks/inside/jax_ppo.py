@@ -1,7 +1,7 @@
 """Reference in JAX: PPO with CartPole's physics inside the compiled program.
 
 It shows the speed that is possible without support for ordinary environments. It is not
-part of the library. The contender ``ppo_jax`` measures it, in an interpreter that has
+part of the library. The contender ``jax_loop`` measures it, in an interpreter that has
 JAX and Optax but may have no TensorFlow.
 """
 
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.work.training import Training
+from benchmarks.work.works import Training, last_mean, versions
 
 GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, s per step
 CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m
@@ -30,39 +30,23 @@ Tower = list[tuple[Array, Array]]  # kernel and bias of each layer
 
 
 class Poles(NamedTuple):
-    """States of B CartPoles.
+    """States of B CartPoles."""
 
-    Attributes:
-      state: f32 ``[B, 4]``, observed: position, velocity, angle, angular velocity.
-      age: i32 ``[B]``, steps of the episode so far.
-      return_: f32 ``[B]``, return of the episode so far.
-    """
-
-    state: Array
-    age: Array
-    return_: Array
+    state: Array  # f32 [B, 4]: position, velocity, angle, angular velocity
+    age: Array  # i32 [B], steps of the episode so far
+    return_: Array  # f32 [B], of the episode so far
 
 
 class Steps(NamedTuple):
-    """Steps ``[T, B]`` of a rollout.
+    """Steps ``[T, B]`` of a rollout."""
 
-    Attributes:
-      observation: f32 ``[T, B, 4]``, before the step.
-      action: i32 ``[T, B]``.
-      reward: f32 ``[T, B]``.
-      next_observation: f32 ``[T, B, 4]``, after the step and before a restart.
-      terminated: bool ``[T, B]``, whether the state is terminal.
-      over: bool ``[T, B]``, terminated or truncated.
-      return_: f32 ``[T, B]``, return of an episode that ended here, else 0.
-    """
-
-    observation: Array
-    action: Array
-    reward: Array
-    next_observation: Array
-    terminated: Array
-    over: Array
-    return_: Array
+    observation: Array  # f32 [T, B, 4], before the step
+    action: Array  # i32 [T, B]
+    reward: Array  # f32 [T, B]
+    next_observation: Array  # f32 [T, B, 4], after the step and before a restart
+    terminated: Array  # bool [T, B], whether the state is terminal
+    over: Array  # bool [T, B], terminated or truncated
+    return_: Array  # f32 [T, B], return of an episode that ended here, else 0
 
 
 class Samples(NamedTuple):
@@ -85,12 +69,7 @@ class Learner(NamedTuple):
 
 
 def push(state: Array, action: Array) -> Array:
-    """Return the states after one explicit Euler step, as in Gymnasium's CartPole.
-
-    Args:
-      state: f32 ``[..., 4]``.
-      action: i32 ``[...]``, 1 pushes to the right.
-    """
+    """Return the states after one explicit Euler step, as in Gymnasium's CartPole."""
     _, x_dot, theta, theta_dot = jnp.moveaxis(state, -1, 0)
     total, moment = CART + POLE, POLE * HALF_LENGTH
     sin, cos = jnp.sin(theta), jnp.cos(theta)
@@ -101,11 +80,6 @@ def push(state: Array, action: Array) -> Array:
     x_dot_dot = acceleration - moment * theta_dot_dot * cos / total
     change = jnp.stack([x_dot, x_dot_dot, theta_dot, theta_dot_dot], -1)
     return state + SECONDS * change
-
-
-def fallen(state: Array) -> Array:
-    """Return ``[...]``, whether states ``[..., 4]`` end an episode."""
-    return (jnp.abs(state[..., 0]) > FAR) | (jnp.abs(state[..., 2]) > TILTED)
 
 
 def fresh(key: Array, shape: tuple[int, ...]) -> Array:
@@ -125,7 +99,7 @@ def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, 
       the states after the step, and some fields of ``Steps``.
     """
     state, age, return_ = push(poles.state, action), poles.age + 1, poles.return_ + 1.0
-    terminated = fallen(state)
+    terminated = (jnp.abs(state[:, 0]) > FAR) | (jnp.abs(state[:, 2]) > TILTED)
     over = terminated | (age >= LIMIT)
     after = Poles(
         jnp.where(over[:, None], restart, state),
@@ -142,17 +116,13 @@ def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, 
 
 
 def tower(key: Array, sizes: list[int], last_scale: float) -> Tower:
-    """Return layers with orthogonal kernels and zero biases.
+    """Return layers of given sizes with orthogonal kernels and zero biases.
 
-    Args:
-      key: random key.
-      sizes: sizes of input, hidden layers and output.
-      last_scale: scale of the last kernel; the others have sqrt(2).
+    The last kernel has the scale ``last_scale``; the others have sqrt(2).
     """
     layers = []
-    shapes = list(itertools.pairwise(sizes))
-    for i, shape in enumerate(shapes):
-        scale = last_scale if i + 1 == len(shapes) else math.sqrt(2)
+    for i, shape in enumerate(itertools.pairwise(sizes)):
+        scale = last_scale if i + 2 == len(sizes) else math.sqrt(2)
         draw = jax.nn.initializers.orthogonal(scale)
         layers.append((draw(jax.random.fold_in(key, i), shape), jnp.zeros(shape[1])))
     return layers
@@ -178,8 +148,7 @@ def advantages(work: Training, steps: Steps, value: Array, next_value: Array) ->
     Args:
       work: work with ``gamma`` and ``gae_lambda``.
       steps: steps of a rollout.
-      value: f32 ``[T, B]``, values of ``steps.observation``.
-      next_value: f32 ``[T, B]``, values of ``steps.next_observation``.
+      value, next_value: f32 ``[T, B]``, values of both observations.
     """
     future = jnp.where(steps.terminated, 0.0, next_value)
     error = steps.reward + work.gamma * future - value
@@ -207,12 +176,8 @@ def loss(parameters: dict[str, Tower], work: Training, rows: Samples) -> Array:
     return work.value_scale * value_error - objective - work.entropy_scale * entropy
 
 
-class Reference:
-    """PPO for one work; ``iterate`` is one compiled program.
-
-    Args:
-      work: work with CartPole as its environment.
-    """
+class Loop:
+    """Session of PPO on CartPole; a block is one call of the compiled iteration."""
 
     def __init__(self, work: Training):
         if work.env != "CartPole-v1" or work.env_kwargs or work.network != "mlp":
@@ -225,16 +190,47 @@ class Reference:
                 f"minibatch_size {work.minibatch_size} does not divide the "
                 f"{work.batch} transitions of an iteration"
             )
-        self._work = work
-        self.environment = {"id": "CartPole-v1 in JAX, f32", "time_limit": LIMIT}
-        self.optimizer = optax.chain(
+        self._work, self._iterations = work, 0
+        self._returns: list[float] = []
+        self._traced: set[int] = set()  # numbers of rows of the traced minibatches
+        self._optimizer = optax.chain(
             optax.clip_by_global_norm(work.gradient_norm),
             optax.adam(work.learning_rate, eps=work.adam_epsilon),
         )
-        self.rows: list[int] = []  # numbers of rows of the traced minibatches
-        self.iterate = jax.jit(self._iterate, donate_argnums=0)
+        self._learner = self._start()
+        self._iterate = jax.jit(self._iteration, donate_argnums=0)
+        self.differs = {"environment": "its physics are JAX, inside the program"}
+        self.own = {"workers": 0, "autoreset": "same step"}
+        self.versions = versions("jax", "jaxlib", "optax")
 
-    def start(self) -> Learner:
+    @property
+    def same(self) -> dict[str, Any]:
+        count = sum(leaf.size for leaf in jax.tree.leaves(self._learner.parameters))
+        steps = int(self._learner.optimizer[1][0].count) // self._iterations
+        (rows,) = self._traced
+        environment = {"id": "CartPole-v1 in JAX, f32", "time_limit": LIMIT}
+        return self._work.same(count, steps, rows) | {"environment": environment}
+
+    @property
+    def returns(self) -> float | None:
+        return last_mean(self._returns)
+
+    def compile(self) -> int:
+        self._iterate = self._iterate.lower(self._learner).compile()
+        return 0
+
+    def block(self) -> int:
+        self._learner, (total, count) = self._iterate(self._learner)
+        # Only the sum of an iteration's returns is known, so all count as their mean.
+        if count := int(count):
+            self._returns += [float(total) / count] * count
+        self._iterations += 1
+        return self._work.batch
+
+    def close(self) -> None:
+        pass
+
+    def _start(self) -> Learner:
         """Return the state before the first iteration."""
         key, policy, value, poles = jax.random.split(jax.random.key(self._work.seed), 4)
         sizes, count = [4, *self._work.hidden], self._work.num_envs
@@ -244,17 +240,9 @@ class Reference:
         }
         ages, zeros = jnp.zeros(count, jnp.int32), jnp.zeros(count)
         poles = Poles(fresh(poles, (count,)), ages, zeros)
-        return Learner(poles, parameters, self.optimizer.init(parameters), key)
+        return Learner(poles, parameters, self._optimizer.init(parameters), key)
 
-    def gradient_steps(self, learner: Learner) -> int:
-        """Return the number of gradient steps that Adam has counted."""
-        return int(learner.optimizer[1][0].count)
-
-    def parameter_count(self, learner: Learner) -> int:
-        """Return the number of trainable numbers."""
-        return sum(leaf.size for leaf in jax.tree.leaves(learner.parameters))
-
-    def _iterate(self, learner: Learner) -> tuple[Learner, tuple[Array, Array]]:
+    def _iteration(self, learner: Learner) -> tuple[Learner, tuple[Array, Array]]:
         """Collect and update; also return the sum and number of finished returns."""
         key, rollout_key, update_key = jax.random.split(learner.key, 3)
         poles, steps = self._rollout(learner, rollout_key)
@@ -303,8 +291,8 @@ class Reference:
         return jax.lax.scan(self._minibatch, state, shuffled)
 
     def _minibatch(self, state: Any, rows: Samples) -> tuple[Any, None]:
-        self.rows.append(rows.observation.shape[0])
+        self._traced.add(rows.observation.shape[0])
         parameters, optimizer = state
         gradient = jax.grad(loss)(parameters, self._work, rows)
-        change, optimizer = self.optimizer.update(gradient, optimizer, parameters)
+        change, optimizer = self._optimizer.update(gradient, optimizer, parameters)
         return (optax.apply_updates(parameters, change), optimizer), None

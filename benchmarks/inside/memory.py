@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
+
 MIB = 2**20
+
+
+def workers() -> list[psutil.Process]:
+    """Return the worker processes of this process."""
+    children = psutil.Process().children()
+    return [x for x in children if "tfagents_batch.envs.worker.main" in x.cmdline()]
 
 
 def resident() -> dict[str, Any]:
@@ -12,16 +20,9 @@ def resident() -> dict[str, Any]:
 
     Shared pages, such as the rows of the environments, count for every process.
     """
-    import psutil
-
-    learner = psutil.Process()
-    workers = [
-        child
-        for child in learner.children()
-        if "tfagents_batch.envs.worker.main" in child.cmdline()
-    ]
+    found = workers()
     return {
-        "learner_rss_mib": learner.memory_info().rss / MIB,
-        "workers_rss_mib": sum(child.memory_info().rss for child in workers) / MIB,
-        "workers": len(workers),
+        "learner_rss_mib": psutil.Process().memory_info().rss / MIB,
+        "workers_rss_mib": sum(child.memory_info().rss for child in found) / MIB,
+        "workers": len(found),
     }

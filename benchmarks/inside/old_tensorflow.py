@@ -18,11 +18,7 @@ import gymnasium
 
 
 class OldEnv:
-    """Gymnasium environment with gym's first interface: one flag, and no reset info.
-
-    Args:
-      env: environment to step.
-    """
+    """Gymnasium environment with gym's first interface: one flag, and no reset info."""
 
     def __init__(self, env: gymnasium.Env):
         self.env = env
@@ -58,13 +54,8 @@ def module() -> types.ModuleType:
     import tensorflow_probability
 
     v1 = tensorflow.compat.v1
-    layers = types.SimpleNamespace(
-        fully_connected=_fully_connected(v1),
-        variance_scaling_initializer=_scaled(v1),
-    )
-    contrib = types.SimpleNamespace(
-        distributions=tensorflow_probability.distributions, layers=layers
-    )
+    distributions = tensorflow_probability.distributions
+    contrib = types.SimpleNamespace(distributions=distributions, layers=_layers(v1))
     found = types.ModuleType("tensorflow", "TensorFlow 1's interface.")
     found.__dict__.update(contrib=contrib, __getattr__=lambda name: getattr(v1, name))
     return found
@@ -83,20 +74,18 @@ def importing() -> Iterator[types.ModuleType]:
         "gym.spaces": gymnasium.spaces,
         "gym.wrappers": gymnasium.wrappers,
     }
-    before = {name: sys.modules.get(name) for name in names}
+    before = {name: sys.modules.pop(name, None) for name in names}
     sys.modules.update(names)
     try:
         yield old
     finally:
-        for name, original in before.items():
-            if original is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = original
+        for name in names:
+            del sys.modules[name]
+        sys.modules.update({k: v for k, v in before.items() if v is not None})
 
 
-def _fully_connected(v1: Any) -> Callable[..., Any]:
-    """Return a function that applies a dense layer, for use in a template."""
+def _layers(v1: Any) -> types.SimpleNamespace:
+    """Return the layers of ``tf.contrib`` that old programs use."""
 
     def fully_connected(
         inputs: Any,
@@ -106,25 +95,18 @@ def _fully_connected(v1: Any) -> Callable[..., Any]:
     ) -> Any:
         # Names are numbered in the template's scope, so its calls share variables.
         with v1.variable_scope(None, "fully_connected"):
-            size = int(inputs.shape[-1])
-            weights = v1.get_variable(
-                "weights",
-                [size, num_outputs],
-                initializer=weights_initializer or v1.glorot_uniform_initializer(),
-            )
-            biases = v1.get_variable(
-                "biases", [num_outputs], initializer=v1.zeros_initializer()
-            )
+            shape = [int(inputs.shape[-1]), num_outputs]
+            initializer = weights_initializer or v1.glorot_uniform_initializer()
+            weights = v1.get_variable("weights", shape, initializer=initializer)
+            zeros = v1.zeros_initializer()
+            biases = v1.get_variable("biases", shape[1:], initializer=zeros)
             outputs = v1.tensordot(inputs, weights, 1) + biases
         return outputs if activation_fn is None else activation_fn(outputs)
 
-    return fully_connected
+    def scaled(factor: float = 2.0) -> Any:
+        kind = {"mode": "fan_in", "distribution": "truncated_normal"}
+        return v1.variance_scaling_initializer(factor, **kind)
 
-
-def _scaled(v1: Any) -> Callable[..., Any]:
-    def variance_scaling_initializer(factor: float = 2.0) -> Any:
-        return v1.variance_scaling_initializer(
-            factor, mode="fan_in", distribution="truncated_normal"
-        )
-
-    return variance_scaling_initializer
+    return types.SimpleNamespace(
+        fully_connected=fully_connected, variance_scaling_initializer=scaled
+    )

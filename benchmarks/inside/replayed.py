@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.inside import graph, memory, session
-from benchmarks.work.stepping import versions
+from benchmarks.inside import memory, session, trained
+from benchmarks.work.works import versions
 
 GB = 10**9
 _WINDOW = 2  # steps of a window: a transition
@@ -18,33 +17,24 @@ _PRIORITIES = 64  # different batches of priorities
 
 @dataclasses.dataclass(frozen=True)
 class Replaying:
-    """A replay to measure.
+    """A replay to measure, of steps that are made up.
 
-    Attributes:
-      compiled: XLA compiles the whole loop, else only the replay's own functions, as in
-        a program whose network has convolutions.
-      prioritized: sample by priority and set the priorities; the observations are 4
-        numbers. Else sample stacks of frames uniformly.
-      capacity: transitions.
-      num_envs: steps of a write.
-      batch_size: transitions of a sample.
-      side: pixels of a side of a frame.
-      stack: frames of an observation.
-      threads: TensorFlow's threads.
-      seconds: minimum of measured seconds of each part.
-      repeats: number of measurements of each part, whose median counts.
+    With ``compiled``, XLA compiles the whole loop, else only the functions of the
+    replay, as in a program whose network has convolutions. With ``prioritized``, it
+    samples by priority and sets the priorities, and observations are 4 numbers; else it
+    samples stacks of frames uniformly.
     """
 
     compiled: bool
     prioritized: bool
-    capacity: int = 1_000_000
-    num_envs: int = 8
-    batch_size: int = 32
-    side: int = 84
-    stack: int = 4
-    threads: int = 1
-    seconds: float = 0.5
-    repeats: int = 9
+    capacity: int = 1_000_000  # transitions
+    num_envs: int = 8  # steps of a write
+    batch_size: int = 32  # transitions of a sample
+    side: int = 84  # pixels of a side of a frame
+    stack: int = 4  # frames of an observation
+    threads: int = 1  # of TensorFlow
+    seconds: float = 0.5  # minimum of measured seconds of each part
+    repeats: int = 9  # measurements of each part, whose median counts
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
@@ -66,12 +56,24 @@ def measure(work: Replaying) -> dict[str, Any]:
     Raises:
       RuntimeError: if the replay is not full, or a sample has too few transitions.
     """
+    import tensorflow as tf
+
     from tfagents_batch.training.runtime import threads
 
     threads.apply(work.threads)
     before = memory.resident()["learner_rss_mib"]
     replay = _replay(work)
-    run = _Runner()
+    repeated = 0
+
+    def run(program: Any, count: int) -> tuple[float, float]:
+        """Repeat operations; return the sampled transitions and the seconds."""
+        nonlocal repeated
+        first, number = (tf.constant(x, tf.int32) for x in (repeated, count))
+        repeated += count  # so that every repetition has other random numbers
+        began = time.perf_counter()
+        rows, _ = program(first, number)
+        return float(rows), time.perf_counter() - began
+
     programs = {name: _program(replay, work, x) for name, x in work.parts.items()}
     # Twice, so that priorities of removed transitions are part of the work too.
     run(programs["write"], 2 * (work.capacity // work.num_envs + 2))
@@ -192,12 +194,12 @@ def _program(
         step = tf.cast(i, tf.int64) * work.num_envs
         if "source" in parts:
             made = replay.inner.collect(i, step).trajectory
-            used += _use([made.steps.observation], work.compiled)
+            used += _use(made.steps.observation, work.compiled)
         if "write" in parts:
             replay.collect(i, step)
         if "sample" in parts:
             drawn = replay.sample((), i, step)
-            used += _use([drawn.steps.observation], work.compiled)
+            used += _use(drawn.steps.observation, work.compiled)
             used += tf.reduce_sum(drawn.reward) + tf.reduce_sum(drawn.weight)
             used += tf.cast(tf.reduce_sum(drawn.action), tf.float32)
             rows += tf.reduce_sum(tf.cast(drawn.mask, tf.float32))
@@ -217,34 +219,15 @@ def _program(
     return run
 
 
-def _use(tensors: list[Any], compiled: bool) -> Any:
-    """Return a number of tensors that must be computed completely, f32 ``[]``."""
+def _use(tensor: Any, compiled: bool) -> Any:
+    """Return a number of a tensor that must be computed completely, f32 ``[]``."""
     import tensorflow as tf
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-    if compiled:  # else XLA would compute only the numbers that are used
-        tensors = gen_xla_ops.xla_optimization_barrier(input=tensors)
-    return tf.add_n([tf.cast(tf.reshape(x, [-1])[0], tf.float32) for x in tensors])
-
-
-class _Runner:
-    """Runs programs, with other random numbers in every repetition."""
-
-    def __init__(self):
-        self._next = 0
-
-    def __call__(self, program: Any, count: int) -> tuple[float, float]:
-        """Repeat operations; return the sampled transitions and the seconds."""
-        import tensorflow as tf
-
-        start = tf.constant(self._next, tf.int32)
-        self._next += count
-        began = time.perf_counter()
-        rows, _ = program(start, tf.constant(count, tf.int32))
-        return float(rows), time.perf_counter() - began
+    if compiled:  # else XLA would compute only the number that is used
+        (tensor,) = gen_xla_ops.xla_optimization_barrier(input=[tensor])
+    return tf.cast(tf.reshape(tensor, [-1])[0], tf.float32)
 
 
 if __name__ == "__main__":
-    with session.result_line() as result:
-        graph.load()
-        result.update(measure(Replaying(**session.work_flag(sys.argv[1:]))))
+    session.figures(trained.load, measure, Replaying)

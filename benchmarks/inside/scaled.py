@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import hooked, memory, session
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import versions
 
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    """PPO to measure.
+    """PPO to measure."""
 
-    Attributes:
-      num_envs: B.
-      train: train with updates; else the policy only acts.
-      env: Gymnasium id.
-      rollout_length: T.
-      epochs: passes over the ``T * B`` transitions.
-      minibatches: number of minibatches of a pass.
-      seconds: seconds to measure after the first iteration.
-      num_workers: number of processes; None uses one per core.
-    """
-
-    num_envs: int
-    train: bool = True
+    num_envs: int  # B
+    train: bool = True  # train with updates; else the policy only acts
     env: str = "CartPole-v1"
-    rollout_length: int = 128
-    epochs: int = 4
-    minibatches: int = 4
-    seconds: float = 5.0
-    num_workers: int | None = None
+    rollout_length: int = 128  # T
+    epochs: int = 4  # passes over the T * B transitions
+    minibatches: int = 4  # of a pass
+    seconds: float = 5.0  # to measure after the first iteration
+    num_workers: int | None = None  # processes; None: one per core
 
 
 def measure(work: Scaled) -> dict[str, Any]:
@@ -43,10 +31,7 @@ def measure(work: Scaled) -> dict[str, Any]:
     from tfagents_batch.training.config import RunConfig
     from tfagents_batch.training.experiment import Experiment
 
-    settings = ppo.Config(
-        epochs=work.epochs,
-        minibatch_size=work.rollout_length * work.num_envs // work.minibatches,
-    )
+    rows = work.rollout_length * work.num_envs // work.minibatches
     config = RunConfig(
         env=work.env,
         num_envs=work.num_envs,
@@ -54,28 +39,27 @@ def measure(work: Scaled) -> dict[str, Any]:
         source=on_policy.RolloutSettings(length=work.rollout_length),
         eval_every=0,
         compile_cache=False,  # a cache would change the time of first iterations
-        settings=settings,
+        settings=ppo.Config(epochs=work.epochs, minibatch_size=rows),
     )
-    with Experiment(config) as experiment:
+    with Experiment(config, config.recipe()) as experiment:
         experiment.start(0)
-        done = 0
+        counts: list[int] = []
         block = (_training if work.train else _acting)(experiment)
 
         def counted() -> int:
-            nonlocal done
-            done += 1
-            return block()
+            counts.append(block())
+            return counts[-1]
 
         first = session.repeat(counted, 0.0, 1)
-        done = 0
         steady = session.repeat(counted, work.seconds)
+        done = len(counts) - 1
         return {
             "env_steps_per_second": steady.rate,
             "iteration_seconds": steady.seconds / done,
             "iterations": done,
             "first_iteration_seconds": first.seconds,
             **memory.resident(),
-            "route": getattr(experiment.env, "backend", "in the graph"),
+            "route": getattr(experiment.envs[0], "backend", "in the graph"),
             "versions": versions("tensorflow", "keras", "gymnasium", "numpy"),
         }
 
@@ -100,20 +84,14 @@ def _acting(experiment: Any) -> Callable[[], int]:
 
     source = experiment.source
 
-    @function(envs=[experiment.env], jit_compile=source.compilable, autograph=False)
+    @function(envs=experiment.envs, jit_compile=source.compilable, autograph=False)
     def collect(seed):
         # Return all of it, because XLA drops unused results.
         return source.collect(seed, tf.constant(0, tf.int64))
 
     seeds = iter(range(2**31))
-
-    def block() -> int:
-        return int(collect(tf.constant(next(seeds), tf.int32)).steps)
-
-    return block
+    return lambda: int(collect(tf.constant(next(seeds), tf.int32)).steps)
 
 
 if __name__ == "__main__":
-    with session.result_line() as result:
-        hooked.load()
-        result.update(measure(Scaled(**session.work_flag(sys.argv[1:]))))
+    session.figures(hooked.load, measure, Scaled)

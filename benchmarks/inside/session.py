@@ -1,11 +1,12 @@
-"""Main function of a contender's process: timed phases, then one line of JSON.
+"""Main function of a contender's process: work, and print one line of JSON.
 
-A contender's module ends with ``session.main(load, start)``. It is run as
+A contender's file ends with ``session.main(load, start)``. It is run as
 ``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import json
@@ -15,18 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks.work.stepping import Stepping
-
+UNIT = "env steps/s"
 _OPTIONAL = ("returns", "differs")  # attributes that not all sessions have
 
 
 class Measured(NamedTuple):
-    """Measured work.
+    """Measured work: env steps, seconds, and steps per second.
 
-    Attributes:
-      count: amount of work, in the session's unit.
-      seconds: duration.
-      rate: count per second; the sum of the rates if processes measured separately.
+    The rate is the sum of the rates if several processes measured separately.
     """
 
     count: int
@@ -38,28 +35,25 @@ class Session(Protocol):
     """A constructed contender.
 
     Attributes:
-      unit: unit of the count.
       same: properties that must be equal for all contenders of a row.
       own: printed properties that may differ: workers, autoreset mode, settings.
       versions: versions of this contender's own packages.
 
-    A contender that trains also has ``returns``, and may have ``differs``:
+    These are optional:
 
+      compile: function that compiles, and returns the env steps made meanwhile.
+      measure: function that works for given ``seconds``, or for a number of blocks if
+        it is not None, and returns ``Measured``; else ``block`` is repeated.
       returns: mean return of the last episodes, None if none ended.
       differs: ``{key of same: reason}`` of the differences in its work; printed.
     """
 
-    unit: str
     same: dict[str, Any]
     own: dict[str, Any]
     versions: dict[str, str]
 
-    def compile(self) -> int:
-        """Compile, if possible; return the count of work done meanwhile."""
-        ...
-
-    def measure(self, seconds: float, blocks: int | None) -> Measured:
-        """Work for ``seconds``, or for a number of blocks if it is not None."""
+    def block(self) -> int:
+        """Do a block of work; return its env steps."""
         ...
 
     def close(self) -> None:
@@ -88,65 +82,51 @@ def repeat(
 
 
 def main(
-    load: Callable[[], None],
+    load: Callable[..., Any],
     start: Callable[..., Session],
-    work_type: Callable[..., Any] = Stepping,
-    prepare: Callable[..., None] | None = None,
+    *works: type,
 ) -> None:
     """Run a contender and print its result as one line of JSON.
 
-    All other output goes to stderr.
-
     Args:
-      load: function that imports large packages, so that imports are timed separately.
+      load: function of the contender's options that imports large packages, so that
+        imports are timed separately.
       start: function of the work and the contender's options that returns a session.
-      work_type: type of the work, which the ``--work`` flag's JSON object describes.
-      prepare: function called with the options before ``load``.
+      *works: types of work that it can do; the ``--work`` flag names its type.
     """
     with result_line() as result:
-        flags = json_flags(sys.argv[1:], "work", "options")
-        options = flags.get("options", {})
-        if prepare is not None:
-            prepare(**options)
-        result.update(
-            run(
-                load,
-                functools.partial(start, **options),
-                work_type(**flags["work"]),
-            )
-        )
+        work, options = flags(*works)
+        load = functools.partial(load, **options)
+        result.update(run(load, functools.partial(start, **options), work))
 
 
 def run(
-    load: Callable[[], None], start: Callable[[Any], Session], work: Any
+    load: Callable[[], Any], start: Callable[[Any], Session], work: Any
 ) -> dict[str, Any]:
-    """Do a contender's work; return its result.
-
-    Args:
-      load, start: functions of the contender.
-      work: work with ``seconds``, ``blocks`` and ``least_seconds``.
-    """
+    """Load and start a contender, do its work, and return its result."""
     phases: dict[str, float] = {}
     with _timed(phases, "import"):
         load()
     with _timed(phases, "construction"):
         session = start(work)
+    measure = getattr(session, "measure", None)
+    measure = measure or functools.partial(repeat, session.block)
     try:
         with _timed(phases, "compile"):
-            compiled = session.compile()
-        warm = session.measure(0.0, 1)
-        steady = session.measure(work.seconds, work.blocks)
+            compiled = session.compile() if hasattr(session, "compile") else 0
+        warm = measure(0.0, 1)
+        steady = measure(work.seconds, work.blocks)
         # Read before a longer measurement, while all contenders have trained equally.
         more = {x: getattr(session, x) for x in _OPTIONAL if hasattr(session, x)}
-        if (rest := work.least_seconds - steady.seconds) > 0:
-            steady = _add(steady, session.measure(rest, None))
+        if (rest := work.seconds - steady.seconds) > 0:
+            steady = _sum(steady, measure(rest, None))
     finally:
         with _timed(phases, "close"):
             session.close()
     phases |= {"warm_up": warm.seconds, "steady": steady.seconds}
     return {
         "value": steady.rate,
-        "unit": f"{session.unit}/s",
+        "unit": UNIT,
         "count": {"compile": compiled, "warm_up": warm.count, "steady": steady.count},
         "phases": phases,
         "same": session.same,
@@ -172,31 +152,31 @@ def result_line() -> Iterator[dict[str, Any]]:
     print(json.dumps(result), flush=True)
 
 
-def work_flag(arguments: list[str]) -> dict[str, Any]:
-    """Return the object of ``--work=<json>``, which must be the only flag."""
-    return json_flags(arguments, "work")["work"]
-
-
-def json_flags(arguments: list[str], first: str, *others: str) -> dict[str, Any]:
-    """Return the objects of ``--name=<json>`` flags by name.
+def flags(*works: type) -> tuple[Any, dict[str, Any]]:
+    """Return the work and the options of the command line.
 
     Args:
-      arguments: arguments of the command line.
-      first: name of a required flag.
-      others: names of optional flags.
+      *works: types of work that ``--work=<json>`` may have.
     """
-    found = {}
-    for argument in arguments:
-        name, equals, text = argument.removeprefix("--").partition("=")
-        if not equals or name not in (first, *others):
-            sys.exit(f"expected --{first}=<json object>, got {argument}")
-        found[name] = json.loads(text)
-    if first not in found:
-        sys.exit(f"expected --{first}=<json object>, got {arguments}")
-    return found
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--work", required=True, type=json.loads)
+    parser.add_argument("--options", default={}, type=json.loads)
+    found = parser.parse_args()
+    types = {each.__name__: each for each in works}
+    return types[found.work.pop("kind")](**found.work), found.options
 
 
-def _add(first: Measured, second: Measured) -> Measured:
+def figures(
+    load: Callable[[], Any], measure: Callable[[Any], dict[str, Any]], work: type
+) -> None:
+    """Measure our own figures for the work of the command line, and print them."""
+    with result_line() as result:
+        what, _ = flags(work)
+        load()
+        result.update(measure(what))
+
+
+def _sum(first: Measured, second: Measured) -> Measured:
     """Return the sum of two parts of work by one process."""
     count, seconds = first.count + second.count, first.seconds + second.seconds
     return Measured(count, seconds, count / seconds)

@@ -1,26 +1,61 @@
-"""Watch a training run: evaluate it, record its curve, and end it."""
+"""Learning up to a threshold: evaluate a run, record its curve, and end it."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchmarks.inside.clock import Clock
-from benchmarks.inside.greedy import Act, EvaluationEnvs
-from benchmarks.work.stepping import describe, make, versions
+import gymnasium
+import numpy as np
+
+from benchmarks.inside import session
 from benchmarks.work.thresholds import Learning
+from benchmarks.work.works import described, make
+
+Act = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] to actions [n, ...]
+
+
+def main(
+    load: Callable[[], Any], train: Callable[[Learning, Watch], dict[str, Any]]
+) -> None:
+    """Run a learning contender and print its result as one line of JSON.
+
+    Args:
+      load: function that imports large packages.
+      train: function that trains until the watch ends the run, and returns ``own`` and
+        ``versions``.
+    """
+    with session.result_line() as result:
+        work, _ = session.flags(Learning)
+        if work.cache_home:
+            os.environ["XDG_CACHE_HOME"] = work.cache_home
+        watch = Watch(work)
+        load()
+        watch.phase("import")
+        try:
+            figures = train(work, watch)
+        finally:
+            watch.close()
+        result.update(watch.result() | figures)
 
 
 class Watch:
     """Watch that a contender calls at the end of every phase and every iteration.
 
+    Its clock starts with the launch of the process, and stops during evaluations.
+
     Args:
-      work: work with the threshold.
-      clock: clock of the run; it stops during evaluations.
+      work: work with the threshold, and the ``time.time()`` of the launch.
     """
 
-    def __init__(self, work: Learning, clock: Clock):
+    def __init__(self, work: Learning):
         self.phases: dict[str, float] = {}
-        self._work, self._clock = work, clock
+        self._work = work
+        self._launched = self._zero = time.perf_counter() - time.time() + work.launched
         self._steps = 0
         self._first: tuple[int, float] | None = None
         self._curve: list[tuple[int, float, float]] = []
@@ -28,9 +63,22 @@ class Watch:
         self._end: float | None = None
         self._reached = False
 
+    def seconds(self) -> float:
+        """Return the seconds since the launch, without pauses."""
+        return time.perf_counter() - self._zero
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Stop the clock within the context."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._zero += time.perf_counter() - start
+
     def phase(self, name: str) -> None:
         """Record the seconds of a phase, since the end of the previous one."""
-        self._end_phase(name, self._clock.seconds())
+        self.phases[name] = self.seconds() - sum(self.phases.values())
 
     def iteration(self, steps: int, act: Act) -> bool:
         """Record the end of an iteration; return whether the run must end.
@@ -40,13 +88,14 @@ class Watch:
           act: function of greedy actions, see ``EvaluationEnvs.returns``.
         """
         work, before, self._steps = self._work, self._steps, steps
-        self._end = self._clock.seconds()
+        self._end = self.seconds()
         if self._first is None:
-            self._end_phase("first_iteration", self._end)
+            self.phases["first_iteration"] = self._end - sum(self.phases.values())
             self._first = (steps, self._end)
         if work.seconds is not None:
             return self._end - self._first[1] >= work.seconds
-        late = work.deadline is not None and self._clock.with_pauses() >= work.deadline
+        wall = time.perf_counter() - self._launched
+        late = work.deadline is not None and wall >= work.deadline
         spent = steps >= work.steps or late
         every = work.eval_every
         if every and (spent or steps // every > before // every):
@@ -81,27 +130,62 @@ class Watch:
         if self._envs:
             self._envs.close()
 
-    def _end_phase(self, name: str, now: float) -> None:
-        self.phases[name] = now - sum(self.phases.values())
-
     def _evaluate(self, act: Act) -> float:
-        with self._clock.pause():
+        with self.pause():
             if self._envs is None:
                 self._envs = EvaluationEnvs(self._work.env, self._work.episode_seeds())
-            returns = self._envs.returns(act)
-        mean = sum(returns) / len(returns)
+            mean = float(np.mean(self._envs.returns(act)))
         self._curve.append((self._steps, round(self._end, 4), mean))
         return mean
 
     def _same(self) -> dict[str, Any]:
-        env = make(self._work.env, {})
-        try:
-            return {
-                "environment": describe(env),
-                "threshold": self._work.threshold,
-                "eval_every": self._work.eval_every,
-                "episode_seeds": self._work.episode_seeds(),
-                "versions": versions("gymnasium", "numpy", "mujoco"),
-            }
-        finally:
+        return described(
+            functools.partial(make, self._work.env, {}),
+            threshold=self._work.threshold,
+            eval_every=self._work.eval_every,
+            episode_seeds=self._work.episode_seeds(),
+        )
+
+
+class EvaluationEnvs:
+    """Environments for greedy episodes, the same for all contenders.
+
+    Args:
+      env: Gymnasium id.
+      seeds: seeds of the episodes, the same in every evaluation.
+    """
+
+    def __init__(self, env: str, seeds: Sequence[int]):
+        self._seeds = seeds
+        self._envs = [make(env, {}) for _ in seeds]
+
+    def returns(self, act: Act) -> np.ndarray:
+        """Play one episode in each environment; return the undiscounted returns.
+
+        Args:
+          act: function from observations ``[n, ...]`` to actions ``[n, ...]`` for n
+            episodes; actions of finished episodes are ignored.
+        """
+        pairs = zip(self._envs, self._seeds, strict=True)
+        observations = np.stack([env.reset(seed=seed)[0] for env, seed in pairs])
+        returns, running = np.zeros(len(self._envs)), dict(enumerate(self._envs))
+        while running:
+            actions = act(observations)
+            for i, env in [*running.items()]:
+                action = _valid(actions[i], env.action_space)
+                observations[i], reward, terminated, truncated, _ = env.step(action)
+                returns[i] += reward
+                if terminated or truncated:
+                    del running[i]
+        return returns
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
             env.close()
+
+
+def _valid(action: np.ndarray, space: gymnasium.Space) -> Any:
+    if isinstance(space, gymnasium.spaces.Box):
+        return np.clip(action, space.low, space.high)
+    return int(action)

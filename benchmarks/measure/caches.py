@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 
+from benchmarks.measure.process import Failure, Result
 from benchmarks.work.machine import ROOT
 from tfagents_batch.errors import UserError
 
@@ -30,7 +30,7 @@ class Caches:
 
     def __init__(self):
         self._root = tempfile.TemporaryDirectory(prefix="benchmark-caches-")
-        self._built: pathlib.Path | None = None
+        self._built = ""
         self._warm: dict[str, str] = {}
 
     def __enter__(self) -> Caches:
@@ -49,11 +49,11 @@ class Caches:
         Raises:
           UserError: if the engine cannot be built here.
         """
-        if self._built is None:
-            built = pathlib.Path(self.empty())
+        if not self._built:
+            built = self.empty()
             done = subprocess.run(
                 [sys.executable, "-c", _ENGINE],
-                env=os.environ | {"XDG_CACHE_HOME": str(built)},
+                env=os.environ | {"XDG_CACHE_HOME": built},
                 cwd=ROOT,
                 capture_output=True,
                 text=True,
@@ -67,15 +67,20 @@ class Caches:
         shutil.copytree(self._built, folder, dirs_exist_ok=True)
         return folder
 
-    def warm(self, name: str, fill: Callable[[str], None]) -> str:
+    def warm(self, name: str, fill: Callable[[str], Result | Failure]) -> str:
         """Return a folder with the results of an earlier run.
 
         Args:
           name: name of the program; equal names get the same folder.
           fill: function that runs it in a cold folder, once per name.
+
+        Raises:
+          UserError: if that run fails.
         """
         if name not in self._warm:
             folder = self.cold()
-            fill(folder)
+            found = fill(folder)
+            if isinstance(found, Failure):
+                raise UserError(f"the run that warms the cache failed: {found}")
             self._warm[name] = folder
         return self._warm[name]

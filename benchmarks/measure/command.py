@@ -1,34 +1,38 @@
-"""Shared parts of the commands: errors of one line, and the scripts' exit codes."""
+"""Shared parts of the commands: flags, errors of one line, and exit codes."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure.process import Failure
+from benchmarks.measure.process import Failure, report
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts.app import EXIT_INTERRUPTED, EXIT_USAGE
+from tfagents_batch.scripts import app
 
 
-def run(main: Callable[[Sequence[str]], int]) -> int:
-    """Run a command's main on the command line; return the exit status."""
+def run(flags: type, main: Callable[[Any], int]) -> None:
+    """Run a command on the command line, and exit with its status.
+
+    Args:
+      flags: dataclass of its flags.
+      main: function of the flags that returns the status.
+    """
     signal.signal(signal.SIGTERM, _interrupt)  # so that its contender ends too
+    status = 0
     try:
-        return main(sys.argv[1:])
+        found = app.parse(sys.argv[1:], flags)
+        if found is not None:
+            status = main(found)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        status = app.EXIT_USAGE
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-
-
-def report(text: str) -> None:
-    """Print a line of progress on stderr; stdout has the table."""
-    print(text, file=sys.stderr, flush=True)
+        report("interrupted")
+        status = app.EXIT_INTERRUPTED
+    sys.exit(status)
 
 
 def show_result(row: str, contender: str, result: dict[str, Any] | Failure) -> bool:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.contenders import Contender
-from benchmarks.measure import ratios
-from benchmarks.measure.process import Failure
+from benchmarks.measure import process, ratios
+from benchmarks.measure.command import show_result
+from benchmarks.measure.process import Failure, Result, report
 from benchmarks.measure.rows import Row
+from tfagents_batch.config import unknown
+from tfagents_batch.errors import UserError
 
 PROBES = 2  # runs of each setting; the better one counts
 
-Result = dict[str, Any]
 Run = Callable[[str, int], Result | Failure]
 
 
@@ -21,69 +23,62 @@ class DifferentWork(Exception):
     """Two contenders did different work, so their figures cannot be compared."""
 
 
-class Played(NamedTuple):
-    """Results of a row.
-
-    Attributes:
-      results: ``{contender: results}``, one result per round.
-      failures: ``{contender: failure}``; a failed contender does not run again.
-    """
-
-    results: dict[str, list[Result]]
-    failures: dict[str, Failure]
-
-
 class Probed(NamedTuple):
     """Result of probing all settings of every peer.
 
-    Attributes:
-      row: row with the best setting of each peer. The subject stays; if another of its
-        peer's settings is best, that one is a rival.
-      values: ``{contender: value}`` of the probed contenders.
-      failures: ``{contender: failure}`` of those that failed.
+    The row has the best setting of each peer. The subject stays; if another of its
+    peer's settings is best, that one is a rival.
     """
 
     row: Row
-    values: dict[str, float]
+    values: dict[str, float]  # of the probed contenders
     failures: dict[str, Failure]
 
 
 def each(
     rows: Mapping[str, Any],
+    contenders: Sequence[str],
+    only: str,
+    run: Callable[[str, Any], Result | Failure],
     play: Callable[[str, Any], bool],
-    report: Callable[[str], None] = print,
-) -> bool:
+) -> int:
     """Measure rows one after the other; a failed row does not affect the others.
 
     Args:
       rows: rows by name.
+      contenders: names of the contenders of all rows.
+      only: the only contender to run once, without a record; "" measures.
+      run: function that runs a contender for a row.
       play: function that records a row and returns whether a contender failed.
-      report: called with the text of a failed row.
 
     Returns:
-      whether anything failed.
+      exit status: 1 if anything failed.
 
     Raises:
       KeyboardInterrupt: after the interrupted row was reported.
     """
+    if only and only not in contenders:
+        raise UserError(unknown("contender", only, contenders))
     failed = False
     for name, row in rows.items():
         try:
-            failed |= play(name, row)
+            if only:
+                failed |= show_result(name, only, run(only, row))
+            else:
+                failed |= play(name, row)
         except DifferentWork as error:
             report(f"row {name} ends here, incomplete: {error}")
             failed = True
         except KeyboardInterrupt:
             report(f"row {name} ends here, incomplete; those before it are recorded")
             raise
-    return failed
+    return int(failed)
 
 
 def probe(
     row: Row,
     run: Callable[[str], Result | Failure],
     contenders: Mapping[str, Contender],
-    report: Callable[[str], None] = print,
     probes: int = PROBES,
 ) -> Probed:
     """Run every setting of a peer, and select the best.
@@ -95,77 +90,69 @@ def probe(
       row: row of contenders; those with the same peer are settings of that peer.
       run: function that runs a contender for a short time.
       contenders: descriptions by name.
-      report: called with texts about the progress.
       probes: number of runs of each setting.
     """
     groups: dict[str, list[str]] = {}
     for name in (row.subject, *row.rivals):
         groups.setdefault(contenders[name].peer, []).append(name)
-    values: dict[str, float] = {}
-    failures: dict[str, Failure] = {}
     probed = [x for names in groups.values() if len(names) > 1 for x in names]
-    for name in (x for names in ratios.rounds(probed, probes) for x in names):
-        if name in failures:
-            continue
+
+    def shown(name: str, _: int) -> Result | Failure:
         result = run(name)
-        if isinstance(result, Failure):
-            failures[name] = result
-            values.pop(name, None)
-            report(f"failed: {result}")
-        else:
-            values[name] = max(result["value"], values.get(name, 0.0))
+        if not isinstance(result, Failure):
             report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
+        return result
+
+    found = process.alternate(probed, probes, shown)
+    values = {
+        name: max(result["value"] for result in ran)
+        for name, ran in found.results.items()
+        if name not in found.failures
+    }
     # If all settings failed, the first one is selected and fails again.
     best = {max(each, key=lambda x: values.get(x, 0.0)) for each in groups.values()}
     rivals = tuple(name for name in row.rivals if name in best)
-    return Probed(row._replace(rivals=rivals), values, failures)
+    return Probed(row._replace(rivals=rivals), values, found.failures)
 
 
-def play(
-    row: Row, pairs: int, run: Run, report: Callable[[str], None] = print
-) -> Played:
-    """Run the rounds of a row, one contender at a time.
+def play(row: Row, pairs: int, run: Run) -> process.Played:
+    """Run the rounds of a row, and compare the work of its contenders.
 
     Args:
       row: row to measure.
       pairs: number of rounds.
       run: function that runs a contender once, in the round of a number from 1.
-      report: called with texts about the progress.
 
     Raises:
       DifferentWork: naming what differs.
     """
-    results: dict[str, list[Result]] = {row.subject: []}
-    failures: dict[str, Failure] = {}
-    order = ratios.rounds([row.subject, *row.rivals], pairs)
-    for number, names in enumerate(order, 1):
-        for name in names:
-            if name in failures or row.subject in failures:
-                continue
-            result = run(name, number)
-            if isinstance(result, Failure):
-                failures[name] = result
-                report(f"failed: {result}")
-                continue
-            first = next((x[0] for x in results.values() if x), None)
-            if first is None:
-                report(f"work: {result['same']}")
-            else:
-                _same(name, first, result)
-            if name not in results or not results[name]:
-                report(f"{name}: {result['own']} {result['versions']}")
-                for key, why in result.get("differs", {}).items():
-                    report(f"{name}: {key} is {result['same'].get(key)}: {why}")
-            results.setdefault(name, []).append(result)
-            value, unit = result["value"], result["unit"]
-            report(f"round {number} of {pairs}: {name}: {value:,.0f} {unit}")
-    return Played(results, failures)
+    seen: dict[str, Result] = {}
+
+    def compared(name: str, number: int) -> Result | Failure:
+        result = run(name, number)
+        if isinstance(result, Failure):
+            return result
+        if not seen:
+            report(f"work: {result['same']}")
+        for first in [*seen.values()][:1]:
+            _same(name, first, result)
+        if name not in seen:
+            seen[name] = result
+            report(f"{name}: {result['own']} {result['versions']}")
+            for key, why in result.get("differs", {}).items():
+                report(f"{name}: {key} is {result['same'].get(key)}: {why}")
+        rate = f"{result['value']:,.0f} {result['unit']}"
+        report(f"round {number} of {pairs}: {name}: {rate}")
+        return result
+
+    names = [row.subject, *row.rivals]
+    return process.alternate(names, pairs, compared, needed=row.subject)
 
 
 def lines(
     name: str,
     row: Row,
-    played: Played,
+    played: process.Played,
     contenders: Mapping[str, Contender],
     fields: Mapping[str, Any] = {},
 ) -> list[Result]:
@@ -179,43 +166,38 @@ def lines(
       fields: further fields of every line.
     """
     found = []
-    config = dataclasses.asdict(row.work)
     for rival in row.rivals:
-        head = {
+        line = {
             "row": name,
             "title": row.title,
             "subject": row.subject,
             "rival": rival,
             **{k: getattr(contenders[rival], k) for k in ("peer", "kind", "setting")},
             "goal": row.goal(contenders[rival]),
-            "config": config,
+            "config": dataclasses.asdict(row.work),
             **fields,
         }
         failure = played.failures.get(row.subject, played.failures.get(rival))
         if failure is not None:
-            found.append({**head, "failed": failure._asdict()})
+            found.append({**line, "failed": failure._asdict()})
             continue
         mine, theirs = played.results[row.subject], played.results[rival]
         values = [[result["value"] for result in each] for each in (mine, theirs)]
-        found.append(
-            {
-                **head,
-                "unit": mine[0]["unit"],
-                "pairs": len(mine),
-                "ratio": ratios.of_pairs(*values)._asdict(),
-                "subject_value": ratios.median(values[0]).median,
-                "rival_value": ratios.median(values[1]).median,
-                "subject_values": values[0],
-                "rival_values": values[1],
-                "subject_phases": _phases(mine),
-                "rival_phases": _phases(theirs),
-                "subject_own": mine[0]["own"] | {"versions": mine[0]["versions"]},
-                "rival_own": theirs[0]["own"] | {"versions": theirs[0]["versions"]},
-                "work": mine[0]["same"],
-                "differs": _differs(row.subject, mine[0]) | _differs(rival, theirs[0]),
-                **parity(mine, theirs, getattr(row.work, "compare_returns", True)),
-            }
-        )
+        line |= {
+            "unit": mine[0]["unit"],
+            "pairs": len(mine),
+            "ratio": ratios.of_pairs(*values)._asdict(),
+            "work": mine[0]["same"],
+            "differs": _differs(row.subject, mine[0]) | _differs(rival, theirs[0]),
+            **parity(mine, theirs, getattr(row.work, "compare_returns", True)),
+        }
+        for side, ran in (("subject", mine), ("rival", theirs)):
+            figures = [result["value"] for result in ran]
+            line[f"{side}_value"] = ratios.median(figures).median
+            line[f"{side}_values"] = figures
+            line[f"{side}_phases"] = _phases(ran)
+            line[f"{side}_own"] = ran[0]["own"] | {"versions": ran[0]["versions"]}
+        found.append(line)
     return found
 
 
@@ -262,11 +244,9 @@ def _same(name: str, first: Result, result: Result) -> None:
 
 def _differs(name: str, result: Result) -> Result:
     """Return ``{contender: {key: value and reason}}`` of the declared differences."""
-    declared = result.get("differs", {})
-    differences = {
-        k: {"is": result["same"].get(k), "why": v} for k, v in declared.items()
-    }
-    return {name: differences} if differences else {}
+    declared, same = result.get("differs", {}), result["same"]
+    found = {key: {"is": same.get(key), "why": why} for key, why in declared.items()}
+    return {name: found} if found else {}
 
 
 def _phases(results: Sequence[Result]) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""Run a contender in a new process with a time limit."""
+"""Run contenders in turn, each in a new process with a time limit."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,8 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.work.machine import ROOT
@@ -26,35 +27,66 @@ FOLDERS = {
     "sample_factory": ".venv_sample_factory",
 }
 
+Result = dict[str, Any]
+Name = TypeVar("Name")
+
 
 class Failure(NamedTuple):
-    """Failure of a contender.
-
-    Attributes:
-      contender: name of the contender.
-      reason: what happened.
-      stderr: last lines of its stderr.
-    """
+    """Failure of a contender."""
 
     contender: str
     reason: str
-    stderr: str
+    stderr: str  # its last lines
 
     def __str__(self) -> str:
         return f"{self.contender} {self.reason}; its stderr ends:\n{self.stderr}"
 
 
+class Played(NamedTuple):
+    """Results of rounds: one result per round, or a failure, by name."""
+
+    results: dict[Any, list[Result]]
+    failures: dict[Any, Failure]
+
+
+def alternate(
+    names: Sequence[Name],
+    count: int,
+    run: Callable[[Name, int], Result | Failure],
+    needed: Name | None = None,
+) -> Played:
+    """Run rounds A B, B A, A B, ..., so that no contender gains from a drift.
+
+    One that failed does not run again.
+
+    Args:
+      names: what runs once in each round, one at a time.
+      count: number of rounds; each gives one pair of any two contenders.
+      run: function that runs a contender in the round of a number from 1.
+      needed: if this one failed, nothing else runs.
+    """
+    found = Played({name: [] for name in names}, {})
+    for number in range(1, count + 1):
+        for name in names if number % 2 else names[::-1]:
+            if {name, needed} & {*found.failures}:
+                continue
+            result = run(name, number)
+            if isinstance(result, Failure):
+                found.failures[name] = result
+                report(f"failed: {result}")
+            else:
+                found.results[name].append(result)
+    return found
+
+
 def run_contender(
-    name: str,
-    work: dict[str, Any],
-    deadline: float,
-    pythons: Mapping[str, str] = {},
-) -> dict[str, Any] | Failure:
+    name: str, work: Any, deadline: float, pythons: Mapping[str, str] = {}
+) -> Result | Failure:
     """Run one of ``CONTENDERS``, in its interpreter and with its options.
 
     Args:
       name: name of the contender.
-      work: its work.
+      work: its work, a dataclass.
       deadline: time limit in seconds.
       pythons: chosen paths by interpreter, see ``python_of``.
     """
@@ -64,31 +96,30 @@ def run_contender(
         flag = f"--{contender.interpreter}_python"
         why = f"has no interpreter: pass {flag}, or create it first"
         return Failure(name, why, "(benchmarks.make_environments creates it)")
-    result = run(contender.module, work, deadline, python, options=contender.options)
-    if isinstance(result, Failure):
-        return result._replace(contender=name)
-    return result
+    module = f"benchmarks.contenders.{contender.module}"
+    result = run(module, work, deadline, python, contender.options)
+    return result._replace(contender=name) if isinstance(result, Failure) else result
 
 
 def run(
-    name: str,
-    work: dict[str, Any],
+    module: str,
+    work: Any,
     deadline: float,
     python: str = sys.executable,
-    package: str = "benchmarks.contenders",
     options: Mapping[str, Any] = {},
-) -> dict[str, Any] | Failure:
+) -> Result | Failure:
     """Run a module that prints a result.
 
     Args:
-      name: name of the module.
-      work: its work.
+      module: its full name.
+      work: its work, a dataclass.
       deadline: time limit in seconds; all processes that it started end with it.
       python: interpreter.
-      package: package of the module.
       options: options of its ``start``.
     """
-    command = [python, "-m", f"{package}.{name}", f"--work={json.dumps(work)}"]
+    name = module.rpartition(".")[2]
+    fields = {"kind": type(work).__name__, **dataclasses.asdict(work)}
+    command = [python, "-m", module, f"--work={json.dumps(fields)}"]
     if options:
         command.append(f"--options={json.dumps(dict(options))}")
     # Files, because a pipe stays open as long as any process of the contender lives.
@@ -139,6 +170,11 @@ def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
     if installed.exists():
         return str(installed)
     return sys.executable if interpreter == "peers" else None
+
+
+def report(text: str) -> None:
+    """Print a line of progress on stderr; stdout has the table."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _tail(file: Any) -> str:

@@ -1,13 +1,12 @@
-"""Ratios of pairs: the order of runs, and intervals of medians and means."""
+"""Ratios of pairs, with intervals of medians and means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-Name = TypeVar("Name")
 _RESAMPLES = 10_000
 # 97.5 % quantiles of Student's t by degrees of freedom, from 1.
 _STUDENT = (
@@ -30,17 +29,6 @@ class Mean(NamedTuple):
     mean: float
     low: float | None
     high: float | None
-
-
-def rounds(contenders: Sequence[Name], count: int) -> list[list[Name]]:
-    """Return the order A B, B A, A B, ..., so that no contender gains from a drift.
-
-    Args:
-      contenders: contenders that run once in each round.
-      count: number of rounds; each gives one pair of any two contenders.
-    """
-    forward, backward = list(contenders), list(contenders)[::-1]
-    return [forward if i % 2 == 0 else backward for i in range(count)]
 
 
 def of_pairs(subject: Sequence[float], rival: Sequence[float]) -> Interval:

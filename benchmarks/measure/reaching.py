@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,27 +15,20 @@ _RESAMPLES = 10_000
 
 
 class Median(NamedTuple):
-    """Median of times.
-
-    Attributes:
-      seconds: the median, or its lower bound if not ``exact``.
-      exact: whether it is independent of runs that did not reach the threshold.
-    """
+    """Median of times, or its lower bound if not ``exact``."""
 
     seconds: float
-    exact: bool
+    exact: bool  # independent of runs that did not reach the threshold
 
 
 class Sooner(NamedTuple):
     """Ratio of two times to a threshold.
 
-    Attributes:
-      ratio: ratio of the other side's median to our own, with its 95 % interval.
-      bound: "" if it is exact, "at least" or "at most" if one median is only a lower
-        bound, "unknown" if both are.
+    The bound is "" if the ratio is exact, "at least" or "at most" if one median is only
+    a lower bound, and "unknown" if both are.
     """
 
-    ratio: Interval
+    ratio: Interval  # of the other side's median to our own
     bound: str
 
 
@@ -44,10 +39,9 @@ def median(seconds: Sequence[float], reached: Sequence[bool]) -> Median:
       seconds: seconds to the threshold, or to the end of the budget.
       reached: whether they are to the threshold.
     """
-    least = np.asarray(seconds, np.float64)
-    most = np.where(reached, least, np.inf)
-    low, high = _median(least), _median(most)
-    return Median(float(low), bool(low == high))
+    most = [x if ended else math.inf for x, ended in zip(seconds, reached, strict=True)]
+    least = statistics.median(seconds)
+    return Median(float(least), least == statistics.median(most))
 
 
 def sooner(
@@ -99,12 +93,3 @@ def of_lines(lines: Sequence[dict[str, Any]], ours: str, theirs: str) -> Sooner 
         for key in ("seconds", "reached")
     ]
     return sooner(*columns)
-
-
-def _median(values: np.ndarray) -> float:
-    """Return the median, which unlike NumPy's may be infinite."""
-    ordered = np.sort(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2

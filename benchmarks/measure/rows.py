@@ -22,32 +22,20 @@ from benchmarks.contenders import (
     Contender,
     settings,
 )
-from benchmarks.work.asynchronous import Asynchronous
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.preset import PresetTraining
-from benchmarks.work.stepping import Stepping
-from benchmarks.work.training import Training
+from benchmarks.work.works import Asynchronous, PresetTraining, Stepping, Training, Work
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
 
 class Row(NamedTuple):
-    """One comparison.
+    """One comparison."""
 
-    Attributes:
-      title: title in tables.
-      work: work of every contender, a dataclass with ``seconds``, ``blocks`` and
-        ``num_workers``.
-      subject: contender that is compared to the rivals.
-      rivals: names of the other contenders.
-      goals: minimum ratios by the peer or the kind of rivals.
-    """
-
-    title: str
-    work: Any
-    subject: str
+    title: str  # in tables
+    work: Work  # of every contender
+    subject: str  # contender that is compared to the rivals
     rivals: tuple[str, ...]
-    goals: Mapping[str, float] = {}
+    goals: Mapping[str, float] = {}  # minimum ratios by the peer or the kind of rivals
 
     def goal(self, rival: Contender) -> float | None:
         """Return the minimum ratio to a rival; None if there is no goal."""
@@ -79,7 +67,7 @@ ENVIRONMENTS = {
         f"slow-30-{kind}": Row(
             f"30 environments whose steps take 5 ms, {what}",
             Stepping(
-                "benchmarks.work.slow:Slow",
+                "benchmarks.work.environments:Slow",
                 30,
                 env_kwargs={"milliseconds": 5, "busy": kind == "busy"},
                 num_workers=30,
@@ -102,10 +90,15 @@ REGIMES: dict[str, dict[str, int]] = {
     "p2": {"num_envs": 8, "rollout_length": 128, "epochs": 4, "minibatch_size": 256},
     "p3": {"num_envs": 64, "rollout_length": 128, "epochs": 4, "minibatch_size": 2048},
 }
-_OTHER_MODES = ("ppo_ours_update", "ppo_ours_off")
-_OTHER_BFLOAT16_MODES = ("ppo_ours_bfloat16_update", "ppo_ours_bfloat16_off")
-_SB3_SETTINGS = settings("ppo_sb3")
 _LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
+
+
+def _other_modes(subject: str) -> tuple[str, ...]:
+    """Return our other compile modes."""
+    return f"{subject}_update", f"{subject}_off"
+
+
+_PPO_RIVALS = (*_other_modes("ppo_ours"), *settings("ppo_sb3"))
 
 
 def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str, Row]:
@@ -116,7 +109,7 @@ def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str
             f"PPO, {env}, {regime.upper()}",
             Training(env, steps=steps[regime], **REGIMES[regime]),
             "ppo_ours",
-            (*_OTHER_MODES, *_SB3_SETTINGS),
+            _PPO_RIVALS,
             {SB3: goal},
         )
         for regime, goal in zip(REGIMES, goals, strict=True)
@@ -125,7 +118,7 @@ def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str
 
 _CARTPOLE_P1 = Training("CartPole-v1", steps=_LONG["p1"], **REGIMES["p1"])
 _PONG = Training(
-    "benchmarks.work.atari:make",
+    "benchmarks.work.environments:atari",
     num_envs=8,
     rollout_length=128,
     epochs=4,
@@ -142,8 +135,8 @@ _PONG = Training(
 
 def _off_policy_rivals(algorithm: str) -> tuple[str, ...]:
     """Return our other compile modes, and the settings of both peers."""
-    prefixes = ("ours_update", "ours_off", "sb3", "sbx")
-    return tuple(name for x in prefixes for name in settings(f"{algorithm}_{x}"))
+    peers = *settings(f"{algorithm}_sb3"), *settings(f"{algorithm}_sbx")
+    return *_other_modes(f"{algorithm}_ours"), *peers
 
 
 # In all of them epsilon has reached its end when the measurement begins, because peers
@@ -192,7 +185,7 @@ DQN = {
     "dqn-breakout-minatar": Row(
         "DQN, MinAtar Breakout, an update a step, 16 filters and 128 units",
         OffPolicy(
-            "benchmarks.work.minatar:make",
+            "benchmarks.work.environments:minatar",
             num_envs=8,
             batch_size=32,
             train_every=1,
@@ -247,7 +240,7 @@ ACTOR_CRITIC = {
 
 # The paper's network, and its larger ones by the stride of the first convolution.
 _GA3C_PONG = Asynchronous(
-    "benchmarks.work.atari:make",
+    "benchmarks.work.environments:atari",
     num_envs=16,
     length=5,
     train_rows=80,
@@ -315,7 +308,7 @@ TRAINING = {
         "PPO, CartPole-v1, P1",
         _CARTPOLE_P1,
         "ppo_ours",
-        (*_OTHER_MODES, *settings("ppo_sbx"), *settings("ppo_tf_agents")),
+        (*_other_modes("ppo_ours"), *settings("ppo_sbx"), *settings("ppo_tf_agents")),
         {SBX: 6, TF_AGENTS: 5},
     ),
     # TF-Agents' update uses the whole batch; here ours does the same.
@@ -323,7 +316,7 @@ TRAINING = {
         "PPO, CartPole-v1, 8 x 256, ten gradient steps of all of it",
         dataclasses.replace(_CARTPOLE_P1, minibatch_size=_CARTPOLE_P1.batch),
         "ppo_ours",
-        (*_OTHER_MODES, *settings("ppo_tf_agents")),
+        (*_other_modes("ppo_ours"), *settings("ppo_tf_agents")),
         {TF_AGENTS: 5},
     ),
     **{
@@ -337,8 +330,7 @@ TRAINING = {
         for regime, goal in zip(REGIMES, (0.7, 0.6, 0.6), strict=True)
     },
     # Ours is an approximation: fixed rollouts replace whole episodes, and shuffled
-    # steps replace chunks. Our preset for the same work is an option of
-    # ``contenders.ppo_ours_preset``.
+    # steps replace chunks.
     "ppo-batch-ppo-pendulum": Row(
         "PPO, batch-ppo's pendulum preset (ours: rollouts for episodes, steps for "
         "chunks)",
@@ -351,24 +343,21 @@ TRAINING = {
             steps=60_000,
         ),
         "ppo_ours_preset",
-        (
-            *("ppo_ours_preset_update", "ppo_ours_preset_off"),
-            *settings("ppo_batch_ppo"),
-        ),
+        (*_other_modes("ppo_ours_preset"), *settings("ppo_batch_ppo")),
         {BATCH_PPO: 10},
     ),
     "ppo-pong": Row(
         "PPO, ALE/Pong-v5, Nature CNN",
         _PONG,
         "ppo_ours",
-        (*_OTHER_MODES, *_SB3_SETTINGS),
+        _PPO_RIVALS,
         {SB3: 1.5},
     ),
     "ppo-pong-bfloat16": Row(
         "PPO, ALE/Pong-v5, Nature CNN, ours in bfloat16",
         _PONG,
         "ppo_ours_bfloat16",
-        (*_OTHER_BFLOAT16_MODES, *_SB3_SETTINGS),
+        (*_other_modes("ppo_ours_bfloat16"), *settings("ppo_sb3")),
         {SB3: 1.5},
     ),
     # Stable-Baselines3's defaults, with more environments.
@@ -387,7 +376,7 @@ TRAINING = {
             gae_lambda=1.0,
         ),
         "a2c_ours",
-        ("a2c_ours_update", "a2c_ours_off", *settings("a2c_sb3")),
+        (*_other_modes("a2c_ours"), *settings("a2c_sb3")),
         {SB3: 8},
     ),
     **DQN,
@@ -427,10 +416,7 @@ def select(
 ) -> dict[str, Any]:
     """Return rows by name or alias, each once and in their order; all without names.
 
-    Args:
-      names: names of rows, or aliases.
-      rows: rows to select from.
-      aliases: ``{alias: names}``; aliases of other rows are ignored.
+    Aliases of other rows are ignored.
 
     Raises:
       UserError: for an unknown name.

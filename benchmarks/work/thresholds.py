@@ -1,6 +1,6 @@
 """Work of learning a task up to a threshold, and the tasks.
 
-Peers run this file too, in an interpreter that may have no TensorFlow.
+Peers import this file too, in an interpreter that may have no TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,36 +16,25 @@ OURS, PEER = "learn_ours", "learn_sb3"
 class Learning:
     """Training until greedy episodes have a mean return of ``threshold``.
 
-    Attributes:
-      env: Gymnasium id for evaluations. Training uses the preset's environment: the
-        same id, or its version in the graph.
-      preset: name of our preset; the peer has its own for the id.
-      threshold: mean return of an evaluation that ends the run.
-      steps: environment steps that end the run anyway; schedules do not depend on them.
-      eval_every: environment steps between evaluations, which run at the end of an
-        iteration; 0 for none.
-      episodes: number of episodes of an evaluation.
-      seed: seed of the run and of the evaluations' episodes.
-      seconds: seconds to train after the first iteration, instead of ``steps``.
-      deadline: seconds from the launch, with evaluations. The iteration that reaches
-        them is the last, even if the threshold is not reached.
-      settings: settings of the peer: ``threads`` of PyTorch, ``vectorisation``.
-      cache_home: folder for our caches; "" for the user's.
-      launched: ``time.time()`` when the process was launched.
+    Training uses the preset's environment: ``env``, or its version in the graph.
+    Schedules do not depend on ``steps``.
     """
 
-    env: str
-    preset: str
-    threshold: float
-    steps: int
-    eval_every: int
-    episodes: int
-    seed: int = 1
-    seconds: float | None = None
+    env: str  # Gymnasium id for evaluations
+    preset: str  # our preset; the peer has its own for the id
+    threshold: float  # mean return of an evaluation that ends the run
+    steps: int  # env steps that end the run anyway
+    eval_every: int  # env steps between evaluations, after an iteration; 0: none
+    episodes: int  # of an evaluation
+    seed: int = 1  # of the run and of the evaluations' episodes
+    seconds: float | None = None  # to train after the first iteration, for ``steps``
+    # Seconds from the launch, with evaluations. The iteration that reaches them is the
+    # last, even if the threshold is not reached.
     deadline: float | None = None
+    # Settings of the peer: ``threads`` of PyTorch, ``vectorisation``.
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    cache_home: str = ""
-    launched: float = 0.0
+    cache_home: str = ""  # folder for our caches; "" for the user's
+    launched: float = 0.0  # ``time.time()`` when the process was launched
 
     def episode_seeds(self) -> list[int]:
         """Return the seeds of an evaluation's episodes, different for every run."""
@@ -58,23 +47,14 @@ class Learning:
 
 
 class Task(NamedTuple):
-    """A threshold to reach.
+    """A threshold to reach; ``steps`` and ``deadline`` change its work."""
 
-    Attributes:
-      title: title in tables.
-      work: work of every contender; the next fields change it.
-      steps: environment steps of each contender; one without an entry does not run.
-      goal: ratio of the peer's time to ours; without a peer, our maximum of seconds.
-      deadline: seconds of one run, with evaluations. A run that it ends has not reached
-        the threshold.
-      vectorisations: vectorisations of the peer that may be its fastest.
-    """
-
-    title: str
-    work: Learning
-    steps: Mapping[str, int]
-    goal: float
-    deadline: float
+    title: str  # in tables
+    work: Learning  # of every contender
+    steps: Mapping[str, int]  # env steps; a contender without an entry does not run
+    goal: float  # ratio of the peer's time to ours; without a peer, most seconds
+    deadline: float  # seconds of one run, with evaluations
+    # Vectorisations of the peer that may be its fastest.
     vectorisations: tuple[str, ...] = ("dummy", "forkserver")
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import process, rows
+from benchmarks.work.works import Stepping
 from tests.support import peers
 
 STEPPING = rows.contenders(rows.ENVIRONMENTS)
@@ -20,14 +21,15 @@ def test_the_counted_steps_are_those_of_the_environments(name, tmp_path, request
     if name == "native":
         request.getfixturevalue("library")
     tally = tmp_path / "tally"
-    work = {
-        "env": "tests.benchmarks.counting:TallyEnv",
-        "env_kwargs": {"path": str(tally), "length": LENGTH},
-        "num_envs": ENVS,
-        "num_workers": 2,
-        "block": BLOCK,
-        "blocks": BLOCKS,
-    }
+    work = Stepping(
+        "tests.benchmarks.counting:TallyEnv",
+        ENVS,
+        env_kwargs={"path": str(tally), "length": LENGTH},
+        num_workers=2,
+        block=BLOCK,
+        seconds=0.0,
+        blocks=BLOCKS,
+    )
     if CONTENDERS[name].interpreter == "peers":
         peers.require()
     result = process.run_contender(name, work, 200, peers.PYTHONS)
@@ -35,8 +37,7 @@ def test_the_counted_steps_are_those_of_the_environments(name, tmp_path, request
     count = result["count"]
     assert sum(count.values()) == tally.stat().st_size
     # All play the same rows; one in four is a restart row with NEXT_STEP, else none.
-    steps = [BLOCK * (1 + bool(count["compile"])), BLOCK * BLOCKS]
-    played = sum(steps)
+    played = BLOCK * (1 + bool(count["compile"])) + BLOCK * BLOCKS
     restarts = played // (LENGTH + 1) if "next" in result["own"]["autoreset"] else 0
     assert sum(count.values()) == ENVS * (played - restarts)
     rate = count["steady"] / result["phases"]["steady"]

@@ -4,7 +4,7 @@ from benchmarks.contenders import Contender
 from benchmarks.measure import duel
 from benchmarks.measure.process import Failure
 from benchmarks.measure.rows import Row
-from benchmarks.work.stepping import Stepping
+from benchmarks.work.works import Stepping
 
 ROW = Row("two", Stepping("CartPole-v1", 2), "mine", ("slow", "fast"), {"Peer": 2.0})
 CONTENDERS = {
@@ -35,7 +35,7 @@ def play(answers, pairs=2):
         answer = answers[name]
         return answer.pop(0) if isinstance(answer, list) else answer
 
-    return ran, duel.play(ROW, pairs, run, lambda text: None)
+    return ran, duel.play(ROW, pairs, run)
 
 
 def test_contenders_alternate_in_numbered_rounds():
@@ -102,7 +102,7 @@ def probe(values, row=ROW, contenders=CONTENDERS):
             value = value.pop(0)
         return value if isinstance(value, Failure) else result(value)
 
-    return ran, duel.probe(row, run, contenders, lambda text: None)
+    return ran, duel.probe(row, run, contenders)
 
 
 @pytest.mark.parametrize(

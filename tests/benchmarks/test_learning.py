@@ -1,18 +1,23 @@
+"""The command that measures times to a threshold, and its contenders."""
+
 import dataclasses
 import json
+import time
 
 import pytest
 
 from benchmarks import learning
-from benchmarks.contenders import CONTENDERS
-from benchmarks.measure import curves_plot, results
+from benchmarks.contenders import CONTENDERS, learn_ours
+from benchmarks.inside.watch import Watch
+from benchmarks.measure import process, results
 from benchmarks.measure.duel import DifferentWork
 from benchmarks.measure.process import Failure
-from benchmarks.work import thresholds
-from benchmarks.work.thresholds import OURS, PEER, TASKS
+from benchmarks.work.thresholds import OURS, PEER, TASKS, Learning
+from tests.support import peers
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.errors import UserError
 
+TASK = TASKS["cartpole-475"]
 RESULT = {
     "reached": True,
     "seconds": 3.0,
@@ -40,29 +45,25 @@ class Runner(learning.Runner):
         return self._answer(name, work)
 
 
-def same(work, **more):
-    return {"threshold": work.threshold, "episode_seeds": [work.seed], **more}
-
-
 def answer(name, work):
-    return RESULT | {"same": same(work)}
+    same = {"threshold": work.threshold, "episode_seeds": [work.seed]}
+    return RESULT | {"same": same}
 
 
 def play(tmp_path, answer, **flags):
     runner, path = Runner(answer, probe_seconds=0, **flags), tmp_path / "x.jsonl"
-    failed = learning._play("cartpole-475", TASKS["cartpole-475"], runner, path)
+    failed = learning.play("cartpole-475", TASK, runner, path)
     return runner.ran, results.read(path), failed
 
 
 def test_rounds_alternate_and_each_side_has_its_own_budget(tmp_path):
     ran, found, failed = play(tmp_path, answer, rounds=3)
-    task = TASKS["cartpole-475"]
     assert [name for name, _ in ran] == [OURS, PEER, PEER, OURS, OURS, PEER]
     assert [work.seed for _, work in ran] == [1, 1, 2, 2, 3, 3]
     assert [line["round"] for line in found] == [1, 1, 2, 2, 3, 3]
-    assert {x["contender"]: x["config"]["steps"] for x in found} == task.steps
+    assert {x["contender"]: x["config"]["steps"] for x in found} == TASK.steps
     # A run knows its deadline, so that it ends with a lower bound.
-    assert {work.deadline for _, work in ran} == {task.deadline}
+    assert {work.deadline for _, work in ran} == {TASK.deadline}
     assert not {"cache_home", "launched"} & {*found[0]["config"]}  # not published
     assert not failed
 
@@ -78,46 +79,66 @@ def test_a_side_that_fails_is_not_run_again_and_the_other_continues(tmp_path):
 
 def test_other_work_is_refused(tmp_path):
     def differs(name, work):
-        return RESULT | {"same": same(work, contender=name)}
+        return RESULT | {"same": {"contender": name}}
 
     with pytest.raises(DifferentWork, match=PEER):
         play(tmp_path, differs, rounds=1)
 
 
-def test_the_peer_gets_its_fastest_settings():
+def test_the_peer_gets_its_fastest_settings_of_those_that_run():
     def by_settings(name, work):
         fast = work.settings["vectorisation"] == "forkserver"
         phases = {"import": 50.0 * fast, "training": 1.0}
         return RESULT | {"phases": phases, "rate": 1000.0 if fast else 10.0}
 
-    runner = Runner(by_settings)
-    settings = runner.settings(TASKS["cartpole-475"])
-    assert settings == {"threads": 1, "vectorisation": "forkserver"}
-    assert all(work.seconds == 10 for _, work in runner.ran)
-
-
-def test_settings_that_fail_are_skipped_unless_all_fail():
     def some(name, work):
         return RESULT if work.settings["vectorisation"] == "dummy" else FAILURE
 
-    assert Runner(some).settings(TASKS["cartpole-475"])["vectorisation"] == "dummy"
+    runner = Runner(by_settings)
+    settings = runner.settings(TASK)
+    assert settings == {"threads": 1, "vectorisation": "forkserver"}
+    assert all(work.seconds == 10 for _, work in runner.ran)
+    assert Runner(some).settings(TASK)["vectorisation"] == "dummy"
     with pytest.raises(UserError, match="none of its settings"):
-        Runner(lambda *_: FAILURE).settings(TASKS["cartpole-475"])
+        Runner(lambda *_: FAILURE).settings(TASK)
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.title)
 def test_a_task_names_existing_presets_and_contenders(task):
-    assert PRESETS[task.work.preset]().env.removeprefix("tf/") == task.work.env
+    preset = PRESETS[task.work.preset]()
+    assert preset.env.removeprefix("tf/") == task.work.env
     assert {OURS} <= {*task.steps} <= {OURS, PEER} <= {*CONTENDERS}
-    assert PRESETS[task.work.preset]().steps == task.steps[OURS]
+    assert preset.steps == task.steps[OURS]
     text = json.dumps(dataclasses.asdict(task.work))
-    assert thresholds.Learning(**json.loads(text)) == task.work
+    assert Learning(**json.loads(text)) == task.work
 
 
-def test_a_finished_run_keeps_its_last_return_in_the_median():
-    short = [[1, 1.0, 10.0], [2, 2.0, 500.0]]
-    long = [[1, 1.0, 20.0], [9, 9.0, 400.0]]
-    seconds, values = curves_plot.median([short, long, long])
-    assert (seconds[0], seconds[-1]) == (1, 9)
-    assert (values[0], values[-1]) == (20, 400)
-    assert curves_plot.median([short, short, long])[1][-1] == 500
+def short(preset="cartpole"):
+    work = Learning("CartPole-v1", preset, 1.0, 10**6, 1, 2)
+    return dataclasses.replace(work, launched=time.time())
+
+
+def check(found):
+    assert found["reached"]
+    ((steps, seconds, mean),) = found["curve"]
+    assert steps == found["steps"] > 0
+    assert seconds == pytest.approx(found["seconds"], abs=1e-3)
+    assert 1 <= mean <= 500
+    assert {*found["phases"]} == {*RESULT["phases"]}
+    assert sum(found["phases"].values()) == pytest.approx(found["seconds"])
+    assert found["same"]["environment"]["id"] == "CartPole-v1"
+
+
+def test_our_learner_trains_evaluates_and_ends(preset):
+    watch = Watch(short(preset))
+    watch.phase("import")
+    learn_ours.train(short(preset), watch)
+    watch.close()
+    check(watch.result())
+
+
+def test_the_peers_learner_trains_evaluates_and_ends():
+    peers.require()
+    found = process.run_contender(PEER, short(), 250, peers.PYTHONS)
+    assert not isinstance(found, process.Failure), str(found)
+    check(found)

@@ -6,11 +6,10 @@ import types
 
 import pytest
 
-from benchmarks import throughput
 from benchmarks.contenders import off_policy_ours as ours
-from benchmarks.inside import off_policy, session
+from benchmarks.inside import sb3, session
 from benchmarks.measure import process, rows
-from benchmarks.work import minatar
+from benchmarks.work import environments
 from benchmarks.work.off_policy import OffPolicy
 from tests.support import peers
 from tfagents_batch.envs.tf import names
@@ -56,11 +55,15 @@ def each(works):
     params=["dqn", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sac", "td3"))],
 )
 def trained(request):
-    found = session.run(lambda: None, ours.Train, WORKS[request.param])
+    found = session.run(lambda: None, ours.start, WORKS[request.param])
     return found | {"algorithm": request.param}
 
 
-def test_our_contender_reports_its_transitions_and_returns(trained):
+def mlp(inputs, outputs):
+    return (inputs * 5 + 5) + (5 * 5 + 5) + (5 * outputs + outputs)
+
+
+def test_our_contender_reports_its_transitions_its_work_and_its_returns(trained):
     count = trained["count"]
     assert count["compile"] == 0  # nothing is trained before the warm-up
     assert TINY.first_block <= count["warm_up"] < TINY.first_block + TINY.num_envs
@@ -70,13 +73,6 @@ def test_our_contender_reports_its_transitions_and_returns(trained):
     )
     low, high = (1, 500) if trained["algorithm"] == "dqn" else (-163, 0)
     assert low <= trained["returns"] <= high
-
-
-def mlp(inputs, outputs):
-    return (inputs * 5 + 5) + (5 * 5 + 5) + (5 * outputs + outputs)
-
-
-def test_our_contender_reports_its_work(trained):
     same, critics = trained["same"], 2 * mlp(3 + 1, 1)
     parameters, updates, target_every, entropy = {
         "dqn": (mlp(4, 2), {}, 10, None),
@@ -98,7 +94,7 @@ def test_our_contender_reports_its_work(trained):
 def test_peers_do_the_work_of_our_contender(trained, library):
     peers.require({"sb3": "stable_baselines3"}.get(library, library))
     algorithm = trained["algorithm"]
-    work = dataclasses.asdict(WORKS[algorithm])
+    work = WORKS[algorithm]
     for name in (f"{algorithm}_{library}", f"{algorithm}_{library}_several"):
         found = process.run_contender(name, work, 200, peers.PYTHONS)
         assert not isinstance(found, process.Failure), str(found)
@@ -107,30 +103,26 @@ def test_peers_do_the_work_of_our_contender(trained, library):
 
 
 def test_our_contender_refuses_a_wrong_number_of_updates():
-    contender = ours.Train(TINY)
-    try:
-        good = {"grad/updates": 0.5, "grad/skipped": 0.0}
-        contender._check(18, 34, 8, good)  # 4 updates in 8 rounds
-        contender._check(0, 18, 9, {})  # the warm-up has none
-        with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
-            contender._check(18, 38, 8, good)
-        for name in ("grad/skipped", "grad/actor_skipped", "grad/actor_skipped/sum"):
-            with pytest.raises(RuntimeError, match=r"^4 updates, 0\.5 skipped"):
-                contender._check(18, 34, 8, {**good, name: 0.5})
-    finally:
-        contender.close()
+    good = {"grad/updates": 0.5, "grad/skipped": 0.0}
+    ours.check(TINY, 18, 34, 8, good)  # 4 updates in 8 rounds
+    ours.check(TINY, 0, 18, 9, {})  # the warm-up has none
+    with pytest.raises(RuntimeError, match=r"^4 updates.*expected 5"):
+        ours.check(TINY, 18, 38, 8, good)
+    for name in ("grad/skipped", "grad/actor_skipped"):
+        with pytest.raises(RuntimeError, match=r"^4 updates, 0\.5 skipped"):
+            ours.check(TINY, 18, 34, 8, {**good, name: 0.5})
 
 
 def test_our_contender_in_the_graph_declares_its_environment():
     work = dataclasses.replace(rows.DQN["dqn-breakout-minatar"].work, capacity=1000)
-    contender = ours.Train(work, in_graph=True)
+    contender = ours.start(work, in_graph=True)
     try:
         convolution, units = 9 * 4 * 16 + 16, 8 * 8 * 16 * 128 + 128
         assert contender.same["parameters"] == convolution + units + 128 * 3 + 3
         found = contender.same["environment"]
         assert (found["id"], found["time_limit"]) == (
             "tf/MinAtar/Breakout-v1",
-            minatar.LIMIT,
+            environments.MINATAR_LIMIT,
         )
         assert {*contender.differs} == {"environment"}
         assert contender.own["workers"] == 0
@@ -140,7 +132,7 @@ def test_our_contender_in_the_graph_declares_its_environment():
 
 def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
     pytest.importorskip("minatar")
-    theirs = minatar.make("MinAtar/Breakout-v1")
+    theirs = environments.minatar("MinAtar/Breakout-v1")
     own = names.make("tf/MinAtar/Breakout-v1")
     assert theirs.observation_space == own.observation_space
     assert theirs.action_space == own.action_space
@@ -191,13 +183,6 @@ def test_updates_and_epsilon_are_those_of_our_algorithm():
         )
 
 
-def test_a_run_ends_with_the_block_that_completes_its_steps():
-    assert TINY.iterations == 5  # 18 + 32, then 110 in blocks of 32
-    assert throughput._work(TINY, throughput.Command()).blocks == 4
-    short = dataclasses.replace(TINY, steps=1)
-    assert throughput._work(short, throughput.Command()).blocks == 1
-
-
 class Model:
     """Peer without learning: it samples once for the updates of a training."""
 
@@ -232,21 +217,16 @@ class Model:
         self.ep_info_buffer.append({"r": self.num_timesteps})
 
 
-def fake(monkeypatch, module, name, value):
-    """Replace a name of a module in ``stable_baselines3.common``."""
-    for part in ("", ".common", f".common.{module}"):
-        found = types.ModuleType(f"stable_baselines3{part}")
-        monkeypatch.setitem(sys.modules, found.__name__, found)
-    setattr(found, name, value)
-
-
 @pytest.mark.parametrize(
     "algorithm, target_calls, target_every", [("dqn", 20, 10), ("td3", None, 2)]
 )
 def test_peers_count_their_work_in_the_measured_blocks(
     monkeypatch, algorithm, target_calls, target_every
 ):
-    fake(monkeypatch, "logger", "Logger", lambda *_: None)
+    for part in ("", ".common", ".common.logger"):
+        module = types.ModuleType(f"stable_baselines3{part}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.Logger = lambda *_: None
     work = WORKS[algorithm]
     model = Model(work.calls(2))
 
@@ -254,7 +234,7 @@ def test_peers_count_their_work_in_the_measured_blocks(
         found = {"values": model.updates, "actor": model.updates // 2}
         return found if algorithm == "td3" else {"values": model.updates}
 
-    learning = off_policy.Learning(
+    learning = sb3.off_policy(
         work, model, 57, updates, target_calls, {"threads": 1}, {}
     )
     found = session.run(lambda: None, lambda work: learning, work)
@@ -270,49 +250,19 @@ def test_peers_count_their_work_in_the_measured_blocks(
     assert found["own"]["env_steps_between_trainings"] == 4
 
 
-@pytest.mark.parametrize(
-    "name, own",
-    [
-        (
-            "dqn-cartpole",
-            {
-                "learning_rate": 1e-4,
-                "batch_size": 32,
-                "tau": 1.0,
-                "train_freq": 4,
-                "target_update_interval": 10_000,
-                "exploration_initial_eps": 1.0,
-                "exploration_final_eps": 0.05,
-            },
-        ),
-        ("sac-halfcheetah", {"learning_rate": 3e-4, "target_entropy": -6.0}),
-        (
-            "td3-halfcheetah",
-            {
-                "learning_rate": 1e-3,
-                "policy_delay": 2,
-                "action_noise": ([0.0] * 6, [0.1] * 6),
-            },
-        ),
-    ],
-)
-def test_peers_get_the_hyperparameters_of_the_work(monkeypatch, name, own):
-    fake(
-        *(monkeypatch, "noise", "NormalActionNoise"),
-        lambda mean, std: (mean.tolist(), std.tolist()),
-    )
-    envs = types.SimpleNamespace(
-        num_envs=1, action_space=types.SimpleNamespace(shape=(6,))
-    )
-    # Stable-Baselines3's defaults.
-    shared = {
-        "buffer_size": 1_000_000,
+def test_peers_get_the_hyperparameters_of_the_work():
+    work = ALL["dqn-cartpole"].work
+    assert sb3.off_policy_arguments(work, types.SimpleNamespace(num_envs=1)) == {
+        "buffer_size": 1_000_000,  # Stable-Baselines3's defaults
         "learning_starts": 100,
-        "batch_size": 256,
         "gamma": 0.99,
-        "tau": 0.005,
-        "train_freq": 1,
         "gradient_steps": 1,
         "seed": 1,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "tau": 1.0,
+        "train_freq": 4,
+        "target_update_interval": 10_000,
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.05,
     }
-    assert off_policy.hyperparameters(ALL[name].work, envs) == {**shared, **own}

@@ -2,16 +2,23 @@ import psutil
 import pytest
 
 from benchmarks.measure import process
+from tests.benchmarks.contenders.talks import Work
 
-PACKAGE = "tests.benchmarks.contenders"
 
-
-def run(name, deadline=60.0, **work):
-    return process.run(name, work, deadline, package=PACKAGE)
+def run(name, deadline=60.0):
+    module = f"tests.benchmarks.contenders.{name}"
+    return process.run(module, Work(3), deadline)
 
 
 def test_other_output_of_a_contender_does_not_change_its_result():
-    assert run("talks", value=3) == {"value": 3}
+    assert run("talks") == {"value": 3}
+
+
+def test_a_missing_interpreter_is_named_with_its_flag(monkeypatch):
+    monkeypatch.setitem(process.FOLDERS, "batch_ppo", "missing")
+    failure = process.run_contender("ppo_batch_ppo", Work(), 1.0)
+    assert "pass --batch_ppo_python" in str(failure)
+    assert "benchmarks.make_environments" in str(failure)
 
 
 @pytest.mark.parametrize(

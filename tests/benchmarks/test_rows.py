@@ -1,6 +1,9 @@
+"""Rows and contenders as data."""
+
 import dataclasses
 import json
 import pathlib
+import time
 
 import pytest
 
@@ -8,9 +11,11 @@ import benchmarks.contenders
 from benchmarks import learning
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import rows
-from benchmarks.work import stepping
+from benchmarks.work.environments import Slow
+from benchmarks.work.works import Stepping
 
 FOLDER = pathlib.Path(benchmarks.contenders.__file__).parent
+ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
 
 
 def test_every_contender_has_a_file_and_every_file_a_contender():
@@ -19,11 +24,7 @@ def test_every_contender_has_a_file_and_every_file_a_contender():
 
 
 def test_every_contender_is_in_a_row():
-    played = rows.contenders(rows.ENVIRONMENTS) + rows.contenders(rows.TRAINING)
-    assert {*CONTENDERS} == {*played, *learning.CONTENDERS}
-
-
-ALL = {**rows.ENVIRONMENTS, **rows.TRAINING}
+    assert {*CONTENDERS} == {*rows.contenders(ALL), *learning.CONTENDERS}
 
 
 @pytest.mark.parametrize("row", ALL.values(), ids=[*ALL])
@@ -54,19 +55,29 @@ def test_rows_are_selected_by_name_and_alias_each_once(known):
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 def test_actions_are_valid_and_determined_by_the_seed(name):
-    work = stepping.Stepping(name, 3, block=5)
+    work = Stepping(name, 3, block=5)
     actions = work.actions()
     env = work.constructor()()
     assert actions.shape == (5, 3, *env.action_space.shape)
     assert all(env.action_space.contains(x) for row in actions for x in row)
     assert (actions == work.actions()).all()
-    other = dataclasses.replace(work, seed=2).actions()
-    assert (actions != other).any()
+    assert (actions != dataclasses.replace(work, seed=2).actions()).any()
 
 
 def test_wrappers_must_be_equal_for_all_contenders():
-    work = stepping.Stepping("CartPole-v1", 2, block=1)
-    found = work.same(work.constructor(), work.actions())["environment"]
+    work = Stepping("CartPole-v1", 2, block=1)
+    found = work.same(work.actions())["environment"]
     assert found["id"] == "CartPole-v1"
     assert found["wrappers"] == ["TimeLimit", "OrderEnforcing"]
     assert found["time_limit"] == 500
+
+
+@pytest.mark.parametrize(
+    "busy, clock", [(True, time.thread_time), (False, time.monotonic)]
+)
+def test_a_slow_step_takes_at_least_the_given_time(busy, clock):
+    env = Slow(20, busy)
+    env.reset(seed=1)
+    start = clock()
+    env.step(0)
+    assert clock() - start >= 0.02

@@ -1,16 +1,14 @@
-"""Our training contenders, and the parts that they share with the peers'."""
+"""Our contenders that train on policy, and the loop around all contenders."""
 
 import dataclasses
+import os
 
 import pytest
 
-from benchmarks import throughput
-from benchmarks.contenders import CONTENDERS
 from benchmarks.contenders import ppo_ours as ours
 from benchmarks.inside import session
-from benchmarks.measure import rows
-from benchmarks.work.stepping import Stepping
-from benchmarks.work.training import Training, last_mean
+from benchmarks.measure import duel, process, rows
+from benchmarks.work.works import OBJECTIVE, Stepping, Training, last_mean
 
 TINY = Training(
     "CartPole-v1",
@@ -26,66 +24,101 @@ TINY = Training(
 )
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return session.run(lambda: None, ours.Train, TINY)
-
-
-def test_our_contender_reports_its_transitions_and_returns(trained):
+def test_ours_reports_its_transitions_its_work_and_its_returns():
+    trained = session.run(lambda: None, ours.start, TINY)
     count = trained["count"]
     assert count["compile"] == 0  # nothing is trained before the warm-up
     assert 0 < count["warm_up"] <= TINY.batch
     assert 2 * TINY.batch < count["steady"] <= 3 * TINY.batch
-    assert trained["value"] == pytest.approx(
-        count["steady"] / trained["phases"]["steady"]
-    )
+    rate = count["steady"] / trained["phases"]["steady"]
+    assert trained["value"] == pytest.approx(rate)
     assert 1 <= trained["returns"] <= 500
-
-
-def test_our_contender_reports_its_work(trained):
     same = trained["same"]
     assert same["environment"]["wrappers"] == ["TimeLimit", "OrderEnforcing"]
     # Two towers 4 -> 4, with a head of two logits and a head of one value.
     assert same["parameters"] == 2 * (4 * 4 + 4) + (4 * 2 + 2) + (4 + 1)
     assert same["gradient_steps_an_iteration"] == 2 * 64 // 16
     assert same["samples_a_gradient_step"] == 16
+    assert not trained["differs"]
 
 
-def test_our_contender_refuses_a_wrong_number_of_gradient_steps():
-    contender = ours.Train(TINY)
-    try:
-        good = {"grad/updates": 6.0, "grad/skipped": 0.0}
-        contender._check(48, good)
-        with pytest.raises(RuntimeError, match=r"^6 gradient steps.*expected 8"):
-            contender._check(49, good)
-        with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
-            contender._check(48, {**good, "grad/skipped": 0.5})
-    finally:
-        contender.close()
+PYTHONS = {"batch_ppo": os.environ.get("TFAGENTS_BATCH_BATCH_PPO_PYTHON", "")}
+PRESET = dataclasses.replace(
+    rows.TRAINING["ppo-batch-ppo-pendulum"].work,
+    num_envs=2,
+    rollout_length=20,
+    epochs=2,
+    minibatch_size=10,
+    chunk_length=5,
+    hidden=(6, 5),
+    num_workers=0,
+    seconds=0.0,
+    blocks=2,
+)
+
+
+@pytest.fixture(scope="module")
+def preset_trained():
+    return session.run(lambda: None, ours.start, PRESET)
+
+
+@pytest.mark.parametrize("name", ["ppo_batch_ppo", "ppo_batch_ppo_parallel_one"])
+def test_batch_ppo_does_the_same_work_if_it_is_installed(preset_trained, name):
+    if process.python_of("batch_ppo", PYTHONS) is None:
+        pytest.skip("no batch-ppo (benchmarks.make_environments --batch_ppo)")
+    theirs = process.run_contender(name, PRESET, 250, PYTHONS)
+    assert not isinstance(theirs, process.Failure), str(theirs)
+    assert theirs["count"]["steady"] == PRESET.blocks * PRESET.batch
+    assert theirs["own"]["workers"] == (2 if "parallel" in name else 0)
+    duel._same(name, preset_trained, theirs)  # raises for undeclared differences
+    assert theirs["returns"] == pytest.approx(theirs["returns"])  # not NaN
+
+
+def test_ours_does_the_work_of_the_preset_or_declares_differences(preset_trained):
+    same = preset_trained["same"]
+    assert same["environment"]["wrappers"] == [
+        *("ClipAction", "RangeNormalize"),
+        *("LimitDuration", "TimeLimit", "OrderEnforcing"),
+    ]
+    # Two towers 3 -> 6 -> 5, a mean with its standard deviation, and a value.
+    towers = 2 * ((3 * 6 + 6) + (6 * 5 + 5))
+    assert same["parameters"] == towers + (5 + 1) + 1 + (5 + 1)
+    assert same["gradient_steps_an_iteration"] == 2 * 40 // 10
+    assert same["samples_a_gradient_step"] == 10
+    assert same["objective"] == OBJECTIVE
+    assert {*preset_trained["differs"]} == {"minibatches"}  # the approximation
+
+
+def test_ours_refuses_a_wrong_number_of_gradient_steps():
+    good = {"grad/updates": 6.0, "grad/skipped": 0.0}
+    ours.check(TINY, 48, good)
+    with pytest.raises(RuntimeError, match=r"^6 gradient steps.*expected 8"):
+        ours.check(TINY, 49, good)
+    with pytest.raises(RuntimeError, match=r"a fraction 0\.5 of them"):
+        ours.check(TINY, 48, {**good, "grad/skipped": 0.5})
+
+
+def test_ours_has_the_losses_of_the_peers():
+    config = ours.config(TINY, "auto", "float32", False)
+    settings = config.settings
+    assert settings.value_scale == 2 * TINY.value_scale  # of half the squared error
+    assert settings.normalize_advantage
+    assert not settings.normalize_observation and not settings.normalize_return
+    assert config.eval_every == 0 and not config.compile_cache
 
 
 class Counting:
     """Session without training; its return is the number of iterations."""
 
-    unit = "env steps"
     own, versions, same = {}, {}, {}
+    returns = 0
 
     def __init__(self, work):
-        self.iterations = 0
+        pass
 
-    @property
-    def returns(self):
-        return self.iterations
-
-    def compile(self):
-        return 0
-
-    def measure(self, seconds, blocks):
-        def block():
-            self.iterations += 1
-            return 10
-
-        return session.repeat(block, seconds, blocks)
+    def block(self):
+        self.returns += 1
+        return 10
 
     def close(self):
         pass
@@ -97,47 +130,14 @@ def test_a_run_continues_for_its_time_but_its_returns_do_not():
     assert found["phases"]["steady"] >= 0.05
     assert found["count"]["steady"] > 10 * TINY.blocks
     assert found["returns"] == 1 + TINY.blocks  # warm-up included
-    assert found["value"] == pytest.approx(
-        found["count"]["steady"] / found["phases"]["steady"]
-    )
+    rate = found["count"]["steady"] / found["phases"]["steady"]
+    assert found["value"] == pytest.approx(rate)
 
 
 def test_a_run_longer_than_its_seconds_ends_with_its_steps():
-    found = session.run(lambda: None, Counting, TINY)
-    assert found["count"]["steady"] == 10 * TINY.blocks
-    alone = Stepping("CartPole-v1", 2, seconds=100.0, blocks=3)
-    assert session.run(lambda: None, Counting, alone)["count"]["steady"] == 30
-
-
-def test_bfloat16_is_declared_as_a_difference():
-    pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
-    work = dataclasses.replace(
-        rows.TRAINING["ppo-pong-bfloat16"].work, num_envs=2, num_workers=0
-    )
-    options = CONTENDERS["ppo_ours_bfloat16_off"].options
-    contender = ours.Train(work, **options)
-    try:
-        assert contender.same["precision"] == "mixed_bfloat16"
-        assert {*contender.differs} == {"precision"}
-    finally:
-        contender.close()
-
-
-def test_our_contender_has_the_losses_of_the_peers():
-    config = ours._config(TINY, "auto")
-    settings = config.settings
-    assert settings.value_scale == 2 * TINY.value_scale  # of half the squared error
-    assert settings.normalize_advantage
-    assert not settings.normalize_observation and not settings.normalize_return
-    assert config.eval_every == 0 and not config.compile_cache
-
-
-def test_a_run_ends_with_the_iteration_that_completes_its_steps():
-    work = dataclasses.replace(TINY, steps=TINY.batch + 1)
-    assert work.iterations == 2
-    flags = dataclasses.replace(throughput.Command(), steps=10 * TINY.batch)
-    assert throughput._work(TINY, flags).blocks == 9  # after the warm-up
+    for work in (TINY, Stepping("CartPole-v1", 2, seconds=0.0, blocks=3)):
+        found = session.run(lambda: None, Counting, work)
+        assert found["count"]["steady"] == 10 * 3
 
 
 def test_only_the_last_fifth_of_the_episodes_counts():

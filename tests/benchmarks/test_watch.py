@@ -1,13 +1,15 @@
+"""The clock, the evaluations and the end of a run up to a threshold."""
+
 import dataclasses
 
 import gymnasium
 import numpy as np
 import pytest
 
-from benchmarks.inside import clock, greedy, watch
+from benchmarks.inside import watch
 from benchmarks.work.thresholds import Learning
 
-WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3)
+WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3, launched=99.0)
 
 
 class Time:
@@ -15,8 +17,8 @@ class Time:
 
     def __init__(self, monkeypatch, now=100.0):
         self.now = now
-        monkeypatch.setattr(clock.time, "time", lambda: self.now)
-        monkeypatch.setattr(clock.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(watch.time, "time", lambda: self.now)
+        monkeypatch.setattr(watch.time, "perf_counter", lambda: self.now)
 
 
 @pytest.fixture
@@ -44,20 +46,8 @@ def evaluated(monkeypatch, time):
     return answers
 
 
-def test_the_clock_starts_at_the_launch_and_stops_in_a_pause(time):
-    running = clock.Clock(launched=90.0)
-    assert running.seconds() == 10
-    with pytest.raises(KeyError), running.pause():
-        time.now += 7
-        raise KeyError  # a pause also ends with an exception
-    time.now += 2
-    assert running.seconds() == 12
-    assert running.with_pauses() == 19
-
-
 def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, evaluated):
-    work = dataclasses.replace(WORK, deadline=100.0)
-    watched = watch.Watch(work, clock.Clock(launched=90.0))
+    watched = watch.Watch(dataclasses.replace(WORK, launched=90.0, deadline=100.0))
     evaluated += [20.0, 30.0]
     time.now += 30
     assert not watched.iteration(100, None)  # at 40 s; the evaluation takes 50 more
@@ -71,16 +61,13 @@ def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, eval
 
 def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated):
     evaluated += [100.0, 475.0]
-    watched = watch.Watch(WORK, clock.Clock(launched=99.0))
+    watched = watch.Watch(WORK)
     watched.phase("import")
     time.now += 3
     assert not watched.iteration(60, None)  # too early for an evaluation
-    time.now += 1
-    assert not watched.iteration(120, None)
-    time.now += 1
-    assert not watched.iteration(180, None)
-    time.now += 1
-    assert watched.iteration(240, None)
+    for steps, ends in ((120, False), (180, False), (240, True)):
+        time.now += 1
+        assert watched.iteration(steps, None) is ends
     found = watched.result()
     assert found["reached"] and found["steps"] == 240
     assert found["seconds"] == 1 + 3 + 3
@@ -92,34 +79,15 @@ def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated
     assert not {*WORK.episode_seeds()} & {*other.episode_seeds()}
 
 
-def test_a_run_without_steps_left_is_evaluated_a_last_time(time, evaluated):
-    evaluated += [1.0]
-    work = dataclasses.replace(WORK, eval_every=5000)
-    watched = watch.Watch(work, clock.Clock(time.now))
-    time.now += 1
-    assert not watched.iteration(999, None)
-    time.now += 1
-    assert watched.iteration(1001, None)
-    assert not watched.result()["reached"]
-    assert watched.result()["seconds"] == 2
-
-
 def test_evaluations_play_whole_episodes_with_the_same_seeds():
-    games = greedy.EvaluationEnvs("CartPole-v1", [1, 2])
-    ones = games.returns(lambda observations: np.ones(2, int))
-    assert ones == games.returns(lambda observations: np.ones(2, int))
+    games = watch.EvaluationEnvs("CartPole-v1", [1, 2])
+    totals = games.returns(lambda observations: np.ones(2, int))
+    np.testing.assert_array_equal(totals, games.returns(lambda _: np.ones(2, int)))
     games.close()
-    for seed, total in zip([1, 2], ones, strict=True):
+    for seed, total in zip([1, 2], totals, strict=True):
         with gymnasium.make("CartPole-v1") as env:
             env.reset(seed=seed)
             steps = 1
             while not env.step(1)[2]:
                 steps += 1
         assert total == steps
-
-
-def test_actions_of_boxes_are_clipped():
-    games = greedy.EvaluationEnvs("Pendulum-v1", [1])
-    found = [games.returns(lambda _, x=x: np.full((1, 1), x)) for x in (2.0, 9.0)]
-    games.close()
-    assert found[0] == found[1]

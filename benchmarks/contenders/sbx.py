@@ -1,27 +1,64 @@
-"""SBX's DQN, SAC and TD3: Stable-Baselines3's loop around updates in JAX."""
+"""SBX's PPO, DQN, SAC and TD3: Stable-Baselines3's loop around updates in JAX."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.inside import jax_threads, off_policy, session, vectorised
+from benchmarks.inside import sb3, session
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import Training, versions
+
+_PACKAGES = (
+    *("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch", "minatar"),
+)
 
 
-def load():
+def load(threads: int = 1, **_: Any) -> None:
+    """Import SBX, with one thread of JAX, or its default of one per core."""
+    sb3.choose_jax_threads(threads)
     import sbx  # noqa: F401
 
 
-def start(
-    work: OffPolicy, threads: int = 1, several: bool = False
-) -> off_policy.Learning:
-    """Return a session; arguments as in ``off_policy_sb3.start``."""
+def start(work: Training | OffPolicy, threads: int = 1, **options: Any) -> sb3.Learning:
+    """Return a session; ``options`` as of ``sb3.start``."""
+    make = _off_policy if isinstance(work, OffPolicy) else _on_policy
+    found = make(work, **options)
+    found.own["threads"] = threads
+    return found
+
+
+def _on_policy(work: Training) -> sb3.Learning:
+    import jax
+    import sbx
+
+    if work.network != "mlp":
+        raise ValueError(f"network is {work.network!r}; expected mlp")
+    envs = sb3.vectorised(work.constructor(), work.num_envs, "dummy", True)
+    arguments = sb3.on_policy_arguments(work)
+    model = sbx.PPO("MlpPolicy", envs, device="cpu", **arguments)
+    policy = model.policy
+
+    def parameters() -> int:
+        states = policy.actor_state, policy.vf_state
+        return sum(x.size for each in states for x in jax.tree.leaves(each.params))
+
+    return sb3.on_policy(
+        work,
+        model,
+        parameters,
+        lambda: int(policy.actor_state.step),
+        {"workers": 0, "gradient norm": "clipped for each network by itself"},
+        versions(*_PACKAGES),
+    )
+
+
+def _off_policy(work: OffPolicy, several: bool = False) -> sb3.Learning:
+    """Return a session with the work's number of environments, or with one."""
     import jax
     import sbx
 
     count = work.num_envs if several else 1
-    envs = vectorised.make(work.constructor(), count, "dummy", monitor=True)
+    envs = sb3.vectorised(work.constructor(), count, "dummy", True)
     kind, network = _network(work)
     policy = network | {
         "optimizer_class": _optimizer(work.gradient_norm),
@@ -29,13 +66,8 @@ def start(
     }
     td3 = work.algorithm == "td3"
     algorithm = _td3(work) if td3 else getattr(sbx, work.algorithm.upper())
-    model = algorithm(
-        kind,
-        envs,
-        policy_kwargs=policy,
-        device="cpu",
-        **off_policy.hyperparameters(work, envs),
-    )
+    arguments = sb3.off_policy_arguments(work, envs) | {"policy_kwargs": policy}
+    model = algorithm(kind, envs, device="cpu", **arguments)
     states = {"values": (model.policy, "qf_state")}
     target_calls = None
     if work.algorithm == "dqn":
@@ -45,17 +77,14 @@ def start(
     trained = [getattr(*each).params for each in states.values()]
     if work.algorithm == "sac":
         states["temperature"] = (model, "ent_coef_state")
-    return off_policy.Learning(
+    return sb3.off_policy(
         work,
         model,
         sum(x.size for x in jax.tree.leaves(trained)),
         lambda: {name: int(getattr(*each).step) for name, each in states.items()},
         target_calls,
-        {"threads": threads},
-        versions(
-            *("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch"),
-            "minatar",
-        ),
+        {},
+        versions(*_PACKAGES),
     )
 
 
@@ -161,10 +190,5 @@ def _small_cnn() -> type:
     return SmallCNNPolicy
 
 
-def prepare(threads: int = 1, **_: Any) -> None:
-    """Set the number of JAX's threads, before JAX is imported."""
-    jax_threads.choose(threads)
-
-
 if __name__ == "__main__":
-    session.main(load, start, OffPolicy, prepare)
+    session.main(load, start, Training, OffPolicy)

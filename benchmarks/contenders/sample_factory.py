@@ -11,37 +11,26 @@ import time
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.work.asynchronous import Asynchronous
-from benchmarks.work.stepping import versions
+from benchmarks.work.works import Asynchronous, versions
 
 _WARM = 3.0  # seconds after the first update, before the measurement
 _NAME = "benchmark"
 _WORK = "TFAGENTS_BATCH_BENCHMARK_WORK"  # environment variable with the work
-_STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 
 
-def load():
+def load(**_: Any) -> None:
     import sample_factory  # noqa: F401
 
 
 class Train:
-    """A run of APPO; its processes start and end with the measurement.
-
-    Args:
-      work: what to train on.
-    """
-
-    unit = "env steps"
+    """A run of APPO; its processes start and end with the measurement."""
 
     def __init__(self, work: Asynchronous):
         self._work, self._points = work, []
         self._parameters = 0
         self.returns = None
-        self.own = {
-            "workers": work.num_workers,
-            "autoreset": "same step",
-            "policy_workers": 1,
-        }
+        self.own = {"workers": work.num_workers, "policy_workers": 1}
+        self.own["autoreset"] = "same step"
         self.versions = versions("sample-factory", "torch", "gymnasium")
         self.differs = {"versions": "it needs an older NumPy"}
 
@@ -50,19 +39,12 @@ class Train:
         assert self._parameters, "nothing was trained yet"
         return self._work.same(self._parameters, self._work.train_rows)
 
-    def compile(self) -> int:
-        return 0
-
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
         if not seconds and blocks:  # the warm-up is part of the run
             return session.Measured(0, 0.0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
             self._run(folder, seconds)
-        begin, _ = self._points[0]
-        late = [point for point in self._points if point[0] >= begin + _WARM]
-        if len(late) < 2:
-            raise RuntimeError(f"no update in {seconds:g} s after the warm-up")
-        (begin, first), (end, last) = late[0], late[-1]
+        (begin, first), *_, (end, last) = _measured(self._points)
         took = end - begin
         return session.Measured(last - first, took, (last - first) / took)
 
@@ -91,13 +73,20 @@ class Train:
             def on_training_step(self, runner, training_iteration_since_resume):
                 steps = sum(runner.env_steps.values())
                 points.append((time.perf_counter(), steps))
-                if points[-1][0] - points[0][0] > _WARM + seconds:
+                late = _measured(points)
+                if len(late) > 1 and late[-1][0] - late[0][0] >= seconds:
                     runner.cfg.train_for_env_steps = 0  # its limit in seconds is unused
 
         runner.register_observer(Observer())
         runner.init()
         self._parameters = _parameters(config)
         runner.run()
+
+
+def _measured(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return the points after the warm-up, or the last one if there are none yet."""
+    begin = points[0][0] + _WARM
+    return [point for point in points if point[0] >= begin] or points[-1:]
 
 
 def _work() -> Asynchronous:
@@ -117,7 +106,7 @@ def make_encoder(cfg, obs_space):
     from sample_factory.model.encoder import Encoder
     from torch import nn
 
-    stride = _STRIDES[_work().network]
+    stride = 4
     height, _, channels = obs_space["obs"].shape
 
     class Convolutions(Encoder):

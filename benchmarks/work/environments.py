@@ -1,11 +1,17 @@
-"""Environments with slow steps, for rows about stepping many of them."""
+"""Environments of works, created by ``env="benchmarks.work.environments:<name>"``.
+
+Games import their packages only when they are created.
+"""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import gymnasium
 import numpy as np
+
+MINATAR_LIMIT = 5000  # steps of an episode, as in tfagents_batch.envs.tf.minatar
 
 
 class Slow(gymnasium.Env):
@@ -41,12 +47,7 @@ class Slow(gymnasium.Env):
 
 
 class Waiting(gymnasium.Wrapper):
-    """Wait before each step.
-
-    Args:
-      env: environment.
-      milliseconds: time of waiting.
-    """
+    """Wait some milliseconds before each step."""
 
     def __init__(self, env: gymnasium.Env, milliseconds: float):
         super().__init__(env)
@@ -55,3 +56,32 @@ class Waiting(gymnasium.Wrapper):
     def step(self, action):
         time.sleep(self._seconds)
         return super().step(action)
+
+
+def atari(game: str, **kwargs: Any) -> gymnasium.Env:
+    """Create a game such as ALE/Pong-v5; ``kwargs`` as in ``envs.adapters.atari``."""
+    import ale_py
+
+    from tfagents_batch.envs.adapters import atari
+
+    if game not in gymnasium.registry:
+        gymnasium.register_envs(ale_py)
+    return atari.make(gymnasium.spec(game), kwargs)
+
+
+def minatar(game: str) -> gymnasium.Env:
+    """Create a game of the ``minatar`` package, with the time limit of ours."""
+    from minatar import gym
+
+    if game not in gymnasium.registry:
+        gym.register_envs()
+    limit = {"max_episode_steps": MINATAR_LIMIT}
+    return gymnasium.make(game, disable_env_checker=True, **limit)
+
+
+def stacked(name: str, max_episode_steps: int) -> gymnasium.Env:
+    """Create an environment in our ``standard_stack``; runs in worker processes."""
+    from tfagents_batch.envs import wrappers
+
+    env = gymnasium.make(name, disable_env_checker=True)
+    return wrappers.standard_stack(env, max_episode_steps=max_episode_steps)

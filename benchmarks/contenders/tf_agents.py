@@ -6,6 +6,7 @@ steps the same Gymnasium environments as all contenders, behind TF-Agents' inter
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -13,8 +14,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.inside import session
-from benchmarks.work.stepping import versions
-from benchmarks.work.training import Training, last_mean
+from benchmarks.work.works import Training, last_mean, versions
 
 LAST = 2  # the step type of an episode's last observation
 
@@ -26,7 +26,7 @@ DIFFERS = {
 }
 
 
-def load():
+def load(**_: Any) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tf_agents.agents.ppo.ppo_clip_agent
     import tf_agents.drivers.dynamic_step_driver
@@ -43,7 +43,6 @@ class Agent:
       threads: threads of TensorFlow's pools; None for its default.
     """
 
-    unit = "env steps"
     differs = DIFFERS
 
     def __init__(
@@ -59,15 +58,16 @@ class Agent:
             tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
         self._work = work
-        self._env = tf_py_environment.TFPyEnvironment(_batched(work, processes))
-        self._agent = agent = _agent(work, self._env)
+        env = tf_py_environment.TFPyEnvironment(_batched(work, processes))
+        self.close = env.close
+        self._agent = agent = _agent(work, env)
         self._buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
             agent.collect_data_spec, work.num_envs, max_length=2 * work.rollout_length
         )
         self._returns: list[float] = []
         self._sums = np.zeros(work.num_envs)
         driver = dynamic_step_driver.DynamicStepDriver(
-            self._env,
+            env,
             agent.collect_policy,
             observers=[self._buffer.add_batch],
             num_steps=work.batch,
@@ -88,26 +88,19 @@ class Agent:
     @property
     def same(self) -> dict[str, Any]:
         agent, work = self._agent, self._work
-        weights = agent.actor_net.trainable_weights + _value_net(agent).weights
+        values = agent._value_net  # it has no public attribute for it
+        weights = agent.actor_net.trainable_weights + values.weights
         steps = int(agent.train_step_counter.numpy()) // self._iterations
         count = sum(int(np.prod(weight.shape)) for weight in weights)
-        found = work.same(work.constructor(), count, steps, self._samples)
-        return found | {"advantages": "standardised over the rollout"}
+        return work.same(count, steps, self._samples) | {
+            "advantages": "standardised over the rollout"
+        }
 
     @property
     def returns(self) -> float | None:
         return last_mean(self._returns)
 
-    def compile(self) -> int:
-        return 0
-
-    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        return session.repeat(self._block, seconds, blocks)
-
-    def close(self) -> None:
-        self._env.close()
-
-    def _block(self) -> int:
+    def block(self) -> int:
         self._collect()
         reward, step_type, next_step_type = (x.numpy() for x in self._train())
         self._buffer.clear()
@@ -182,15 +175,11 @@ def _agent(work: Training, env: Any) -> Any:
     return agent
 
 
-def _value_net(agent: Any) -> Any:
-    return agent._value_net  # it has no public attribute for it
-
-
 def _batched(work: Training, processes: bool) -> Any:
     from tf_agents.environments import batched_py_environment, parallel_py_environment
     from tf_agents.system import multiprocessing
 
-    makers = [_Maker(work, row) for row in range(work.num_envs)]
+    makers = [functools.partial(_adapted, work, row) for row in range(work.num_envs)]
     if not processes:
         return batched_py_environment.BatchedPyEnvironment(
             [make() for make in makers], multithreading=False
@@ -199,23 +188,8 @@ def _batched(work: Training, processes: bool) -> Any:
     return parallel_py_environment.ParallelPyEnvironment(makers)
 
 
-class _Maker:
-    """Constructor of one environment that can be sent to another process."""
-
-    def __init__(self, work: Training, row: int):
-        self._work, self._row = work, row
-
-    def __call__(self) -> Any:
-        return adapted(self._work.constructor()(), self._work.seed + self._row)
-
-
-def adapted(env: gymnasium.Env, seed: int) -> Any:
-    """Return a Gymnasium environment with TF-Agents' interface.
-
-    Args:
-      env: environment with a ``Discrete`` or ``Box`` action space.
-      seed: seed of its first episode.
-    """
+def _adapted(work: Training, row: int) -> Any:
+    """Return an environment of the work with TF-Agents' interface."""
     from tf_agents.environments import py_environment
     from tf_agents.specs import array_spec
     from tf_agents.trajectories import time_step
@@ -230,10 +204,12 @@ def adapted(env: gymnasium.Env, seed: int) -> Any:
             space.shape, np.float32, space.low, space.high
         )
 
+    env = work.constructor()()
+
     class Adapted(py_environment.PyEnvironment):
         def __init__(self):
             super().__init__(handle_auto_reset=True)
-            self._seed = seed
+            self._seed = work.seed + row  # of its first episode
             self._specs = spec(env.observation_space), spec(env.action_space)
 
         def observation_spec(self):
@@ -249,12 +225,9 @@ def adapted(env: gymnasium.Env, seed: int) -> Any:
 
         def _step(self, action):
             observation, reward, terminated, truncated, _ = env.step(action)
-            observation = np.asarray(observation, np.float32)
-            if terminated:
-                return time_step.termination(observation, reward)
-            if truncated:
-                return time_step.truncation(observation, reward)
-            return time_step.transition(observation, reward)
+            kind = time_step.truncation if truncated else time_step.transition
+            kind = time_step.termination if terminated else kind
+            return kind(np.asarray(observation, np.float32), reward)
 
         def close(self):
             env.close()

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from benchmarks.inside import session
-from benchmarks.work.stepping import Stepping, versions
-
-
-def load() -> None:
-    """Import TensorFlow and our environments."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow  # noqa: F401
-
-    import tfagents_batch.envs.make  # noqa: F401
+from benchmarks.inside import session, trained
+from benchmarks.work.works import Stepping, versions
 
 
 class Loop:
-    """Blocks of steps, each one program; the native backend compiles it with XLA.
-
-    Args:
-      work: what to step.
-      backend: "native" or "portable".
-    """
-
-    unit = "env steps"
+    """Blocks of steps, each one program; the native backend compiles it with XLA."""
 
     def __init__(self, work: Stepping, backend: str):
         import tensorflow as tf
@@ -35,11 +19,11 @@ class Loop:
 
         actions = work.actions()
         constructor = registry.constructor(work.env, work.env_kwargs)
-        self.same = work.same(constructor, actions)
+        self.same = work.same(actions, constructor)
         self.versions = versions("tensorflow", "keras")
         kind = tf.int32 if actions.dtype.kind == "i" else tf.float32
         self._actions = tf.constant(actions, kind)
-        self._env = env = tfb.make_env(
+        env = tfb.make_env(
             work.env,
             work.num_envs,
             work.num_workers,
@@ -56,17 +40,12 @@ class Loop:
         )
         state, timestep = env.init(work.seed)
         self._carry = (state, timestep.observation, tf.zeros([work.num_envs]))
+        self.close = env.close
 
     def compile(self) -> int:
-        return self._block()
+        return self.block()
 
-    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        return session.repeat(self._block, seconds, blocks)
-
-    def close(self) -> None:
-        self._env.close()
-
-    def _block(self) -> int:
+    def block(self) -> int:
         self._carry, transitions = self._play(self._carry, self._actions)
         return int(transitions)
 
@@ -93,3 +72,7 @@ def _program(env: Any, block: int) -> Any:
         return tuple(carry), count
 
     return play
+
+
+if __name__ == "__main__":
+    session.main(trained.load, Loop, Stepping)

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import old_tensorflow, session
-from benchmarks.work.preset import OBJECTIVE, PresetTraining
-from benchmarks.work.stepping import versions
-from benchmarks.work.training import last_mean
+from benchmarks.work.works import OBJECTIVE, PresetTraining, last_mean, versions
 
 DIFFERS = {
     "advantages": "it standardises them once, before the epochs",
     "minibatches": "it trains on chunks of episodes",
     "versions": "its TensorFlow needs an older NumPy",
 }
+# Its wrappers for work that our batch of environments does without a wrapper.
+OF_A_BATCH = ("CacheSpaces", "ConvertTo32Bit")
 
 
-def load() -> None:
+def load(**_: Any) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     old_tensorflow.load()
     with old_tensorflow.importing():
@@ -40,7 +40,6 @@ class Agent:
       threads: threads of TensorFlow's pools; None for its default.
     """
 
-    unit = "env steps"
     differs = DIFFERS
 
     def __init__(
@@ -81,7 +80,8 @@ class Agent:
                 feed={graph.is_training: True},
             )
         self._graph = graph
-        pools = {} if threads is None else _pools(threads)
+        names = "intra_op_parallelism_threads", "inter_op_parallelism_threads"
+        pools = {} if threads is None else dict.fromkeys(names, threads)
         self._session = tf.Session(
             config=tf.ConfigProto(allow_soft_placement=True, **pools)
         )
@@ -99,9 +99,8 @@ class Agent:
             "cut off": "the value after a time limit is taken to be 0",
             "seeds": "of weights and actions; environments draw their own",
         }
-        self.versions = versions(
-            "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
-        )
+        packages = "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
+        self.versions = versions(*packages)
 
     @property
     def same(self) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class Agent:
         updates, rows = self._session.run([algorithm.updates, algorithm.rows])
         steps, rest = divmod(int(updates), self._iterations)
         assert rest == 0, "iterations took different numbers of gradient steps"
-        found = work.same(work.constructor(), size, steps, int(rows))
+        found = work.same(size, steps, int(rows))
         environment = found["environment"]
         wrapped = {
             "wrappers": self._layers + environment["wrappers"],
@@ -133,16 +132,10 @@ class Agent:
     def returns(self) -> float | None:
         return last_mean(self._returns)
 
-    def compile(self) -> int:
-        return 0
-
-    def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        return session.repeat(self._block, seconds, blocks)
-
     def close(self) -> None:
         self._env.close()  # ``same`` still reads the session, which the process ends
 
-    def _block(self) -> int:
+    def block(self) -> int:
         target = self._step + self._work.batch
         for score in self._loop.run(self._session, None, target):
             # It reports the mean of a phase, which counts for each of its episodes.
@@ -206,14 +199,7 @@ def _layers(env: Any) -> list[str]:
         found.append(type(env).__name__)
         env = vars(env)["_env"]
     env.close()
-    return found
-
-
-def _pools(threads: int) -> dict[str, int]:
-    return {
-        "intra_op_parallelism_threads": threads,
-        "inter_op_parallelism_threads": threads,
-    }
+    return [name for name in found if name not in OF_A_BATCH]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,306 @@
+"""Works: what contenders step or train, the same for every contender of a row.
+
+Peers import this file too, in an interpreter that may have no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from benchmarks.work.environments import Waiting
+
+LAST = 0.2  # last fraction of a run's episodes, for the compared returns
+OBJECTIVE = "importance weighting, adaptive KL penalty with a cutoff"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Environments, and how long to measure; subclasses say what is done with them."""
+
+    env: str  # Gymnasium id, or module:function
+    num_envs: int  # B
+    _: dataclasses.KW_ONLY
+    env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    num_workers: int = 1  # processes; contenders that cannot choose report their own
+    seed: int = 1  # of environments, weights and actions
+    block: int = 1  # amount of work between two readings of the clock
+    seconds: float = 10.0  # minimum of measured seconds
+    blocks: int | None = None  # minimum of measured blocks; None: only ``seconds``
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if isinstance(value := getattr(self, field.name), list):  # from JSON
+                object.__setattr__(self, field.name, tuple(value))
+
+    def constructor(self) -> Callable[[], gymnasium.Env]:
+        """Return a function that creates one environment."""
+        return functools.partial(make, self.env, self.env_kwargs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stepping(Work):
+    """Random actions in a batch of environments; blocks of ``block`` steps of it."""
+
+    block: int = 256
+
+    def actions(self) -> np.ndarray:
+        """Return actions ``[block, B, ...]``; every block of steps plays the same ones.
+
+        They are drawn before the clock starts, so that only environments are measured.
+        """
+        env = self.constructor()()
+        space = env.action_space
+        env.close()
+        random, shape = np.random.default_rng(self.seed), (self.block, self.num_envs)
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return random.integers(space.start, space.start + space.n, shape)
+        if isinstance(space, gymnasium.spaces.Box):
+            size = (*shape, *space.shape)
+            return random.uniform(space.low, space.high, size).astype(space.dtype)
+        raise TypeError(f"actions of {space} cannot be drawn; expected Discrete or Box")
+
+    def same(
+        self,
+        actions: np.ndarray,
+        constructor: Callable[[], gymnasium.Env] | None = None,
+    ) -> dict[str, Any]:
+        """Return what must be equal, with the actions and the environments in use."""
+        return described(
+            constructor or self.constructor(),
+            num_envs=self.num_envs,
+            policy="random actions",
+            actions=hashlib.sha256(actions.tobytes()).hexdigest()[:16],
+            counted="real transitions; restart rows are not",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Training(Work):
+    """PPO with clipped objective, two tanh networks, Adam and global-norm clipping.
+
+    Advantages are standardised in each minibatch. Observations and rewards are not
+    normalised. An iteration collects ``rollout_length`` steps of every environment, and
+    trains ``epochs`` over them. A block has ``block`` iterations; ours makes them in
+    one call of its program, as it does in a run if they are short. A2C has one gradient
+    step in an iteration, RMSProp, and advantages that are not standardised.
+    """
+
+    rollout_length: int  # T, steps of each environment per iteration
+    epochs: int  # passes over the T * B transitions
+    minibatch_size: int  # transitions per gradient step
+    steps: int  # env steps of a whole run, with warm-up
+    algorithm: str = "ppo"  # or "a2c"
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_ratio: float = 0.2
+    entropy_scale: float = 0.0
+    value_scale: float = 0.5
+    gradient_norm: float | None = 0.5
+    adam_epsilon: float = 1e-5
+    hidden: tuple[int, ...] = (64, 64)  # units of policy and of value network
+    network: str = "mlp"  # with ``hidden`` units, or "nature_cnn" for frames
+    compare_returns: bool = True  # whether runs are long enough for it
+
+    @property
+    def batch(self) -> int:
+        """Number of transitions of an iteration."""
+        return self.num_envs * self.rollout_length
+
+    @property
+    def iterations(self) -> int:
+        """Number of blocks of a whole run."""
+        return -(-self.steps // (self.batch * self.block))
+
+    def gradient_steps(self, transitions: int) -> int:
+        """Return an iteration's gradient steps, with a smaller last minibatch."""
+        if self.algorithm == "a2c":
+            return 1
+        return self.epochs * -(-transitions // self.minibatch_size)
+
+    def same(
+        self,
+        parameters: int,
+        gradient_steps: int,
+        samples: int,
+        constructor: Callable[[], gymnasium.Env] | None = None,
+    ) -> dict[str, Any]:
+        """Return what must be equal for every contender.
+
+        Args:
+          parameters: number of trainable numbers, counted in the networks in use.
+          gradient_steps: gradient steps of an iteration with ``batch`` transitions.
+            A contender that leaves out restart rows has fewer transitions, and must
+            check its counts against ``self.gradient_steps`` itself.
+          samples: number of rows of a minibatch in the loss.
+          constructor: constructor of the environments in use; None: the work's.
+        """
+        a2c = self.algorithm == "a2c"
+        return described(
+            constructor or self.constructor(),
+            num_envs=self.num_envs,
+            env_steps_an_iteration=self.batch,
+            gradient_steps_an_iteration=gradient_steps,
+            samples_a_gradient_step=samples,
+            parameters=parameters,
+            advantages="not standardised" if a2c else "standardised by minibatch",
+            precision="float32",
+            counted="transitions collected; restart rows are not",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetTraining(Training):
+    """``Training`` as in batch-ppo's presets: iterations of whole episodes.
+
+    Episodes have ``rollout_length`` steps. The objective is not clipped: a KL penalty
+    adapts to ``kl_target``, and a cutoff starts at ``kl_cutoff_factor`` times that.
+    Environments have BatchPPO's standard stack, which scales ranges to [-1, 1].
+    Observations and rewards are normalised by running statistics.
+    """
+
+    learning_rate: float = 1e-4
+    gamma: float = 0.995
+    gae_lambda: float = 1.0
+    gradient_norm: float | None = None
+    adam_epsilon: float = 1e-8
+    hidden: tuple[int, ...] = (200, 100)
+    chunk_length: int = 50  # steps of an episode that stay together in a minibatch
+    kl_target: float = 0.01
+    kl_cutoff_factor: float = 2.0
+    kl_cutoff_scale: float = 1000.0
+    kl_init_penalty: float = 1.0
+    init_std: float = 0.35  # of the policy at the start
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes of an iteration."""
+        return self.batch // self.rollout_length
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of a minibatch."""
+        return self.minibatch_size // self.chunk_length
+
+
+@dataclasses.dataclass(frozen=True)
+class Asynchronous(Work):
+    """Actor-critic training whose environments do not all wait for each other.
+
+    A block has ``block`` updates.
+    """
+
+    length: int  # largest number of steps of an environment in a piece of experience
+    train_rows: int  # transitions of an update
+    steps: int  # env steps of a whole run
+    network: str = "mlp"  # with ``hidden`` units, or one of GA3C's for frames
+    hidden: tuple[int, ...] = (64, 64)
+    learning_rate: float = 7e-4
+    gamma: float = 0.99
+    entropy_scale: float = 0.01
+    _: dataclasses.KW_ONLY
+    block: int = 10
+    wait: tuple[float, ...] = ()  # milliseconds of each environment's steps
+    wait_for: int | None = None  # environments that a step waits for, if not for all
+    compare_returns: bool = False  # whether runs are long enough for it
+
+    @property
+    def iterations(self) -> int:
+        """Number of blocks of a whole run."""
+        return -(-self.steps // (self.train_rows * self.block))
+
+    def constructors(self) -> list[Callable[[], gymnasium.Env]]:
+        """Return a function for each environment that creates it."""
+        one = self.constructor()
+        if not self.wait:
+            return [one] * self.num_envs
+        return [functools.partial(_waiting, one, each) for each in self.wait]
+
+    def same(self, parameters: int, rows: int) -> dict[str, Any]:
+        """Return what must be equal, with the parameters and the rows of an update."""
+        return described(
+            self.constructors()[0],
+            num_envs=self.num_envs,
+            wait=list(self.wait),
+            transitions_an_update=rows,
+            parameters=parameters,
+            precision="float32",
+            counted="transitions learned from",
+        )
+
+
+def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """Create an environment without Gymnasium's checker, which no contender needs.
+
+    Args:
+      name: Gymnasium id, or ``module:function``.
+      kwargs: arguments of the environment.
+    """
+    module, colon, kind = name.partition(":")
+    if colon:
+        return getattr(importlib.import_module(module), kind)(**kwargs)
+    return gymnasium.make(name, disable_env_checker=True, **kwargs)
+
+
+def described(
+    constructor: Callable[[], gymnasium.Env], **fields: Any
+) -> dict[str, Any]:
+    """Return what must be equal for every contender: environment, versions, fields."""
+    env = constructor()
+    try:
+        packages = versions("gymnasium", "numpy", *_packages(env))
+        return {"environment": describe(env), **fields, "versions": packages}
+    finally:
+        env.close()
+
+
+def describe(env: gymnasium.Env) -> dict[str, Any]:
+    """Return id with version, arguments, wrappers and time limit of an environment."""
+    spec, layers = env.spec, []
+    while isinstance(env, gymnasium.Wrapper):
+        layers.append(type(env).__name__)
+        env = env.env
+    return {
+        "id": spec.id if spec else type(env).__name__,
+        "kwargs": dict(spec.kwargs) if spec else {},
+        "wrappers": layers,
+        "time_limit": spec.max_episode_steps if spec else None,
+    }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python and of those packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def last_mean(returns: Sequence[float]) -> float | None:
+    """Return the mean of a run's last returns, given in the order of their ends."""
+    count = max(1, round(LAST * len(returns))) if returns else 0
+    return sum(returns[-count:]) / count if count else None
+
+
+def _packages(env: gymnasium.Env) -> list[str]:
+    """Return the packages besides Gymnasium that an environment depends on."""
+    modules = " ".join(kind.__module__ for kind in type(env.unwrapped).__mro__)
+    packages = {"mujoco": "mujoco", "ale_py": "ale-py"}
+    return [package for name, package in packages.items() if name in modules]
+
+
+def _waiting(one: Callable[[], gymnasium.Env], milliseconds: float) -> gymnasium.Env:
+    return Waiting(one(), milliseconds)
