@@ -91,12 +91,24 @@ class Result(NamedTuple):
 
         Metrics of updates are left out if there was no update, except their number.
         """
-        rounds, updates, learned, collected = tf.nest.map_structure(
-            lambda x: x.numpy(), self
-        )
-        if not updates:
+        learned = self.learned
+        if not self.updates.numpy():
             learned = {k: x for k, x in learned.items() if k == UPDATES}
-        return learned | collected, int(rounds)
+        return to_host(learned | self.collected), int(self.rounds.numpy())
+
+
+def to_host(metrics: Mapping[str, Metric]) -> Metrics:
+    """Return metrics as NumPy values.
+
+    ``tf.nest`` is not used, because it keeps a little memory for each named tuple.
+    """
+
+    def converted(metric):
+        if isinstance(metric, RULES):
+            return type(metric)(*(x.numpy() for x in metric))
+        return metric.numpy()
+
+    return {name: converted(metric) for name, metric in metrics.items()}
 
 
 def start(like: Mapping[str, Metric], wide: bool = False) -> Metrics:

@@ -172,7 +172,7 @@ class Predictors:
             trajectory = self._join[count]([part.trajectory for part in parts])
         merged = Interval()
         for part in parts:
-            merged.add(nest.map(lambda x: x.numpy(), part.metrics))
+            merged.add(metrics.to_host(part.metrics))
         steps, updates = sum(part.steps for part in parts), _length(trajectory)
         lag = sum((self._version - part.version) * part.steps for part in parts)
         self._counts.add(rows=steps, updates=updates, lag=lag)
@@ -279,16 +279,18 @@ class Predictors:
             call = calls * len(self.parts) + index
             seed = seeds.iteration_seed(self._seed, call, "predict")
             calls += 1
-            trajectory, measured, steps = programs[rows](
-                constants.argument(seed), constants.argument(self._step, tf.int64)
-            )
-            part.env.check()
+            now = constants.argument(self._step, tf.int64)
+            try:
+                found = programs[rows](constants.argument(seed), now)
+            finally:
+                part.env.check()  # its failure says more than that of the program
+            trajectory, measured, steps = found
             if not untried:
                 self._warm.add(index)
             steps = int(steps)
             if steps:
-                found = Rollouts(trajectory, measured, steps, version)
-                waited = self._queue.put(found, steps, part.env.check)
+                item = Rollouts(trajectory, measured, steps, version)
+                waited = self._queue.put(item, steps, part.env.check)
                 self._counts.add(steps=steps, waited=waited)
 
     def _choices(self) -> tuple[dict[str, int], dict[str, list[int]]]:

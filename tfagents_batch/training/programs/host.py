@@ -100,6 +100,7 @@ class HostProgram:
         self._thread.shutdown(cancel_futures=True)
 
     def _run(self, until: int, most: int) -> dict[str, Any]:
+        self._source.check()
         self._source.report(0.0)  # of evaluations and checkpoints since the call before
         found, begin, waited = Interval(), time.perf_counter(), 0.0
         steps = updates = 0
@@ -115,7 +116,7 @@ class HostProgram:
         seconds = time.perf_counter() - begin
         found.add(self._source.report(seconds))
         if hasattr(self._algorithm, "histograms"):
-            found.add(nest.map(lambda x: x.numpy(), self._algorithm.histograms()))
+            found.add(metrics.to_host(self._algorithm.histograms()))
         self.rounds = updates
         return found.totals | {
             "async/updates_per_second": Mean(updates, seconds),
@@ -148,7 +149,7 @@ class HostProgram:
         step = constants.argument(self.step, tf.int64)
         with placement.updating(self._device):
             learned = self._updates[shapes](trajectory, seed, step)
-        return nest.map(lambda x: x.numpy(), learned)
+        return metrics.to_host(learned)
 
     def _several(self, trajectories: Trajectory, seed, step) -> Metrics:
         """Update by trajectories ``[K, T, B]``, one after the other."""
