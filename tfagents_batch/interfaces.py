@@ -358,6 +358,8 @@ class Algorithm(Protocol):
     has these members:
 
       source: ``DefaultSource`` that it learns from unless the user chooses another one.
+      OF_AGENT: names of the settings that change the meaning of saved weights; those
+        that change shapes need not be among them.
       check() -> Config: raises ``UserError``; needs no environment.
       accepts() -> Accepts: what it learns from, "rollouts", "windows" or "rows".
       update_size(transitions) -> UpdateSize: ``transitions`` are those of an update.

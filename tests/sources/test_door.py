@@ -75,6 +75,7 @@ def test_a_table_trains_without_an_environment(tmp_path):
     settings = {"n_step": 1, "target_tau": 0.1, "network": {"hidden": [32]}}
     run = tfb.train("dqn", settings=settings, log_every=100, **options)
     assert run.step == 400 and run.metrics["grad/updates"] == 1
+    assert run.metrics["time/gradient_steps_per_second"] > 0
     agent = tfb.load(run.logdir)
     observation = logged(200).steps.observation[0].numpy()
     action, _ = agent.predict(observation)

@@ -27,7 +27,7 @@ from tfagents_batch.schedules import Constant, Schedule
 class Config:
     """Settings of the linear actor-critic."""
 
-    source = "rollout", {}
+    source, OF_AGENT = ("rollout", {}), ()
 
     gamma: float = option(0.9, "discount factor per step", least=0, most=1)
     learning_rate: Schedule = option(Constant(1e-2), "step size", least=0)

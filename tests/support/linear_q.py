@@ -22,7 +22,7 @@ class Config:
     def check(self):
         return check(self)
 
-    source = "replay", {}
+    source, OF_AGENT = ("replay", {}), ()
 
     def accepts(self):
         ratio = Ratio(updates=1, steps=1, start=50)

@@ -13,6 +13,7 @@ from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.schedules import Every
+from tfagents_batch.training.log.console import speed_name
 
 if TYPE_CHECKING:
     from tfagents_batch.training.config import RunConfig
@@ -34,7 +35,7 @@ class Record:
       counters: returns further metrics; called for every line of training metrics.
 
     Attributes:
-      step: environment steps done.
+      step: steps done, in the unit of the source.
       seconds: training time without evaluations and pauses.
       best: mean return of the best evaluation; None before the first.
       latest: the newest value of every scalar metric.
@@ -59,6 +60,7 @@ class Record:
         self._write, self._save = output.write, output.save
         self._event = output.event
         self._steps = config.steps
+        self._speed_name = speed_name(config.source.unit)
         self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
         self._should_log = Every(_default(config.log_every, config.steps // 200))
         self._should_keep = Every(config.keep_every)
@@ -132,7 +134,7 @@ class Record:
         (step, seconds), self._since = self._since, (self.step, self.seconds)
         if self.seconds > seconds:
             speed = (self.step - step) / (self.seconds - seconds)
-            line["time/env_steps_per_second"] = speed
+            line[self._speed_name] = speed
         self._interval, self._once = Interval(), {}
         self.log(line)
 

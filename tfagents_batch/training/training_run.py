@@ -38,7 +38,7 @@ class Run(NamedTuple):
 
     Attributes:
       logdir: run folder, as ``evaluate`` and ``resume`` take it.
-      step: environment steps trained.
+      step: steps trained, in the unit of the source: environment or gradient steps.
       metrics: the newest value of every scalar metric.
       finished: whether training finished; False if a signal ended it early.
       signal: number of that signal; None if there was none.
@@ -85,7 +85,7 @@ def run(
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
     hooks = Callbacks(folder, **callbacks)
     with contextlib.ExitStack() as stack:
-        console = Console(settings.steps, start_step=start)
+        console = Console(settings.steps, start_step=start, unit=settings.source.unit)
         stack.enter_context(console)
         if state:
             console.message(f"resuming at step {start:,} of {folder}")

@@ -73,7 +73,7 @@ def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
             f"init_from: {name} was trained by {saved.algorithm!r}, but this run uses "
             f"{mine.algorithm!r}; use the same algorithm"
         )
-    for setting in getattr(type(mine.settings), "OF_AGENT", ()):
+    for setting in mine.settings.OF_AGENT:
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
         if old != new:
             raise UserError(

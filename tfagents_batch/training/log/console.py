@@ -19,9 +19,13 @@ from rich import progress, table
 REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 10.0
-_SPEED = "time/env_steps_per_second"
 _RETURN = "episode/return_mean"
 _EVAL = "eval/return_mean"
+
+
+def speed_name(unit: str) -> str:
+    """Return the log's name of the speed, for example in "env steps" per second."""
+    return f"time/{unit.replace(' ', '_')}_per_second"
 
 
 class Console:
@@ -36,9 +40,10 @@ class Console:
     nothing more is written to it.
 
     Args:
-      total_steps: env steps at which the run ends.
+      total_steps: steps at which the run ends.
       stream: output stream; stderr if None.
-      start_step: env steps at which a resumed run begins.
+      start_step: steps at which a resumed run begins.
+      unit: unit of steps, see ``interfaces.Experience``.
       clock: monotonic time in seconds.
       terminal: rich console to use instead of ``stream``.
     """
@@ -49,10 +54,11 @@ class Console:
         stream: TextIO | None = None,
         *,
         start_step: int = 0,
+        unit: str = "env steps",
         clock: Callable[[], float] = time.monotonic,
         terminal: rich.console.Console | None = None,
     ):
-        self._total = total_steps
+        self._total, self._speed = total_steps, speed_name(unit)
         self._step = start_step
         self._after_first: tuple[float, int] | None = None
         self._clock = clock
@@ -73,15 +79,14 @@ class Console:
         """Show progress.
 
         Args:
-          step: env steps so far.
-          metrics: values by their log names. The last values of
-            ``time/env_steps_per_second``, ``episode/return_mean`` and
-            ``eval/return_mean`` are shown.
+          step: steps so far.
+          metrics: values by their log names. The last values of the speed, see
+            ``speed_name``, ``episode/return_mean`` and ``eval/return_mean`` are shown.
         """
         self._step = step
         if self._after_first is None:  # the first iteration is mostly compilation
             self._after_first = (self._clock(), step)
-        for name in (_SPEED, _RETURN, _EVAL):
+        for name in (self._speed, _RETURN, _EVAL):
             if (value := metrics.get(name)) is not None and math.isfinite(value):
                 self._latest[name] = float(value)
         now = self._clock()
@@ -123,7 +128,7 @@ class Console:
         elapsed = now - self._began
         since, first = self._after_first or (now, self._step)
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
-        speed = self._latest.get(_SPEED, mean_speed)
+        speed = self._latest.get(self._speed, mean_speed)
         parts = [f"{count(self._step)}/{count(self._total)} steps"]
         if speed > 0:
             parts.append(f"{count(speed)}/s")
