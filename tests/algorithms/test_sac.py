@@ -86,7 +86,7 @@ def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(k
     agent = make(ACTIONS[kind], start_temperature=0.3, learning_rate=Constant(0.0))
     batch = experience(agent)
     now, counts = at(batch, 0), batch.mask[0]
-    q, log = agent.policy.soft(at(batch, 1), agent.targets, seeds.key(0, "later"))
+    q, log = agent._soft_value(at(batch, 1), agent.targets, seeds.key(0, "later"))
     going = np.where(batch.steps.terminated[1], 0, 0.99)
     goal = (batch.steps.reward[1] + going * (q - 0.3 * log)).numpy()
     agent.update(batch, 0, STEP)
@@ -123,7 +123,7 @@ def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(k
         goal = -2.0 if kind == "box" else 0.98 * math.log(3)
         return -agent._log_temperature.value * mean(policy()[1].numpy() + goal)
 
-    optimizers = agent._optimizers
+    optimizers = agent.learner.optimizers
     assert_gradients(critics, optimizers["critics"])
     assert_gradients(actor, optimizers["actor"])
     assert_gradients(temperature, optimizers["temperature"])
@@ -158,7 +158,7 @@ def test_invalid_actions_have_no_influence_on_targets_and_are_never_drawn():
         when = tf.constant(now, tf.int64)
         action = agent.policy.act(step, (), noise, when, True)[0]
         assert set(action.numpy()) == {0, 2}
-    q, log = agent.policy.soft(step, lambda _: tf.constant([[[1.0, 1e9, 1.0]]]), None)
+    q, log = agent._soft_value(step, lambda _: tf.constant([[[1.0, 1e9, 1.0]]]), None)
     np.testing.assert_allclose(q, 1, rtol=1e-5)
     assert np.all(np.abs(log) <= np.log(2) + 1e-5)
 

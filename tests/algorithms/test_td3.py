@@ -63,8 +63,8 @@ def test_gradients_stop_at_targets_and_at_the_other_network():
         action = tf.tanh(agent.network(now)[0]["action"])
         return -tf.reduce_mean(tf.boolean_mask(agent.critics(now, action)[0], counts))
 
-    assert_gradients(critics, agent._optimizers["critics"])
-    assert_gradients(actor, agent._optimizers["actor"])
+    assert_gradients(critics, agent.learner.optimizers["critics"])
+    assert_gradients(actor, agent.learner.optimizers["actor"])
 
 
 def test_actor_and_targets_move_in_every_second_update_only():

@@ -37,19 +37,19 @@ def test_transitions_are_those_of_a_slow_loop(n, more, with_bonus, seed):
     bonus = random.normal(size=(n, batch)).astype(np.float32)
     trajectory = make(last, terminated, first, reward)
     found = windows.transition(trajectory, n, gamma, bonus if with_bonus else None)
-    assert found.first.info == found.last.info == {}
+    assert found.step.info == found.next.info == {}
     for i in range(batch):
         total, factor, t = 0.0, 1.0, 0
         while t < n and not last[t, i] and not first[t + 1, i]:
             total += factor * (reward[t + 1, i] + with_bonus * bonus[t, i])
             ended = last[t + 1, i] and terminated[t + 1, i]
             factor, t = factor * (0 if ended else gamma), t + 1
-        assert bool(found.counts[i]) == (t > 0)
-        assert int(found.first.observation[i]) == int(found.action[i]) == 0
+        assert bool(found.mask[i]) == (t > 0)
+        assert int(found.step.observation[i]) == int(found.action[i]) == 0
         if t:
             assert float(found.reward[i]) == pytest.approx(total, abs=1e-5)
-            assert float(found.factor[i]) == pytest.approx(factor)
-            assert int(found.number[i]) == int(found.last.observation[i]) == t
+            assert float(found.discount[i]) == pytest.approx(factor)
+            assert int(found.length[i]) == int(found.next.observation[i]) == t
         if t and more:
-            action = windows.row(trajectory.action, found.number, n)
+            action = windows.row(trajectory.action, found.length, n)
             assert int(action[i]) == 10 * t

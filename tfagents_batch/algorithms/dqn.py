@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.interfaces import Limit, Updated
-from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn import networks, q_network, summary, user
+from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
 from tfagents_batch.types import EnvSpec, Nest, Trajectory
@@ -78,19 +76,22 @@ class DQN(tf.Module):
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = self._make_network()
-        self.optimizer = config.optimizer(self.network.trainable_variables)
-        self._target_network = config.target_network(
-            self.target.variables, self.network.variables
+        self.learner = off_policy.Learner(
+            config,
+            self.policy,
+            trained={"network": self.network.trainable_variables},
+            target=[(self.target, self.network)],
+            variables={"target": networks.named_variables(self.target)},
         )
+        self.compile_parts = self.learner.compile_parts
+        self.named_variables = self.learner.named_variables
+        self.histograms = self.learner.histograms
+        self.optimizer = self.learner.optimizers["network"]
 
     @property
     def compilable(self) -> bool:
         """True if XLA speeds the update up; with convolutions on a CPU it does not."""
         return not self.network.convolves
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, alone or as a part of the update."""
-        self.optimizer.compiled = on
 
     def make_policy(self) -> EpsilonGreedy:
         """Return a policy with variables of its own, like the one that learns."""
@@ -104,68 +105,53 @@ class DQN(tf.Module):
             config.temperature,
         )
 
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        learner = {
-            "target": networks.named_variables(self.target),
-            "optimizer": self.optimizer.named_variables(),
-            "updates": self._target_network.updates,
-        }
-        return self.policy.named_variables() | nest.prefixed("learner", learner)
-
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
         config, values = self.config, self.network.distribution
-        self.optimizer.set_learning_rate(config.learning_rate(step))
+        metrics = self.learner.set_learning_rate(step)
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
-        move = self._transition(trajectory, noise)
-        returns, probability = self._returns(trajectory, move, noise)
-        counts, action = move.counts, self.policy.index(move.action)
-        weights = [variable.value for variable in self.optimizer.trained]
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            heads = self.network(move.first, (), noise.learned)[0]
+        batch = self._transition(trajectory, noise)
+        returns, probability = self._returns(trajectory, batch, noise)
+        mask, action = batch.mask, self.policy.index(batch.action)
+
+        def td_loss():
+            heads = self.network(batch.step, (), noise.learned)[0]
             outputs = td.chosen(heads.outputs, action)
             losses = values.losses(outputs, returns, probability)
-            loss = td.loss(losses, counts, trajectory.weight)
+            loss = td.loss(losses, mask, trajectory.weight)
             loss += self.network.extra_loss()
-        metrics = self.optimizer.apply(tape.gradient(loss, weights))
-        self._target_network.update()
+            return loss, (loss, losses, outputs)
+
+        (loss, losses, outputs), found = self.optimizer.minimize(td_loss)
+        self.learner.target.update()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
-        error = masked.safe(mean - q, counts)
+        error = masked.safe(mean - q, mask)
         if config.histograms:
             rows = {
-                "policy/action": move.action,
+                "policy/action": batch.action,
                 "value/row_q": q,
                 "value/row_target": mean,
                 "value/row_td_error": error,
             }
-            metrics |= {name: histograms.rows(x, counts) for name, x in rows.items()}
+            metrics |= {name: histograms.rows(x, mask) for name, x in rows.items()}
         if config.distribution == "c51":
             beyond = (returns < values.low) | (returns > values.high)
             beyond = tf.reduce_sum(tf.cast(beyond, tf.float32) * probability, -1)
-            metrics["value/outside"] = masked.mean(beyond, counts)
-        metrics |= {
+            metrics["value/outside"] = masked.mean(beyond, mask)
+        metrics |= found | {
             "loss/td": loss,
-            "value/q": masked.mean(q, counts),
-            "value/target": masked.mean(mean, counts),
-            "value/td_error": masked.mean(tf.abs(error), counts),
-            "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
-            "grad/updates": tf.ones([]),
+            "value/q": masked.mean(q, mask),
+            "value/target": masked.mean(mean, mask),
+            "value/td_error": masked.mean(tf.abs(error), mask),
             "policy/epsilon": self.policy.epsilon(step),
         }
         # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
         priority = losses if config.distribution == "c51" else tf.abs(error)
-        return Updated(metrics, masked.safe(priority, counts))
-
-    def histograms(self) -> Metrics:
-        """Return histograms of the weights and of their gradients."""
-        on = self.config.histograms
-        return summary.weight_histograms(self.optimizer) if on else {}
+        return Updated(metrics, masked.safe(priority, mask))
 
     def _make_network(self) -> q_network.QNetwork:
         config = self.config
@@ -178,23 +164,21 @@ class DQN(tf.Module):
         config, bonus = self.config, None
         if config.target == "munchausen":
             bonus = self._bonus(trajectory, noise)
-        move = windows.transition(trajectory, config.n_step, config.gamma, bonus)
+        batch = windows.transition(trajectory, config.n_step, config.gamma, bonus)
         if config.target == "sarsa":
             # Where collecting broke off, no action was taken in the last state.
-            follows = ~windows.row(
-                trajectory.steps.first[1:], move.number, config.n_step
-            )
-            counts = move.counts & (follows | move.last.last)
-            move = move._replace(counts=counts)
-        return move
+            first = trajectory.steps.first[1:]
+            follows = ~windows.row(first, batch.length, config.n_step)
+            batch = batch._replace(mask=batch.mask & (follows | batch.next.last))
+        return batch
 
     def _returns(
-        self, trajectory: Trajectory, move: windows.Transition, noise: _Noise
+        self, trajectory: Trajectory, batch: windows.Transition, noise: _Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
         config = self.config
-        _, valid = networks.split_mask(move.last.observation)
-        heads = self.target(move.last, (), noise.target)[0]
+        _, valid = networks.split_mask(batch.next.observation)
+        heads = self.target(batch.next, (), noise.target)[0]
         returns, probability = self.target.distribution.returns(heads.outputs)
         if config.target == "munchausen":
             temperature = config.munchausen.temperature
@@ -203,16 +187,16 @@ class DQN(tf.Module):
             )
         else:
             if config.target == "sarsa":
-                action = windows.row(trajectory.action, move.number, config.n_step)
+                action = windows.row(trajectory.action, batch.length, config.n_step)
                 action = self.policy.index(action)
             elif config.target == "double":
-                action = best(self.network(move.last, (), noise.choice)[0].q, valid)
+                action = best(self.network(batch.next, (), noise.choice)[0].q, valid)
             else:
                 action = best(heads.q, valid)
             returns = td.chosen(returns, action)
             probability = td.chosen(probability, action)
-        returns = td.target(move.reward, move.factor, returns)
-        return masked.safe(returns, move.counts), tf.stop_gradient(probability)
+        returns = td.target(batch.reward, batch.discount, returns)
+        return masked.safe(returns, batch.mask), tf.stop_gradient(probability)
 
     def _bonus(self, trajectory: Trajectory, noise: _Noise) -> tf.Tensor:
         """Return alpha times the clipped tau ln pi(a | s), f32 ``[n, N]``."""

@@ -13,19 +13,24 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms.shared.actor_critic import Settings
+from tfagents_batch import seeds
+from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared.actor_critic import (
+    Settings,
+    critic_metrics,
+    of_actor,
+)
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn import actor, critics, networks, summary, user
+from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td, windows
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 _DISCRETE_SHARE = 0.98  # of the largest entropy, as in Christodoulou 2019
 
@@ -80,24 +85,30 @@ class SAC(tf.Module):
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
         )
-        self._optimizers = {
-            "critics": config.optimizer(self.critics.trainable_variables),
-            "actor": config.optimizer(self.network.trainable_variables),
-            "temperature": config.optimizer([self._log_temperature]),
-        }
-        self._target_network = config.target_network(
-            self.targets.variables, self.critics.variables
+        self.learner = off_policy.Learner(
+            config,
+            self.policy,
+            trained={
+                "critics": self.critics.trainable_variables,
+                "actor": self.network.trainable_variables,
+                "temperature": [self._log_temperature],
+            },
+            target=[(self.targets, self.critics)],
+            variables={
+                "critics": networks.named_variables(self.critics),
+                "targets": networks.named_variables(self.targets),
+                "log_temperature": self._log_temperature,
+            },
         )
+        self._optimizers = self.learner.optimizers
+        self.compile_parts = self.learner.compile_parts
+        self.named_variables = self.learner.named_variables
+        self.histograms = self.learner.histograms
 
     @property
     def compilable(self) -> bool:
         """True if XLA speeds the update up; with convolutions on a CPU it does not."""
         return not (self.network.convolves or self.critics.convolves)
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer steps, alone or as parts of the update."""
-        for each in self._optimizers.values():
-            each.compiled = on
 
     def make_policy(self) -> SquashedNormal | Softmax:
         """Return a policy with variables of its own, like the one that learns."""
@@ -112,44 +123,95 @@ class SAC(tf.Module):
         network = actor.Actor(spec, config.network, heads, given)
         return SquashedNormal(network, limits, config.warmup_steps)
 
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        learner = {
-            "critics": networks.named_variables(self.critics),
-            "targets": networks.named_variables(self.targets),
-            "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
-            "log_temperature": self._log_temperature,
-            "updates": self._target_network.updates,
-        }
-        return self.policy.named_variables() | nest.prefixed("learner", learner)
-
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
         config = self.config
-        rate = config.learning_rate(step)
-        for each in self._optimizers.values():
-            each.set_learning_rate(rate)
-        move = windows.transition(trajectory, config.n_step, config.gamma)
-        now, later = seeds.key(seed, "now"), seeds.key(seed, "later")
-        metrics, error = self._update_critics(move, trajectory.weight, later)
-        metrics |= self._update_actor(move, now)
-        self._target_network.update()
-        metrics |= {
-            "policy/temperature": self._temperature(),
-            "grad/learning_rate": tf.identity(rate),
-            "grad/updates": tf.ones([]),
-        }
+        batch = windows.transition(trajectory, config.n_step, config.gamma)
+        metrics = self.learner.set_learning_rate(step)
+        more, error = self._update_critics(batch, trajectory.weight, seed)
+        metrics |= more | self._update_actor(batch, seed)
+        self.learner.target.update()
+        metrics["policy/temperature"] = self._temperature()
         return Updated(metrics, error)
 
-    def histograms(self) -> Metrics:
-        """Return histograms of the weights of critics and actor, and gradients."""
-        if not self.config.histograms:
-            return {}
-        trained = (self._optimizers[name] for name in ("actor", "critics"))
-        return summary.weight_histograms(*trained)
+    def _update_critics(
+        self, batch: windows.Transition, weight: tf.Tensor, seed
+    ) -> tuple[Metrics, tf.Tensor]:
+        """Step towards y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
+
+        Returns the metrics, and f32 ``[N]`` absolute errors.
+        """
+        mask, key = batch.mask, seeds.key(seed, "later")
+        q, log_prob = self._soft_value(batch.next, self.targets, key)
+        value = q - self._temperature() * log_prob
+        target = masked.safe(td.target(batch.reward, batch.discount, value), mask)
+
+        def critic_loss():
+            q = self._values(batch.step, batch.action)
+            loss, error = td.critics_loss(q, target, mask, weight)
+            loss += networks.added_loss(self.critics)
+            return loss, (loss, q, error)
+
+        (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
+        rows = self.config.histograms
+        found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
+        return found, error
+
+    def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
+        """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.
+
+        A learned temperature follows the gradient of ln alpha (entropy - target).
+        """
+        mask, alpha, key = batch.mask, self._temperature(), seeds.key(seed, "now")
+
+        def actor_loss():
+            q, log_prob = self._soft_value(batch.step, self.critics, key)
+            loss = masked.mean(alpha * log_prob - q, mask)
+            loss += networks.added_loss(self.network)
+            return loss, (loss, log_prob)
+
+        (loss, log_prob), found = self._optimizers["actor"].minimize(actor_loss)
+        entropy = -masked.mean(log_prob, mask)
+        metrics = of_actor(found) | {"loss/actor": loss, "policy/entropy": entropy}
+        if self.config.temperature is None:
+            excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
+
+            def temperature_loss():
+                loss = self._log_temperature.value * excess
+                return loss, loss
+
+            optimizer = self._optimizers["temperature"]
+            metrics["loss/temperature"], _ = optimizer.minimize(temperature_loss)
+        return metrics
+
+    def _soft_value(self, step: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
+        """Return min_k Q_k and ln pi, f32 ``[N]`` each: of a drawn action in each row.
+
+        Of Discrete actions, they are the expectations over all actions.
+        """
+        if not self._discrete:
+            policy = self.policy.distribution(step)
+            noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
+            action, log_prob = policy.sample_with_log_prob(noise)
+            return tf.reduce_min(critics(step, action), 0), log_prob
+        _, valid = networks.split_mask(step.observation)
+        log_prob = td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
+        probability = tf.exp(log_prob)
+        q = tf.reduce_min(critics(step), 0)
+        if valid is not None:  # 0 times an infinite value or log would be NaN
+            log_prob = masked.safe(log_prob, probability > 0)
+        products = probability * q, probability * log_prob
+        return tuple(tf.reduce_sum(x, -1) for x in products)
+
+    def _values(self, step: TimeStep, action: tf.Tensor) -> tf.Tensor:
+        """Return Q_k of actions, f32 ``[K, N]``."""
+        if not self._discrete:
+            return self.critics(step, self.policy.bounds.unit(action))
+        hot = tf.one_hot(self.policy.index(action), self.policy.size)
+        return tf.reduce_sum(self.critics(step) * hot, -1)
 
     def _check_target_entropy(self) -> None:
         """Refuse a target that no policy reaches: the temperature would not end."""
@@ -169,62 +231,19 @@ class SAC(tf.Module):
         size = (0, self.policy.size) if self._discrete else (self.policy.bounds.size, 1)
         return Critics(spec, config.network, config.critics, *size, self._given)
 
-    def _update_critics(
-        self, move: windows.Transition, weight: tf.Tensor, key: tf.Tensor
-    ) -> tuple[Metrics, tf.Tensor]:
-        """Step towards y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
-
-        Returns the metrics, and f32 ``[N]`` absolute errors.
-        """
-        config, counts = self.config, move.counts
-        q, log = self.policy.soft(move.last, self.targets, key)
-        value = q - self._temperature() * log
-        goal = masked.safe(td.target(move.reward, move.factor, value), counts)
-        return critics.step(
-            self._optimizers["critics"],
-            self.critics,
-            lambda: self.policy.values(self.critics, move.first, move.action),
-            goal,
-            counts,
-            weight,
-            config.histograms,
-        )
-
-    def _update_actor(self, move: windows.Transition, key: tf.Tensor) -> Metrics:
-        """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.
-
-        A learned temperature follows the gradient of ln alpha (entropy - target).
-        """
-        counts, temperature = move.counts, self._temperature()
-
-        def losses():
-            q, log = self.policy.soft(move.first, self.critics, key)
-            return temperature * log - q, log
-
-        metrics, log = actor.step(
-            self._optimizers["actor"], self.network, losses, counts
-        )
-        metrics["policy/entropy"] = -masked.mean(log, counts)
-        if self.config.temperature is None:
-            goal = self._target_entropy(move)
-            excess = -masked.mean(log + goal, counts)
-            self._optimizers["temperature"].apply([excess])
-            metrics["loss/temperature"] = self._log_temperature.value * excess
-        return metrics
-
     def _temperature(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""
         if self.config.temperature is not None:
             return tf.constant(self.config.temperature, tf.float32)
         return tf.exp(self._log_temperature.value)
 
-    def _target_entropy(self, move: windows.Transition) -> tf.Tensor | float:
+    def _target_entropy(self, batch: windows.Transition) -> tf.Tensor | float:
         """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
         if self.config.target_entropy is not None:
             return self.config.target_entropy
         if not self._discrete:
             return -float(self.policy.bounds.size)
-        _, valid = networks.split_mask(move.first.observation)
+        _, valid = networks.split_mask(batch.step.observation)
         if valid is None:
             return _DISCRETE_SHARE * math.log(self.policy.size)
         number = tf.reduce_sum(tf.cast(valid, tf.float32), -1)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 
-import keras
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms.shared.actor_critic import Settings
+from tfagents_batch import seeds
+from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared.actor_critic import (
+    ACTOR_METRICS,
+    Settings,
+    critic_metrics,
+    of_actor,
+)
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Mean, Metrics
-from tfagents_batch.nn import actor, critics, networks, summary, user
+from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import Deterministic, Exploration
@@ -86,25 +91,30 @@ class TD3(tf.Module):
         self.network = self.policy.network
         self.critics, self._targets = self._make_critics(), self._make_critics()
         self._target_actor = self.make_policy().network
-        self._optimizers = {
-            "critics": config.optimizer(self.critics.trainable_variables),
-            "actor": config.optimizer(self.network.trainable_variables),
-        }
-        self._target_network = config.target_network(
-            [*self._targets.variables, *self._target_actor.variables],
-            [*self.critics.variables, *self.network.variables],
+        self.learner = off_policy.Learner(
+            config,
+            self.policy,
+            trained={
+                "critics": self.critics.trainable_variables,
+                "actor": self.network.trainable_variables,
+            },
+            target=[(self._targets, self.critics), (self._target_actor, self.network)],
+            variables={
+                "critics": networks.named_variables(self.critics),
+                "targets": networks.named_variables(self._targets),
+                "target_actor": networks.named_variables(self._target_actor),
+            },
             delay=config.policy_delay,
         )
+        self._optimizers = self.learner.optimizers
+        self.compile_parts = self.learner.compile_parts
+        self.named_variables = self.learner.named_variables
+        self.histograms = self.learner.histograms
 
     @property
     def compilable(self) -> bool:
         """True if XLA speeds the update up; with convolutions on a CPU it does not."""
         return not (self.network.convolves or self.critics.convolves)
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer steps, alone or as parts of the update."""
-        for each in self._optimizers.values():
-            each.compiled = on
 
     def make_policy(self) -> Deterministic:
         """Return a policy with variables of its own, like the one that learns."""
@@ -116,46 +126,24 @@ class TD3(tf.Module):
             network, limits, config.warmup_steps, config.noise, config.exploration
         )
 
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        learner = {
-            "critics": networks.named_variables(self.critics),
-            "targets": networks.named_variables(self._targets),
-            "target_actor": networks.named_variables(self._target_actor),
-            "optimizer": {k: x.named_variables() for k, x in self._optimizers.items()},
-            "updates": self._target_network.updates,
-        }
-        return self.policy.named_variables() | nest.prefixed("learner", learner)
-
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
-        config = self.config
-        rate = config.learning_rate(step)
-        for each in self._optimizers.values():
-            each.set_learning_rate(rate)
-        move = windows.transition(trajectory, config.n_step, config.gamma)
-        key = seeds.key(seed, "target")
-        metrics, error = self._update_critics(move, trajectory.weight, key)
-        moves = (self._target_network.updates.value + 1) % config.policy_delay == 0
-        nothing = dict.fromkeys(actor.METRICS, tf.zeros([]))
-        found = carried.when(moves, lambda: self._update_actor(move), nothing)
-        made = tf.cast(moves, tf.float32)  # of only some updates
+        config, target = self.config, self.learner.target
+        batch = windows.transition(trajectory, config.n_step, config.gamma)
+        metrics = self.learner.set_learning_rate(step)
+        more, error = self._update_critics(batch, trajectory.weight, seed)
+        metrics |= more
+        due = (target.updates.value + 1) % config.policy_delay == 0
+        nothing = dict.fromkeys(ACTOR_METRICS, tf.zeros([]))
+        found = carried.when(due, lambda: self._update_actor(batch), nothing)
+        made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
-        self._target_network.update()
-        metrics |= {
-            "policy/noise": self.policy.scale(step),
-            "grad/learning_rate": tf.identity(rate),
-            "grad/updates": tf.ones([]),
-        }
+        target.update()
+        metrics["policy/noise"] = self.policy.scale(step)
         return Updated(metrics, error)
-
-    def histograms(self) -> Metrics:
-        """Return histograms of the weights of actor and critics, and gradients."""
-        on = self.config.histograms
-        return summary.weight_histograms(*self._optimizers.values()) if on else {}
 
     def _make_critics(self) -> Critics:
         config, size = self.config, self.policy.bounds.size
@@ -164,37 +152,42 @@ class TD3(tf.Module):
         )
 
     def _update_critics(
-        self, move: windows.Transition, weight: tf.Tensor, key: tf.Tensor
+        self, batch: windows.Transition, weight: tf.Tensor, seed
     ) -> tuple[Metrics, tf.Tensor]:
         """Step towards y = R + gamma^n min_k Q'_k(s', a'), a' = mu'(s') with noise.
 
         Returns the metrics, and f32 ``[N]`` absolute errors.
         """
-        config, counts = self.config, move.counts
-        action = self.policy.unit(move.last, self._target_actor)
+        config, mask = self.config, batch.mask
+        action = self.policy.unit(batch.next, self._target_actor)
         if config.target_noise:
-            noise = config.target_noise * seeds.normal(action.shape, key)
+            noise = seeds.normal(action.shape, seeds.key(seed, "target"))
+            noise *= config.target_noise
             noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
             action = tf.clip_by_value(action + noise, -1.0, 1.0)
-        value = tf.reduce_min(self._targets(move.last, action), 0)
-        goal = masked.safe(td.target(move.reward, move.factor, value), counts)
-        taken = self.policy.bounds.unit(move.action)
-        return critics.step(
-            self._optimizers["critics"],
-            self.critics,
-            lambda: self.critics(move.first, taken),
-            goal,
-            counts,
-            weight,
-            config.histograms,
-        )
+        value = tf.reduce_min(self._targets(batch.next, action), 0)
+        target = masked.safe(td.target(batch.reward, batch.discount, value), mask)
+        taken = self.policy.bounds.unit(batch.action)
 
-    def _update_actor(self, move: windows.Transition) -> Metrics:
+        def critic_loss():
+            q = self.critics(batch.step, taken)
+            loss, error = td.critics_loss(q, target, mask, weight)
+            loss += networks.added_loss(self.critics)
+            return loss, (loss, q, error)
+
+        (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
+        rows = config.histograms
+        found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
+        return found, error
+
+    def _update_actor(self, batch: windows.Transition) -> Metrics:
         """Step along the gradient of -Q_1(s, mu(s))."""
 
-        def losses():
-            action = self.policy.unit(move.first)
-            return -self.critics(move.first, action, first=1)[0], ()
+        def actor_loss():
+            action = self.policy.unit(batch.step)
+            q = self.critics(batch.step, action, first=1)[0]
+            loss = -masked.mean(q, batch.mask) + networks.added_loss(self.network)
+            return loss, loss
 
-        optimizer = self._optimizers["actor"]
-        return actor.step(optimizer, self.network, losses, move.counts)[0]
+        loss, found = self._optimizers["actor"].minimize(actor_loss)
+        return of_actor(found) | {"loss/actor": loss}

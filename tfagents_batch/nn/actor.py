@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -11,17 +11,13 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.config import option
-from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import CNN, Encoder
 from tfagents_batch.nn.layers import blocks, kernels
-from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.user import model as user_model
-from tfagents_batch.ops import masked
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 HIDDEN = (256, 256)
-METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")  # of ``step``
 _SCALE = 0.01  # of the last kernel: actions begin near the middle of their bounds
 
 
@@ -139,30 +135,3 @@ def torso(
     used = ("hidden", "activation", "initializer")
     user_model.warn_of_unused(config, model, used)
     return model, hidden if critic else ()
-
-
-def step(
-    optimizer: Optimizer,
-    actor: Actor,
-    losses: Callable[[], tuple[tf.Tensor, Nest]],
-    counts: tf.Tensor,
-) -> tuple[Metrics, Nest]:
-    """Step along the gradient of the mean loss.
-
-    Args:
-      optimizer: of the actor.
-      actor: the actor.
-      losses: returns f32 ``[N]``, losses of rows, and further results.
-      counts: bool ``[N]``, rows that count.
-
-    Returns:
-      Metrics, and the further results.
-    """
-    weights = [variable.value for variable in optimizer.trained]
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
-        rows, others = losses()
-        loss = masked.mean(rows, counts) + networks.added_loss(actor)
-    found = optimizer.apply(tape.gradient(loss, weights))
-    values = loss, found["grad/norm"], found["grad/skipped"]
-    return dict(zip(METRICS, values, strict=True)), others

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Config, torso
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
-from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.ops import histograms, masked, td
 from tfagents_batch.types import EnvSpec, TimeStep
 
 
@@ -69,45 +65,3 @@ class Critics(keras.Model):
             return self.towers(features, first=first)
         inputs = tf.concat([features, action], -1)
         return self.towers(inputs, first=first)[..., 0]
-
-
-def step(
-    optimizer: Optimizer,
-    critics: Critics,
-    values: Callable[[], tf.Tensor],
-    goal: tf.Tensor,
-    counts: tf.Tensor,
-    weight: tf.Tensor,
-    keep_rows: bool,
-) -> tuple[Metrics, tf.Tensor]:
-    """Step along the gradient of the sum over critics of (y - Q_k)^2 / 2.
-
-    Args:
-      optimizer: of the critics.
-      critics: the critics.
-      values: returns Q of the actions taken, f32 ``[K, N]``.
-      goal: y, f32 ``[N]``, finite.
-      counts: bool ``[N]``, rows that count.
-      weight: f32 ``[N]``, importance weights.
-      keep_rows: whether metrics have the values and targets of all rows.
-
-    Returns:
-      Metrics, and the absolute error of each row, the mean over critics, f32 ``[N]``.
-    """
-    weights = [variable.value for variable in optimizer.trained]
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
-        q = values()
-        losses = tf.reduce_sum(td.error_loss(goal - q, "squared"), 0)
-        loss = td.loss(losses, counts, weight) + networks.added_loss(critics)
-    metrics = optimizer.apply(tape.gradient(loss, weights))
-    size = masked.safe(tf.reduce_mean(tf.abs(goal - q), 0), counts)
-    if keep_rows:
-        metrics["value/row_q"] = histograms.rows(q[0], counts)
-        metrics["value/row_target"] = histograms.rows(goal, counts)
-    return metrics | {
-        "loss/critics": loss,
-        "value/q": masked.mean(tf.reduce_mean(q, 0), counts),
-        "value/target": masked.mean(goal, counts),
-        "value/td_error": masked.mean(size, counts),
-    }, size

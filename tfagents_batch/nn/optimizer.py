@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -62,6 +62,28 @@ class Optimizer(tf.Module):
 
     def set_learning_rate(self, learning_rate: tf.Tensor) -> None:
         self.rule.learning_rate.assign(learning_rate)
+
+    def minimize(
+        self, loss: Callable[[], tuple[tf.Tensor, Any]], when: Any = True
+    ) -> tuple[Any, Metrics]:
+        """Take one step along the gradient of a loss.
+
+        Args:
+          loss: returns the loss, f32 ``[]``, and further results.
+          when: bool ``[]``; where false, nothing changes.
+
+        Returns:
+          The further results, and the metrics of ``apply``, 0 without a step.
+        """
+        weights = [variable.value for variable in self.trained]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)  # they may be tensors, see ops.carried
+            value, others = loss()
+        gradients = tape.gradient(value, weights)
+        if when is True:
+            return others, self.apply(gradients)
+        nothing = {"grad/norm": tf.zeros([]), "grad/skipped": tf.zeros([])}
+        return others, carried.when(when, lambda: self.apply(gradients), nothing)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
         """Take one step.

@@ -102,6 +102,28 @@ def error_loss(error: tf.Tensor, kind: Loss = "huber") -> tf.Tensor:
     return near * (size - 0.5 * near)
 
 
+def critics_loss(
+    q: tf.Tensor, target: tf.Tensor, mask: tf.Tensor, weight: Nest = ()
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the loss of several critics with the same target.
+
+    It is the mean over rows of sum_k (y - Q_k)^2 / 2 (Haarnoja et al. 2018, eq. 5, for
+    each critic).
+
+    Args:
+      q: f32 ``[K, N]``, Q_k of the actions taken.
+      target: f32 ``[N]``, y.
+      mask, weight: as of ``loss``.
+
+    Returns:
+      The loss, f32 ``[]``, and the absolute error of each row, the mean over critics,
+      f32 ``[N]``, 0 where the mask is false.
+    """
+    losses = tf.reduce_sum(error_loss(target - q, "squared"), 0)
+    error = masked.safe(tf.reduce_mean(tf.abs(target - q), 0), mask)
+    return loss(losses, mask, weight), error
+
+
 def loss(losses: tf.Tensor, mask: tf.Tensor, weight: Nest = ()) -> tf.Tensor:
     """Return the weighted mean of the losses of rows, f32 ``[]``.
 

@@ -12,25 +12,25 @@ from tfagents_batch.types import Nest, TimeStep, Trajectory
 
 
 class Transition(NamedTuple):
-    """Transition over up to n steps: y = reward + factor V(last).
+    """Transition over up to n steps: y = reward + discount V(next).
 
     Attributes:
-      first: step at its beginning, ``[N, ...]``.
+      step: step at its beginning, ``[N, ...]``.
       action: action taken there.
       reward: f32 ``[N]``, discounted sum of the rewards.
-      factor: f32 ``[N]``, product of the discounts; 0 if ``last`` is terminal.
-      last: step at its end, the n-th or the last one of the episode.
-      number: int32 ``[N]``, number of steps.
-      counts: bool ``[N]``, false where a window begins with no transition.
+      discount: f32 ``[N]``, product of the discounts; 0 if ``next`` is terminal.
+      next: step at its end, the n-th or the last one of the episode.
+      length: int32 ``[N]``, number of steps.
+      mask: bool ``[N]``, false where a window begins with no transition.
     """
 
-    first: TimeStep
+    step: TimeStep
     action: Nest
     reward: tf.Tensor
-    factor: tf.Tensor
-    last: TimeStep
-    number: tf.Tensor
-    counts: tf.Tensor
+    discount: tf.Tensor
+    next: TimeStep
+    length: tf.Tensor
+    mask: tf.Tensor
 
 
 def transition(
@@ -48,10 +48,10 @@ def transition(
     mask, reward = trajectory.mask[:n], trajectory.reward[:n]
     reward = reward if bonus is None else reward + bonus
     discount = trajectory.discount(gamma)[:n]
-    reward, factor, number = returns.n_step_sum(reward, discount, mask)
-    first, last = nest.map(lambda x: x[0], steps), row(steps, number, n)
+    reward, discount, length = returns.n_step_sum(reward, discount, mask)
+    first, last = nest.map(lambda x: x[0], steps), row(steps, length, n)
     action = nest.map(lambda x: x[0], trajectory.action)
-    return Transition(first, action, reward, factor, last, number, mask[0])
+    return Transition(first, action, reward, discount, last, length, mask[0])
 
 
 def row(nested: Nest, number: tf.Tensor, most: int) -> Nest:

@@ -1,15 +1,22 @@
-"""Settings that all algorithms with an actor and critics have."""
+"""Settings and metrics that all algorithms with an actor and critics have."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import ClassVar, Self
 
+import tensorflow as tf
+
 from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import Limit, UpdateSize
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor
+from tfagents_batch.ops import histograms, masked
+
+# Metrics of an update of the actor.
+ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,3 +54,32 @@ class Settings(off_policy.Settings):
         """Return the size of a batch, see ``interfaces.Algorithm``."""
         del collected
         return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
+
+
+def critic_metrics(
+    q: tf.Tensor, target: tf.Tensor, error: tf.Tensor, mask: tf.Tensor, rows: bool
+) -> Metrics:
+    """Return metrics of an update of critics.
+
+    Args:
+      q: f32 ``[K, N]``, Q_k of the actions taken.
+      target: f32 ``[N]``.
+      error: f32 ``[N]``, absolute errors, the mean over critics.
+      mask: bool ``[N]``, rows that count.
+      rows: whether there are histograms of the values and targets.
+    """
+    found = {
+        "value/q": masked.mean(tf.reduce_mean(q, 0), mask),
+        "value/target": masked.mean(target, mask),
+        "value/td_error": masked.mean(error, mask),
+    }
+    if rows:
+        found["value/row_q"] = histograms.rows(q[0], mask)
+        found["value/row_target"] = histograms.rows(target, mask)
+    return found
+
+
+def of_actor(found: Metrics) -> Metrics:
+    """Return metrics of the actor's optimizer under names of their own."""
+    names = {"grad/norm": "grad/actor_norm", "grad/skipped": "grad/actor_skipped"}
+    return {names[name]: x for name, x in found.items()}

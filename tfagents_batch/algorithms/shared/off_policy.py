@@ -1,15 +1,26 @@
-"""Settings that all algorithms with a replay have."""
+"""Settings, optimizers and target networks of algorithms with a replay."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
+import tensorflow as tf
 
+from tfagents_batch import nest
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import Accepts, DefaultSource, Limit, Rows, Windows
+from tfagents_batch.interfaces import (
+    Accepts,
+    DefaultSource,
+    Limit,
+    Policy,
+    Rows,
+    Windows,
+)
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant, Ratio, Schedule
@@ -57,19 +68,67 @@ class Settings:
         windows = {"windows": Windows(self.batch_size, self.window, ratio)}
         return windows | ({"rows": Rows(self.batch_size)} if self.window == 2 else {})
 
-    def optimizer(self, weights: Sequence[keras.Variable]) -> Optimizer:
-        """Return an optimizer of some weights."""
-        return Optimizer(weights, self.gradient_norm, self.adam_epsilon)
 
-    def target_network(
+class Learner:
+    """Optimizers and target networks of an algorithm, and its checkpoint.
+
+    Args:
+      config: settings.
+      policy: the policy that learns.
+      trained: weights by the name of their optimizer.
+      target: pairs of a target network and the learned one.
+      variables: what else a checkpoint has, a variable or nested dicts of variables.
+      delay: multiplies ``target_every``.
+
+    Attributes:
+      optimizers: optimizer of each name.
+      target: moves the target networks.
+    """
+
+    def __init__(
         self,
-        target: Sequence[keras.Variable],
-        learned: Sequence[keras.Variable],
+        config: Settings,
+        policy: Policy,
+        trained: Mapping[str, Sequence[keras.Variable]],
+        target: Sequence[tuple[keras.Model, keras.Model]],
+        variables: Mapping[str, Any],
         delay: int = 1,
-    ) -> TargetNetwork:
-        """Return a target network; ``delay`` multiplies ``target_every``."""
-        every = self.target_every * delay
-        return TargetNetwork(target, learned, every, self.target_tau)
+    ):
+        self._config, self._policy, self._variables = config, policy, variables
+        clip, epsilon = config.gradient_norm, config.adam_epsilon
+        self.optimizers = {
+            name: Optimizer(weights, clip, epsilon) for name, weights in trained.items()
+        }
+        sides = zip(*target, strict=True)  # all targets, and all learned networks
+        sides = [[x for model in side for x in model.variables] for side in sides]
+        every = config.target_every * delay
+        self.target = TargetNetwork(*sides, every, config.target_tau)
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer steps, alone or as parts of the update."""
+        for each in self.optimizers.values():
+            each.compiled = on
+
+    def set_learning_rate(self, step: tf.Tensor) -> Metrics:
+        """Set the step size of all optimizers; return metrics of an update."""
+        rate = self._config.learning_rate(step)
+        for each in self.optimizers.values():
+            each.set_learning_rate(rate)
+        return {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        named = {name: x.named_variables() for name, x in self.optimizers.items()}
+        learner = dict(self._variables) | {"optimizer": named}
+        learner["updates"] = self.target.updates
+        return self._policy.named_variables() | nest.prefixed("learner", learner)
+
+    def histograms(self) -> Metrics:
+        """Return histograms of weights and gradients, but not of a single number."""
+        if not self._config.histograms:
+            return {}
+        trained = [x for x in self.optimizers.values() if len(x.trained) > 1]
+        return summary.weight_histograms(*trained)
 
 
 def diverging_values(reward: float, gamma: float, advice: str) -> Limit:

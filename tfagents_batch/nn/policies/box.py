@@ -15,7 +15,6 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
-from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import constants
 from tfagents_batch.ops.distributions.gaussian import (
@@ -89,24 +88,6 @@ class SquashedNormal(_BoxPolicy):
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
-
-    def soft(self, timestep: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
-        """Return min_k Q_k and ln pi of an action drawn in each row, f32 ``[N]`` each.
-
-        Args:
-          timestep: ``[N, ...]``.
-          critics: of given actions.
-          key: int32 ``[2]``.
-        """
-        policy = self.distribution(timestep)
-        shape = [timestep.first.shape[0], self.bounds.size]
-        noise = seeds.normal(shape, key)
-        action, log_prob = policy.sample_with_log_prob(noise)
-        return tf.reduce_min(critics(timestep, action), 0), log_prob
-
-    def values(self, critics: Critics, timestep: TimeStep, action) -> tf.Tensor:
-        """Return Q of the actions taken, f32 ``[K, N]``."""
-        return critics(timestep, self.bounds.unit(action))
 
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Sample actions, or take the squashed means."""
