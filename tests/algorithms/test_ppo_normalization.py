@@ -131,7 +131,7 @@ def test_floor_and_epsilon_of_the_std_are_settings():
     floored = make_ppo(normalize_floor=10.0)
     update(floored, collect(floored), 1)
     x = tf.constant([[1.0, 2.0, 3.0]])
-    assert np.abs(damped.observations(x)).max() < 0.4
-    assert np.abs(floored.observations(x)).max() < 0.4
-    assert np.abs(plain.observations(x)).max() > 1
-    assert abs(float(damped.rewards(tf.constant(1.0)))) < 0.11
+    assert np.abs(damped.learner.observations(x)).max() < 0.4
+    assert np.abs(floored.learner.observations(x)).max() < 0.4
+    assert np.abs(plain.learner.observations(x)).max() > 1
+    assert abs(float(damped.learner.rewards(tf.constant(1.0)))) < 0.11

@@ -130,7 +130,9 @@ def test_acting_states_follow_each_environment():
         for seed in range(4):
             trajectory = collect(tf.constant(seed))[2]
             steps = trajectory.steps
-            steps = steps._replace(observation=agent.observations(steps.observation))
+            steps = steps._replace(
+                observation=agent.learner.observations(steps.observation)
+            )
             heads = agent.network.unroll(steps, trajectory.state[0])[0]
             params = nest.map(lambda x: x[:-1], heads.policy.params)
             found = heads.policy.with_params(params).log_prob(trajectory.action)

@@ -271,7 +271,11 @@ def page() -> str:
         f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.error)} |\n"
         for each in REFUSED
     ]
-    alone = [name for name, (kind, _) in REGISTRY.items() if not kind.several_seeds]
+    alone = [
+        name
+        for name, (kind, config) in REGISTRY.items()
+        if not kind.several_seeds or config.source[0] != "rollout"
+    ]
     outro = _OUTRO.format(
         algorithms=_names(alone),
         rollouts=_names(("--rollout.episodes", "--rollout.wait_for")),

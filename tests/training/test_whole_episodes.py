@@ -149,10 +149,10 @@ def test_every_step_of_an_episode_counts_once_in_statistics():
         assert experiment.program.step == 12
         assert metrics["episode/count"].value == 4
         assert metrics["episode/return_mean"].sum == 24
-        (moments,) = agent.observations.moments
+        (moments,) = agent.learner.observations.moments
         assert float(moments.count.numpy()) == 16  # four per episode, with the last
         np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
-        assert float(agent.rewards.moments.count.numpy()) == 12
+        assert float(agent.learner.rewards.moments.count.numpy()) == 12
 
 
 class Jackpot(CountingEnv):

@@ -1,11 +1,11 @@
 """Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import a2c, dqn, ga3c, ppo, reinforce, sac, td3
+from tfagents_batch.algorithms import a2c, dqn, ppo, reinforce, sac, td3
 
 REGISTRY = {
     "ppo": (ppo.PPO, ppo.Config),
     "a2c": (a2c.A2C, a2c.Config),
-    "ga3c": (ga3c.GA3C, ga3c.Config),
+    "ga3c": (a2c.A2C, a2c.GA3CConfig),
     "reinforce": (reinforce.Reinforce, reinforce.Config),
     "dqn": (dqn.DQN, dqn.Config),
     "sac": (sac.SAC, sac.Config),

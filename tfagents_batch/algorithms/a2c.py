@@ -4,27 +4,192 @@ Every update is one gradient step on everything that was collected, n steps of e
 environment, with the advantages of n-step returns or GAE. If the policy that acted is
 older than the one that learns, as with ``overlap``, V-trace corrects them
 (Espeholt et al. 2018, arXiv:1802.01561).
+
+GA3C (Babaeizadeh et al. 2017, arXiv:1611.06256) is the same update over predictors,
+which act for whichever environments are ready, see ``sources/predictors.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+import math
+from typing import ClassVar, Literal
 
-from tfagents_batch.algorithms.shared import advantages
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import spaces
+from tfagents_batch.algorithms.shared import on_policy, single_step
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import DefaultSource
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import DefaultSource, Updated
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import EnvSpec, Trajectory
+
+_FLOOR = math.log(1e-6)  # of ln pi in GA3C
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(advantages.Settings):
+class Config(single_step.Settings):
     """Settings of A2C."""
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 5}
 
     learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
+    gae_lambda: float = option(
+        1.0, "lambda of GAE; 1 gives n-step returns", least=0, most=1
+    )
+    correction: Literal["none", "vtrace", "clip", "log_floor"] = option(
+        "vtrace",
+        "correction if the policy that acted is older: V-trace, a clipped ratio as in "
+        "PPO, GA3C's lower bound of 1e-6 for probabilities in ln pi, or none; all are "
+        "equal if it is not older and no probability is smaller",
+    )
+    clip_ratio: float = option(0.2, "clip range of correction=clip", above=0)
+    rho_max: float = option(1.0, "upper limit of V-trace's ratio in errors", above=0)
+    c_max: float = option(1.0, "upper limit of V-trace's ratio in traces", above=0)
 
 
-class A2C(advantages.Learner):
-    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``."""
+@dataclasses.dataclass(frozen=True)
+class GA3CConfig(Config):
+    """Settings of GA3C."""
+
+    source: ClassVar[DefaultSource] = "queue", {}
+
+
+class A2C(tf.Module):
+    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the environments.
+      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
+        built-in network.
+
+    Attributes:
+      policy: policy that learns.
+      network: that of the policy.
+      learner: normalizers and optimizer.
+
+    Raises:
+      UserError: for settings or a network that cannot be used.
+    """
+
+    several_seeds = True
+
+    def __init__(self, config: Config, spec: EnvSpec, network=None):
+        super().__init__()
+        self.config = config = config.check()
+        _check_correction(config, spec)
+        self.alarms = config.alarms(spec)
+        rule = config.optimizer_epsilon, config.optimizer
+        self.learner = learner = on_policy.Learner(config, spec, network, *rule)
+        self.policy, self.network = learner.policy, learner.network
+        self.optimizer, self.compilable = learner.optimizer, learner.compilable
+        self.make_policy, self.compile_parts = (
+            learner.make_policy,
+            learner.compile_parts,
+        )
+        self.named_variables = learner.named_variables
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Take a gradient step on a trajectory ``[T, B]``."""
+        del seed
+        config, mask = self.config, trajectory.mask
+        steps = self.learner.begin(trajectory, step)
+        action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
+        reward = self.learner.rewards(trajectory.reward)
+        discount = trajectory.discount(config.gamma)
+
+        def loss():
+            heads = self.network.unroll(steps, trajectory.state[0])[0]
+            network_loss = self.network.extra_loss()
+            policy = single_step.first_rows(heads.policy)
+            log_prob, entropy = policy.log_prob(action), policy.entropy()
+            value = tf.stop_gradient(heads.value)
+            log_ratio = tf.stop_gradient(log_prob) - acted
+            data = reward, discount, value, log_ratio, mask
+            advantage, target = self._advantages(*data)
+            policy_loss, metrics = self._policy_loss(log_prob, acted, advantage, mask)
+            value_loss = losses.value(heads.value[:-1], target, mask)
+            scale = config.entropy_scale(step)
+            loss = policy_loss + losses.entropy_bonus(entropy, scale, mask)
+            loss += config.value_scale * value_loss
+            if config.reduction == "sum":
+                loss *= tf.reduce_sum(tf.cast(mask, tf.float32))
+            loss += network_loss
+            metrics |= {
+                "loss/total": loss,
+                "loss/policy": policy_loss,
+                "loss/value": value_loss,
+                "loss/network": network_loss,
+                "policy/entropy": masked.mean(entropy, mask),
+                "policy/approx_kl": losses.approx_kl(log_prob, acted, mask),
+            }
+            return loss, (policy, log_prob, value[:-1], target, metrics)
+
+        learns = tf.reduce_any(mask)  # else momentum would still move the weights
+        found, metrics = self.optimizer.minimize(loss, when=learns)
+        policy, log_prob, value, target, more = found
+        metrics |= more | single_step.value_metrics(value, target, mask)
+        metrics["grad/updates"] = tf.cast(learns, tf.float32)
+        metrics |= single_step.ratio_metrics(trajectory, log_prob, config.histograms)
+        if config.histograms:
+            data = trajectory, steps, policy, value, target
+            metrics |= single_step.update_histograms(self.learner, *data)
+        return Updated(metrics | self.learner.end(trajectory))
+
+    def _advantages(
+        self,
+        reward: tf.Tensor,
+        discount: tf.Tensor,
+        value: tf.Tensor,
+        log_ratio: tf.Tensor,
+        mask: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the advantages and the targets of values, f32 ``[T, B]`` each."""
+        config, data = self.config, (reward, discount, value)
+        if config.correction == "vtrace":
+            advantage, target = returns.vtrace(
+                *data,
+                log_ratio,
+                mask,
+                lambda_=config.gae_lambda,
+                rho_max=config.rho_max,
+                c_max=config.c_max,
+            )
+        else:
+            advantage = returns.gae(*data, config.gae_lambda, mask)
+            target = advantage + value[:-1]
+        if config.normalize_advantage:
+            advantage = masked.standardize(advantage, mask, 1e-8)
+        return advantage, target
+
+    def _policy_loss(
+        self, log_prob: tf.Tensor, acted: tf.Tensor, advantage, mask
+    ) -> tuple[tf.Tensor, Metrics]:
+        """Return the policy gradient's loss, or PPO's with ``correction=clip``."""
+        if self.config.correction == "clip":
+            clip = self.config.clip_ratio
+            data = log_prob, acted, advantage, clip, mask
+            loss, share = losses.clipped_surrogate(*data)
+            return loss, {"policy/clip_fraction": share}
+        metrics = {}
+        if self.config.correction == "log_floor":
+            below = tf.cast(log_prob < _FLOOR, tf.float32)
+            metrics["policy/log_floor"] = masked.mean(below, mask)
+            log_prob = tf.maximum(log_prob, _FLOOR)  # no gradient below it
+        return losses.policy_gradient(log_prob, advantage, mask), metrics
+
+
+def _check_correction(config: Config, spec: EnvSpec) -> None:
+    """Refuse a bound of probabilities for actions that have densities."""
+    space = spec.action_space
+    dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
+    if config.correction == "log_floor" and dense:
+        raise UserError(
+            f"correction is log_floor, but the action space is {space}; densities of "
+            "several numbers are below 1e-6 without being unlikely, use vtrace"
+        )

@@ -29,7 +29,7 @@ from tfagents_batch.ops import (
     returns,
 )
 from tfagents_batch.ops.batches import Batch
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),
@@ -40,7 +40,7 @@ METRICS = (
 KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 
 
-class PPO(on_policy.OnPolicy):
+class PPO(tf.Module):
     """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
 
     Args:
@@ -51,7 +51,8 @@ class PPO(on_policy.OnPolicy):
 
     Attributes:
       policy: policy that learns.
-      network, observations: those of the policy.
+      network: that of the policy.
+      learner: normalizers and optimizer.
       recurrent: True if the network has a recurrent state.
 
     Raises:
@@ -59,8 +60,16 @@ class PPO(on_policy.OnPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
-        config = config.check()
-        super().__init__(config, spec, network, config.adam_epsilon)
+        super().__init__()
+        self.config = config = config.check()
+        epsilon = config.adam_epsilon
+        self.learner = learner = on_policy.Learner(config, spec, network, epsilon)
+        self.policy, self.network = learner.policy, learner.network
+        self.optimizer, self.compilable = learner.optimizer, learner.compilable
+        self.make_policy, self.compile_parts = (
+            learner.make_policy,
+            learner.compile_parts,
+        )
         self.alarms = ppo_alarms.rows(config, spec)
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl_reduction == "sequence"
@@ -73,7 +82,7 @@ class PPO(on_policy.OnPolicy):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        return super().named_variables() | {"learner/penalty": self.penalty.beta}
+        return self.learner.named_variables() | {"learner/penalty": self.penalty.beta}
 
     def _check_minibatches(self) -> None:
         config = self.config
@@ -86,16 +95,9 @@ class PPO(on_policy.OnPolicy):
             )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
-        """Train policy and value on one trajectory ``[T, B]``.
-
-        The statistics of observations are updated last, so that acting and learning
-        normalize a trajectory in the same way.
-        """
+        """Train policy and value on one trajectory ``[T, B]``."""
         config, mask = self.config, trajectory.mask
-        self.optimizer.set_learning_rate(config.learning_rate(step))
-        # Acting does not use rewards, so their statistics are updated first.
-        self.rewards.update(trajectory, config.gamma)
-        batch = self._batch(trajectory)
+        batch = self._batch(trajectory, self.learner.begin(trajectory, step))
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
         rows, valid = batches.rows(batch, mask, length, state)
@@ -105,29 +107,32 @@ class PPO(on_policy.OnPolicy):
                 batch.value, batch.target, mask
             ),
             "value/mean": masked.mean(batch.value, mask),
-            "grad/learning_rate": tf.identity(self.optimizer.rule.learning_rate.value),
         }
         if config.objective != "clip":
             kl, counts = forward.divergence(self.network, rows, valid)
             metrics |= self.penalty.adapt(kl, counts)
             if config.histograms:
                 metrics["policy/row_kl"] = histograms.rows(kl, counts)
-        metrics |= self.rewards.metrics(trajectory.reward, mask)
-        metrics |= self.lag(trajectory)
         if config.histograms:
-            policy = self._type.with_params(batch.policy)
+            policy, observations = self._type, self.learner.observations
             metrics |= summary.update_histograms(
-                trajectory, batch, policy, self.optimizer, self.observations
+                trajectory,
+                batch,
+                policy.with_params(batch.policy),
+                self.optimizer,
+                observations,
             )
-        observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
-        self.observations.update(observation, trajectory.counted)
-        return Updated(metrics)
+        return Updated(metrics | self.learner.end(trajectory))
 
-    def _batch(self, trajectory: Trajectory) -> Batch:
-        """Return the training batch of a whole trajectory."""
-        config, mask, steps = self.config, trajectory.mask, trajectory.steps
-        seen = steps._replace(observation=self.observations(steps.observation), info={})
-        reward = self.rewards(trajectory.reward)
+    def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
+        """Return the training batch of a trajectory.
+
+        Args:
+          trajectory: ``[T, B]``.
+          seen: its steps, with normalized observations.
+        """
+        config, mask = self.config, trajectory.mask
+        reward = self.learner.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
         value = forward.values(self.network, seen, trajectory.state[0])
         action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
@@ -168,11 +173,10 @@ class PPO(on_policy.OnPolicy):
         def train(rows, taken, carry):
             sums, count, stopped = carry
             batch, mask = batches.minibatch(rows, taken)
-            weights = [variable.value for variable in self.optimizer.trained]
-            with tf.GradientTape() as tape:
-                tape.watch(weights)  # they may be tensors, see ops.carried
-                loss, metrics = self._loss(batch, mask, entropy_scale)
-            metrics |= self.optimizer.apply(tape.gradient(loss, weights))
+            metrics, found = self.optimizer.minimize(
+                lambda: self._loss(batch, mask, entropy_scale)
+            )
+            metrics |= found
             if config.kl_stop is not None:
                 stopped = metrics["policy/approx_kl"] > config.kl_stop
             sums = {name: total + metrics[name] for name, total in sums.items()}

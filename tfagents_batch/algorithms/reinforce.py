@@ -14,15 +14,14 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch.algorithms.shared import single_step
-from tfagents_batch.algorithms.shared.single_step import Rows, Surrogate
+from tfagents_batch.algorithms.shared import on_policy, single_step
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts
+from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts, Updated
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,58 +60,122 @@ class Config(single_step.Settings):
         return {"rollouts": Rollouts(whole_episodes=reason)}
 
 
-class Reinforce(single_step.SingleStep):
-    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``."""
+class Reinforce(tf.Module):
+    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``.
+
+    Arguments and attributes are those of ``a2c.A2C``.
+    """
+
+    several_seeds = True
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
-        super().__init__(config, spec, network)
-        self._average = keras.Variable(0.0, dtype="float32", trainable=False)
-        space = spec.action_space
-        if self.config.loss == "squared_error" and not isinstance(space, gs.Discrete):
+        super().__init__()
+        self.config = config = config.check()
+        self._space = spec.action_space
+        if config.loss == "squared_error" and not isinstance(self._space, gs.Discrete):
             raise UserError(
-                f"loss is squared_error, but the action space is {space}; it needs "
-                "Discrete actions, use log_likelihood"
+                f"loss is squared_error, but the action space is {self._space}; it "
+                "needs Discrete actions, use log_likelihood"
             )
-
-    @property
-    def learns_value(self) -> bool:
-        """Whether the baseline is a learned value."""
-        return self.config.baseline == "value"
+        self.alarms = config.alarms(spec)
+        rule = config.optimizer_epsilon, config.optimizer
+        self.learner = learner = on_policy.Learner(config, spec, network, *rule)
+        self.policy, self.network = learner.policy, learner.network
+        self.optimizer, self.compilable = learner.optimizer, learner.compilable
+        self.make_policy, self.compile_parts = (
+            learner.make_policy,
+            learner.compile_parts,
+        )
+        self._average = keras.Variable(0.0, dtype="float32", trainable=False)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
-        return super().named_variables() | {"learner/average": self._average}
+        return self.learner.named_variables() | {"learner/average": self._average}
 
-    def surrogate(self, rows: Rows) -> Surrogate:
-        """Return the loss of the policy; returns and baseline are constants.
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Take a gradient step on a trajectory ``[T, B]``."""
+        del seed
+        config, mask = self.config, trajectory.mask
+        steps = self.learner.begin(trajectory, step)
+        reward = self.learner.rewards(trajectory.reward)
+        action, learns_value = on_policy.actions(trajectory), config.baseline == "value"
 
-        A return ends with the learned value of a truncated state, if there is one.
+        def loss():
+            heads = self.network.unroll(steps, trajectory.state[0])[0]
+            network_loss = self.network.extra_loss()
+            policy = single_step.first_rows(heads.policy)
+            log_prob, entropy = policy.log_prob(action), policy.entropy()
+            value = tf.stop_gradient(heads.value)
+            target = self._returns(trajectory, reward, value)
+            advantage = self._advantages(target, value, mask)
+            if config.loss == "log_likelihood":
+                policy_loss = losses.policy_gradient(log_prob, advantage, mask)
+            else:
+                probability = tf.nn.softmax(policy.params["logits"])
+                number = action - int(self._space.start)
+                data = probability, number, advantage, mask
+                policy_loss = losses.squared_probability(*data)
+            scale = config.entropy_scale(step)
+            loss = policy_loss + losses.entropy_bonus(entropy, scale, mask)
+            metrics = {"loss/policy": policy_loss, "loss/network": network_loss}
+            if learns_value:
+                value_loss = losses.value(heads.value[:-1], target, mask)
+                loss += config.value_scale * value_loss
+                metrics["loss/value"] = value_loss
+            if config.reduction == "sum":
+                loss *= tf.reduce_sum(tf.cast(mask, tf.float32))
+            loss += network_loss
+            metrics |= {
+                "loss/total": loss,
+                "policy/entropy": masked.mean(entropy, mask),
+                "value/return": masked.mean(target, mask),
+            }
+            return loss, (policy, log_prob, value[:-1], target, metrics)
+
+        learns = tf.reduce_any(mask)  # else momentum would still move the weights
+        found, metrics = self.optimizer.minimize(loss, when=learns)
+        policy, log_prob, value, target, more = found
+        metrics |= more | {"grad/updates": tf.cast(learns, tf.float32)}
+        if learns_value:
+            metrics |= single_step.value_metrics(value, target, mask)
+        metrics |= single_step.ratio_metrics(trajectory, log_prob, config.histograms)
+        if config.histograms:
+            data = trajectory, steps, policy, value, target
+            metrics |= single_step.update_histograms(self.learner, *data)
+        return Updated(metrics | self.learner.end(trajectory))
+
+    def _returns(
+        self, trajectory: Trajectory, reward: tf.Tensor, value: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the return of each step, f32 ``[T, B]``.
+
+        It ends with the learned value of a truncated state, if there is one.
         """
-        config, mask = self.config, rows.mask
-        end = rows.value if config.baseline == "value" else tf.zeros_like(rows.value)
-        discount = rows.discount
-        if config.reset_return:
-            discount = tf.where(rows.reward == 0, discount, 0.0)
-        found = returns.discounted(rows.reward, discount, end, mask)
-        advantage = masked.safe(found - self._baseline(rows, found), mask)
-        if config.normalize_advantage:
-            # Without its mean, an advantage would not depend on the moving average.
-            average = config.baseline == "average"
-            normalize = masked.rescale if average else masked.standardize
-            advantage = normalize(advantage, mask, 1e-8)
-        if config.loss == "log_likelihood":
-            loss = losses.policy_gradient(rows.log_prob, advantage, mask)
-        else:
-            probability = tf.nn.softmax(rows.policy.params["logits"])
-            action = rows.action - int(self._spec.action_space.start)
-            loss = losses.squared_probability(probability, action, advantage, mask)
-        return Surrogate(loss, found, {"value/return": masked.mean(found, mask)})
+        end = value if self.config.baseline == "value" else tf.zeros_like(value)
+        discount = trajectory.discount(self.config.gamma)
+        if self.config.reset_return:
+            discount = tf.where(reward == 0, discount, 0.0)
+        return returns.discounted(reward, discount, end, trajectory.mask)
 
-    def _baseline(self, rows: Rows, found: tf.Tensor) -> tf.Tensor:
+    def _advantages(
+        self, found: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
+    ) -> tf.Tensor:
+        """Return returns minus their baseline, f32 ``[T, B]``."""
+        advantage = masked.safe(found - self._baseline(found, value, mask), mask)
+        if not self.config.normalize_advantage:
+            return advantage
+        # Without its mean, an advantage would not depend on the moving average.
+        average = self.config.baseline == "average"
+        normalize = masked.rescale if average else masked.standardize
+        return normalize(advantage, mask, 1e-8)
+
+    def _baseline(
+        self, found: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
+    ) -> tf.Tensor:
         """Return the baseline of returns ``[T, B]``, of a shape that broadcasts."""
-        config, mask = self.config, rows.mask
+        config = self.config
         if config.baseline == "value":
-            return rows.value[:-1]
+            return value[:-1]
         if config.baseline == "time_step":
             played = tf.reduce_any(mask, 0)  # false for a failed episode
             count = tf.reduce_sum(tf.cast(played, tf.float32))

@@ -15,7 +15,7 @@ import tfagents_batch as tfb
 from tests.sources.test_async_rollout import Counting
 from tests.support import growth
 from tests.training.programs.test_program import PythonInside
-from tfagents_batch.algorithms import ga3c
+from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
 from tfagents_batch.sources.predictors import Numbers, Predictors
@@ -26,7 +26,7 @@ from tfagents_batch.training.experiment import Experiment
 
 def make(env=lambda: Counting(), **options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
-    settings = ga3c.Config(histograms=False)
+    settings = a2c.GA3CConfig(histograms=False)
     config = RunConfig("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
     own = {"predictors": 2, "length": 6, "train_batch": 10, "capacity": 40}
     own["rollouts_per_call"] = 2
@@ -46,7 +46,7 @@ def alive():
 
 def recording(monkeypatch):
     """Keep every trajectory of an update; returns the list."""
-    kept, update = [], ga3c.GA3C.update
+    kept, update = [], a2c.A2C.update
 
     def keep(observation, action, reward, mask, last):
         kept.append((observation, action, reward, mask, last))
@@ -62,7 +62,7 @@ def recording(monkeypatch):
         total = updated.metrics["loss/total"] + zero
         return updated._replace(metrics=updated.metrics | {"loss/total": total})
 
-    monkeypatch.setattr(ga3c.GA3C, "update", recorded)
+    monkeypatch.setattr(a2c.A2C, "update", recorded)
     return kept
 
 

@@ -23,7 +23,7 @@ from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest, Trajectory
+from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,10 +121,8 @@ class Settings:
         )
 
 
-class OnPolicy(tf.Module):
-    """Base of algorithms that learn an actor-critic from rollouts.
-
-    They add ``update``, and to the constructor what only they have.
+class Learner:
+    """Policy, normalizers and optimizer of an on-policy algorithm, and its checkpoint.
 
     Args:
       config: checked settings.
@@ -132,9 +130,13 @@ class OnPolicy(tf.Module):
       network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
         built-in network.
       epsilon, rule: of the optimizer.
-    """
 
-    several_seeds = True
+    Attributes:
+      policy: policy that learns.
+      network, observations: those of the policy.
+      optimizer, rewards: optimizer and normalizer of rewards.
+      compilable: True if XLA makes the update faster: not with convolutions on a CPU.
+    """
 
     def __init__(
         self,
@@ -144,19 +146,14 @@ class OnPolicy(tf.Module):
         epsilon: float,
         rule: Rule = "adam",
     ):
-        super().__init__()
-        self.config, self._spec = config, spec
+        self._config, self._spec = config, spec
         self._given = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
+        self.compilable = not self.network.convolves
         weights = self.network.trainable_variables
         self.optimizer = Optimizer(weights, config.gradient_norm, epsilon, rule)
         self.rewards = config.reward_normalizer()
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA makes the update faster: not with convolutions on a CPU."""
-        return not self.network.convolves
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer step, alone or as a part of the update."""
@@ -164,9 +161,41 @@ class OnPolicy(tf.Module):
 
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
-        return self.config.make_policy(self._spec, self._given)
+        return self._config.make_policy(self._spec, self._given)
 
-    def lag(self, trajectory: Trajectory) -> Metrics:
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        return {
+            **self.policy.named_variables(),
+            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
+            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
+        }
+
+    def begin(self, trajectory: Trajectory, step) -> TimeStep:
+        """Prepare an update; return the steps with normalized observations.
+
+        Acting does not use rewards, so their statistics are updated first.
+        """
+        self.optimizer.set_learning_rate(self._config.learning_rate(step))
+        self.rewards.update(trajectory, self._config.gamma)
+        observation = self.observations(trajectory.steps.observation)
+        return trajectory.steps._replace(observation=observation, info={})
+
+    def end(self, trajectory: Trajectory) -> Metrics:
+        """Update the statistics of observations; return metrics of the update.
+
+        They are last, so that acting and learning normalize a trajectory in the same
+        way.
+        """
+        rate = self.optimizer.rule.learning_rate.value
+        metrics = {"grad/learning_rate": tf.identity(rate)}
+        metrics |= self.rewards.metrics(trajectory.reward, trajectory.mask)
+        metrics |= self._lag(trajectory)
+        observation = nest.map(lambda x: x[:-1], trajectory.steps.observation)
+        self.observations.update(observation, trajectory.counted)
+        return metrics
+
+    def _lag(self, trajectory: Trajectory) -> Metrics:
         """Return the lag of the policy that acted, in updates, if it is recorded."""
         if VERSION not in trajectory.behavior:
             return {}
@@ -176,17 +205,9 @@ class OnPolicy(tf.Module):
             "lag/updates": masked.mean(lag, mask),
             "lag/max": Max(tf.reduce_max(masked.safe(lag, mask))),
         }
-        if self.config.histograms:
+        if self._config.histograms:
             found["lag/row_updates"] = histograms.rows(lag, mask)
         return found
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        return {
-            **self.policy.named_variables(),
-            **nest.prefixed("statistics/returns", self.rewards.named_variables()),
-            **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
-        }
 
 
 def actions(trajectory: Trajectory) -> Nest:

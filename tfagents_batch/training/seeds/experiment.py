@@ -248,7 +248,8 @@ def _check_config(config: RunConfig, run_seeds: Sequence[int]) -> None:
                 f"{name}={value} is not for several seeds, which are one compiled "
                 "program on the CPU, without processes; leave it out"
             )
-    if not getattr(algorithms.REGISTRY[config.algorithm][0], "several_seeds", False):
+    kind, _ = algorithms.REGISTRY[config.algorithm]
+    if not kind.several_seeds or config.source.program != "synchronous":
         raise UserError(
             f"{config.algorithm!r} cannot train several seeds in one program; train "
             "one seed after the other"
