@@ -191,9 +191,9 @@ def _one(cell):
         assert experiment.program.mode == level(cell, "compile")
         if level(cell, "backend") != "in the graph":
             native = level(cell, "backend") == "native"
-            assert experiment.env.backend == ("native" if native else "portable")
+            assert experiment.envs[0].backend == ("native" if native else "portable")
             processes = level(cell, "backend") != "in process"
-            assert experiment.env.num_workers == int(processes)
+            assert experiment.envs[0].num_workers == int(processes)
     # Histograms have NaN in masked rows.
     numbers = {k: np.array(x) for k, x in interval.summary().items() if np.ndim(x) == 0}
     return before, after, numbers

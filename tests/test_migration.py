@@ -23,7 +23,7 @@ from tests.support.peer_arguments import ALGORITHMS
 from tfagents_batch import api, config
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs import wrappers
-from tfagents_batch.training import experiment
+from tfagents_batch.training.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/migrating/*.md")}
@@ -85,9 +85,9 @@ def named_settings(cell):
 
 
 def known_settings(algorithm):
-    run = experiment.Config(algorithm=algorithm.lower())
+    run = RunConfig(algorithm=algorithm.lower())
     own = settings(run.settings, "algorithm.")
-    source = settings(run.source, f"{run.source_name}.")
+    source = settings(run.source, f"{run.source.name}.")
     return {*settings(run), *own, *source}
 
 
@@ -185,7 +185,7 @@ def test_settings_of_the_page_exist(page, algorithm):
 @pytest.mark.parametrize(("page", "algorithm"), [x for x in EACH if x[0] != BATCH_PPO])
 def test_our_defaults_on_the_page_are_correct(page, algorithm):
     depends = "algorithm.network.hidden"  # its default depends on the observations
-    ours = config.to_dict(experiment.Config(algorithm=algorithm.lower()))
+    ours = config.to_dict(RunConfig(algorithm=algorithm.lower()))
     seen = set()
     for *_, cell, defaults in rows_of(page, algorithm):
         names = named_settings(cell)

@@ -76,7 +76,7 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
         trained.parameters(*networks),
         updates,
         settings.train_every,
-        algorithm.batch_size,
+        settings.batch_size,
         settings.target_every * delay,
         {
             "learning_rate": settings.learning_rate.value,

@@ -19,6 +19,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger
+from tfagents_batch.training.run_folder import config_file
 
 CONFIG = RunConfig(
     env="CartPole-v1",
@@ -61,7 +62,7 @@ def test_the_plugin_shows_settings_and_final_metrics(tmp_path):
         folder.mkdir()
         settings = dataclasses.replace(CONFIG.settings, epochs=epochs)
         changed = dataclasses.replace(CONFIG, settings=settings)
-        with Logger(folder, settings=changed) as log:
+        with Logger(folder, settings=config_file.plain(changed)) as log:
             log.write({"eval/return_mean": 1.0}, 10)
             log.write({"eval/return_mean": 10.0 * epochs}, 20)
             if name == "a":
@@ -84,10 +85,10 @@ def test_the_plugin_shows_settings_and_final_metrics(tmp_path):
 def test_a_resumed_run_keeps_its_row(tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()
-    with Logger(folder, settings=CONFIG) as log:
+    with Logger(folder, settings=config_file.plain(CONFIG)) as log:
         log.write({"eval/return_mean": 1.0}, 10)
         log.event("stopped", 10)
-    with Logger(folder, 10, settings=CONFIG) as log:
+    with Logger(folder, 10, settings=config_file.plain(CONFIG)) as log:
         log.write({"eval/return_mean": 2.0}, 20)
         log.event("finished", 20)
     _, found = rows(tmp_path)

@@ -395,13 +395,13 @@ def record_at(step):
 
 def test_updates_without_a_finite_gradient_are_counted_not_rounds():
     record = record_at(90)
-    record.add(skipped(1), rounds=66)
-    record.add(skipped(0), rounds=66)  # no update
-    record.add(skipped(1), rounds=66)
-    record.add(skipped(7, 8), rounds=66)  # one of them was finite
-    record.add(skipped(2), rounds=66)
+    record.add(skipped(1))
+    record.add(skipped(0))  # no update
+    record.add(skipped(1))
+    record.add(skipped(7, 8))  # one of them was finite
+    record.add(skipped(2))
     with pytest.raises(TrainingError, match="no gradient was finite in the last 3 of"):
-        record.add(skipped(1), rounds=66)
+        record.add(skipped(1))
 
 
 def test_training_without_any_finite_gradient_never_counts_as_finished():

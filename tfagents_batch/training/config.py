@@ -231,6 +231,12 @@ class RunConfig:
         # Evaluations may pass objects here that are not JSON.
         objects = {"env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
         checked = config.check(dataclasses.replace(self, env_kwargs={}, wrappers=[]))
+        if self.num_workers is not None and self.envs_per_worker is not None:
+            raise UserError(
+                f"num_workers is {self.num_workers} and envs_per_worker is "
+                f"{self.envs_per_worker}, and both set the number of processes; pass "
+                "only one of them"
+            )
         if self.stop_at_return is not None and self.eval_every == 0:
             raise UserError(
                 f"stop_at_return is {self.stop_at_return}, but eval_every is 0, so "

@@ -79,7 +79,7 @@ def test_whole_episodes_are_profiled_and_other_sources_refused_at_once(tmp_path)
     options |= {"logdir": tmp_path, "profile": True, "compile": "off"}
     for algorithm, more in (
         ("ga3c", {"num_workers": 2}),
-        ("a2c", {"rollout": {"lag": 2}}),
+        ("a2c", {"rollout": {"wait_for": 1}, "num_workers": 2}),
     ):
         with pytest.raises(UserError, match="take turns"):
             tfb.train(algorithm, steps=100, **options | more)

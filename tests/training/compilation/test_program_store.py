@@ -48,18 +48,22 @@ def store(monkeypatch):
 # ---- names
 
 
+def name(config, batch):
+    return program_store.name(config, batch.spec, [batch])
+
+
 def test_a_program_is_stored_only_while_that_is_allowed():
-    assert program_store.name(CONFIG, Batch()) == ""
+    assert name(CONFIG, Batch()) == ""
     with program_store.allow_storing():
         with program_store.allow_storing():
-            assert program_store.name(CONFIG, Batch())
-        assert program_store.name(CONFIG, Batch())
-    assert program_store.name(CONFIG, Batch()) == ""
+            assert name(CONFIG, Batch())
+        assert name(CONFIG, Batch())
+    assert name(CONFIG, Batch()) == ""
 
 
 @pytest.mark.parametrize("env", ["mine:Env", "./mine.py:Env", "mine:Id-v1"])
 def test_a_program_is_not_stored_if_a_users_module_was_imported(store, env):
-    assert program_store.name(dataclasses.replace(CONFIG, env=env), Batch()) == ""
+    assert name(dataclasses.replace(CONFIG, env=env), Batch()) == ""
 
 
 OTHERS = {
@@ -78,7 +82,7 @@ OTHERS = {
 @pytest.mark.parametrize("field", OTHERS)
 def test_a_different_setting_changes_the_name(store, field):
     other = dataclasses.replace(CONFIG, **{field: OTHERS[field]})
-    assert program_store.name(other, Batch()) != program_store.name(CONFIG, Batch())
+    assert name(other, Batch()) != name(CONFIG, Batch())
 
 
 def test_settings_that_change_the_name_are_not_marked_as_same_program():
@@ -90,14 +94,14 @@ def test_settings_that_change_the_name_are_not_marked_as_same_program():
 )
 def test_settings_that_a_program_does_not_use_do_not_change_its_name(store, changes):
     other = dataclasses.replace(CONFIG, **changes)
-    assert program_store.name(other, Batch()) == program_store.name(CONFIG, Batch())
+    assert name(other, Batch()) == name(CONFIG, Batch())
 
 
 def test_steps_change_the_name_if_a_schedule_depends_on_them(store):
     settings = ppo.Config(learning_rate="linear(1e-3, 0)").check()
     falling = dataclasses.replace(CONFIG, settings=settings)
     longer = dataclasses.replace(falling, steps=2000)
-    assert program_store.name(falling, Batch()) != program_store.name(longer, Batch())
+    assert name(falling, Batch()) != name(longer, Batch())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_steps_change_the_name_if_a_schedule_depends_on_them(store):
     ],
 )
 def test_different_environments_change_the_name(store, batch):
-    assert program_store.name(CONFIG, batch) != program_store.name(CONFIG, Batch())
+    assert name(CONFIG, batch) != name(CONFIG, Batch())
 
 
 def test_every_bound_of_a_large_space_changes_the_name(store):
@@ -119,18 +123,18 @@ def test_every_bound_of_a_large_space_changes_the_name(store):
         high[40, 40] = last
         return Batch(observation_space=gymnasium.spaces.Box(-high, high))
 
-    one, other = (program_store.name(CONFIG, image(high)) for high in (1.0, 2.0))
+    one, other = (name(CONFIG, image(high)) for high in (1.0, 2.0))
     assert one != other
 
 
 def test_different_source_or_versions_change_the_name(store, monkeypatch):
-    before = program_store.name(CONFIG, Batch())
+    before = name(CONFIG, Batch())
     with monkeypatch.context() as patch:
         patch.setattr(program_store, "_source", lambda: "other")
-        assert program_store.name(CONFIG, Batch()) != before
+        assert name(CONFIG, Batch()) != before
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium, "__version__", "other")
-        assert program_store.name(CONFIG, Batch()) != before
+        assert name(CONFIG, Batch()) != before
 
 
 def source(folder, monkeypatch):
@@ -156,7 +160,7 @@ def test_a_program_is_not_stored_if_its_source_changed(tmp_path, monkeypatch):
     (tmp_path / "module.py").write_text("changed")
     monkeypatch.setattr(program_store, "_source", program_store._source.__wrapped__)
     with program_store.allow_storing():
-        assert program_store.name(CONFIG, Batch()) == ""
+        assert name(CONFIG, Batch()) == ""
 
 
 # ---- programs

@@ -83,7 +83,7 @@ def test_manifest_is_strict_json_and_describes_the_variables(tmp_path):
         raise AssertionError(constant)
 
     manifest = json.loads((path / "manifest.json").read_text(), parse_constant=refuse)
-    assert manifest["schema"] == 2
+    assert manifest["schema"] == 1
     assert manifest["step"] == 5
     assert manifest["metadata"] == {"best": True}
     assert manifest["versions"]["tensorflow"] == tf.__version__

@@ -115,7 +115,6 @@ def test_threads_that_are_set_too_late_are_reported(monkeypatch):
         ({"num_workers": 2}, (2, None)),
         ({"envs_per_worker": 2}, (None, 2)),
         ({"num_workers": None}, (None, None)),
-        ({"num_workers": 1, "envs_per_worker": 2}, (1, 2)),
     ],
 )
 def test_num_workers_and_envs_per_worker_replace_each_other(given, expected):

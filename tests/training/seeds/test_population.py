@@ -303,7 +303,6 @@ def test_a_signal_saves_every_seed(linear, tmp_path, monkeypatch):
         ({"seeds": [1, 1]}, "expected different"),
         ({"seeds": [-1]}, "expected 0 to"),
         ({"rollout.wait_for": 2}, "rollout.wait_for is 2, but several seeds"),
-        ({"rollout.lag": 1}, "rollout.lag is 1, but several seeds"),
         ({"network": lambda spaces: None}, "network cannot be used with several seeds"),
     ],
 )

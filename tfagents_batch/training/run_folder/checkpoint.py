@@ -260,13 +260,13 @@ def _manifest(folder: Path, step: int) -> dict:
     if data.get("step") != step:
         raise Damaged(f"manifest.json belongs to step {data.get('step')}")
     schema = data.get("schema")
-    if isinstance(schema, int) and schema != SCHEMA:
+    if isinstance(schema, int) and schema > SCHEMA:
         raise UserError(
             f"checkpoint {folder} has format {schema}, this version reads {SCHEMA}; "
             f"install the tfagents_batch that wrote it: {data.get('versions')}"
         )
     parts = [data.get(key) for key in ("metadata", "variables", "files")]
-    if schema is None or not all(isinstance(part, dict) for part in parts):
+    if schema != SCHEMA or not all(isinstance(part, dict) for part in parts):
         raise Damaged("manifest.json is not a manifest")
     # Variables are saved in the order of their names, see ``_flat``.
     data["indices"] = {name: i for i, name in enumerate(sorted(data["variables"]))}
