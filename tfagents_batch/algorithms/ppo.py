@@ -59,6 +59,8 @@ class PPO(tf.Module):
       UserError: for settings or a network that cannot be used.
     """
 
+    several_seeds = True
+
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
