@@ -94,14 +94,13 @@ def test_text_is_equal_for_all_seeds_and_computes_the_same_as_the_traced_program
     expected = [second(*LIMITS) for _ in range(2)]
     third, _, others = started(name)
     text = Exported.from_bytes(texts[0].to_bytes())
-    module = hub(text.module, getattr(third.env, "hub", None))
-    run = stablehlo.program(text._replace(module=module), others, [third.env])
+    module = hub(text.module, getattr(third.envs[0], "hub", None))
+    run = stablehlo.program(text._replace(module=module), others, third.envs)
     found = [run(*LIMITS) for _ in range(2)]
-    for mine, its in zip(found, expected, strict=True):
-        assert list(mine) == list(its)
-        for key in its:
-            np.testing.assert_allclose(mine[key], its[key], 1e-4, 1e-5, err_msg=key)
-            assert mine[key].shape == its[key].shape, key
+    tf.nest.assert_same_structure(found, expected)
+    for mine, its in zip(*map(tf.nest.flatten, (found, expected)), strict=True):
+        np.testing.assert_allclose(mine, its, 1e-4, 1e-5)
+        assert mine.shape == its.shape
     for key, value in variables.items():
         found, expected = others[key].numpy(), value.numpy()
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5, err_msg=key)
