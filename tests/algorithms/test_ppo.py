@@ -287,7 +287,10 @@ def test_advantages_are_corrected_if_an_older_policy_acted(network):
     version = {VERSION: tf.zeros(drawn.shape, tf.int64)}
 
     def found(agent, behavior):
-        batch = agent._batch(trajectory._replace(behavior=behavior))
+        older = trajectory._replace(behavior=behavior)
+        batch = agent._batch(
+            older, agent.learner.begin(older, tf.constant(0, tf.int64))
+        )
         return batch.advantage, batch.target, batch.value
 
     # Without a version, or with the same policy, nothing is corrected.
