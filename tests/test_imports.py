@@ -55,6 +55,11 @@ def test_importing_the_package_loads_neither_tensorflow_nor_gymnasium():
     assert "tensorflow" not in loaded_after("import tfagents_batch.config")
 
 
+def test_the_settings_of_a_run_are_imported_without_tensorflow():
+    loaded = loaded_after("import tfagents_batch.training.config")
+    assert not loaded & {"tensorflow", "keras"}
+
+
 def test_no_file_that_a_worker_may_import_loads_tensorflow():
     names = [
         name
