@@ -483,7 +483,7 @@ class HostSource(Protocol):
         """
 
     def publish(self, policy: Policy) -> None:
-        """Offer new weights to those who act elsewhere; called after each ``fetch``."""
+        """Offer new weights to those who act elsewhere: at first, after each update."""
 
     def report(self, seconds: float) -> Metrics:
         """Return metrics since the last report, in calls that took ``seconds``."""

@@ -10,7 +10,7 @@ from benchmarks.work.works import OBJECTIVE, PresetTraining, Training
 
 IN_GRAPH = "its physics are TensorFlow, inside the program"
 FASTER = "convolutions in bfloat16 are faster; weights, losses, optimizer are float32"
-# Of presets of batch-ppo: another order, which costs the same time.
+# Presets of batch-ppo wrap in another order, which costs the same time.
 SHUFFLED = "any steps that were collected, as many as the chunks have"
 
 

@@ -12,4 +12,3 @@ REGISTRY = {
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),
 }
-DEFAULT = "ppo"

@@ -88,10 +88,8 @@ class A2C(tf.Module):
         self.learner = learner = on_policy.Learner(config, spec, network, *rule)
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
-        self.make_policy, self.compile_parts = (
-            learner.make_policy,
-            learner.compile_parts,
-        )
+        self.make_policy = learner.make_policy
+        self.compile_parts = learner.compile_parts
         self.named_variables = learner.named_variables
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
@@ -135,11 +133,8 @@ class A2C(tf.Module):
         policy, log_prob, value, target, more = found
         metrics |= more | single_step.value_metrics(value, target, mask)
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
-        metrics |= single_step.ratio_metrics(trajectory, log_prob, config.histograms)
-        if config.histograms:
-            data = trajectory, steps, policy, value, target
-            metrics |= single_step.update_histograms(self.learner, *data)
-        return Updated(metrics | self.learner.end(trajectory))
+        data = trajectory, steps, policy, log_prob, value, target
+        return Updated(metrics | single_step.finish(self.learner, *data))
 
     def _advantages(
         self,

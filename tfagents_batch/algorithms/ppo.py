@@ -68,10 +68,8 @@ class PPO(tf.Module):
         self.learner = learner = on_policy.Learner(config, spec, network, epsilon)
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
-        self.make_policy, self.compile_parts = (
-            learner.make_policy,
-            learner.compile_parts,
-        )
+        self.make_policy = learner.make_policy
+        self.compile_parts = learner.compile_parts
         self.alarms = ppo_alarms.rows(config, spec)
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl_reduction == "sequence"

@@ -82,10 +82,8 @@ class Reinforce(tf.Module):
         self.learner = learner = on_policy.Learner(config, spec, network, *rule)
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
-        self.make_policy, self.compile_parts = (
-            learner.make_policy,
-            learner.compile_parts,
-        )
+        self.make_policy = learner.make_policy
+        self.compile_parts = learner.compile_parts
         self._average = keras.Variable(0.0, dtype="float32", trainable=False)
 
     def named_variables(self) -> dict[str, keras.Variable]:
@@ -138,11 +136,8 @@ class Reinforce(tf.Module):
         metrics |= more | {"grad/updates": tf.cast(learns, tf.float32)}
         if learns_value:
             metrics |= single_step.value_metrics(value, target, mask)
-        metrics |= single_step.ratio_metrics(trajectory, log_prob, config.histograms)
-        if config.histograms:
-            data = trajectory, steps, policy, value, target
-            metrics |= single_step.update_histograms(self.learner, *data)
-        return Updated(metrics | self.learner.end(trajectory))
+        data = trajectory, steps, policy, log_prob, value, target
+        return Updated(metrics | single_step.finish(self.learner, *data))
 
     def _returns(
         self, trajectory: Trajectory, reward: tf.Tensor, value: tf.Tensor

@@ -1,4 +1,4 @@
-"""What the user passes as ``env``, and how environments are created from it.
+"""Recipe of environments: the user's ``env``, its arguments and wrappers.
 
 Everything else gets an ``EnvRecipe``, and never asks what the user's object is.
 """

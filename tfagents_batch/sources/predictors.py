@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
 
 
 class Rollouts(NamedTuple):
-    """What a predictor collected in one program.
+    """Rollouts that a predictor collected in one program.
 
     Attributes:
       trajectory: K rollouts, ``[K, T, n]``.
@@ -137,7 +137,7 @@ class Predictors:
         most = max(rows, default=found.predict_batch)
         found = found._replace(predict_batch=min(found.predict_batch, most))
         part = self.parts[0]
-        rows = least_rows(found.agents, found.predict_batch, part.size, part.length)
+        rows = _least_rows(found.agents, found.predict_batch, part.size, part.length)
         least = min(x for x in self._join if x * rows >= self._config.train_batch)
         return found._replace(rollouts_per_update=max(found.rollouts_per_update, least))
 
@@ -297,7 +297,7 @@ class Predictors:
         """Return the numbers of the start, and the possible values of each number."""
         config, part = self._config, self.parts[0]
         size, length = part.size, part.length
-        rows = least_rows(part.batch, part.wait_for, size, length)
+        rows = _least_rows(part.batch, part.wait_for, size, length)
         rollouts = 1 << (-(-config.train_batch // rows) - 1).bit_length()
         start = Numbers(part.batch, part.wait_for, len(self.parts), rollouts)
         start = start._asdict()
@@ -319,7 +319,7 @@ class Predictors:
         }
 
 
-def least_rows(agents: int, wait_for: int, size: int, length: int) -> int:
+def _least_rows(agents: int, wait_for: int, size: int, length: int) -> int:
     """Return the smallest number of rows of a rollout.
 
     When it ends, fewer than ``wait_for`` of the agents lack steps, and the ``size``

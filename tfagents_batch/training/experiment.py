@@ -150,12 +150,6 @@ class Experiment:
         """Restore the replay of a resumed run, see ``replay_saver.restore``."""
         return replay_saver.restore(self.source, folder, step, self._resumable)
 
-    def evaluation(
-        self, env: Env, episodes: int, actions: evaluate.Actions
-    ) -> evaluate.Play:
-        """Return an evaluator of the agent, see ``evaluate.evaluator``."""
-        return evaluation(self.config, self.algorithm, env, episodes, actions)
-
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""
         return environments.events(self.envs) + environments.events(self._evaluated)
@@ -201,7 +195,7 @@ class Experiment:
         if recipe.creates:
             stack.callback(env.close)
         _check_spaces(env.spec, self.spec)
-        return self.evaluation(env, count, config.eval_actions)
+        return evaluation(self.config, self.algorithm, env, count, config.eval_actions)
 
 
 def create_algorithm(

@@ -119,9 +119,10 @@ def loaded(
 def environment(found: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
     recipe = found.recipe.without_close()
-    env = recipe.make(num_envs, **found.config.make_options(num_envs))
-    try:
-        yield env
-    finally:
-        if recipe.creates:
-            env.close()
+    with signals.harmless_checkpoint_requests():
+        env = recipe.make(num_envs, **found.config.make_options(num_envs))
+        try:
+            yield env
+        finally:
+            if recipe.creates:
+                env.close()

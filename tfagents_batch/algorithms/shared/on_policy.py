@@ -146,7 +146,7 @@ class Learner:
         epsilon: float,
         rule: Rule = "adam",
     ):
-        self._config, self._spec = config, spec
+        self.config, self._spec = config, spec
         self._given = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
@@ -161,7 +161,7 @@ class Learner:
 
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
-        return self._config.make_policy(self._spec, self._given)
+        return self.config.make_policy(self._spec, self._given)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
@@ -176,8 +176,8 @@ class Learner:
 
         Acting does not use rewards, so their statistics are updated first.
         """
-        self.optimizer.set_learning_rate(self._config.learning_rate(step))
-        self.rewards.update(trajectory, self._config.gamma)
+        self.optimizer.set_learning_rate(self.config.learning_rate(step))
+        self.rewards.update(trajectory, self.config.gamma)
         observation = self.observations(trajectory.steps.observation)
         return trajectory.steps._replace(observation=observation, info={})
 
@@ -205,7 +205,7 @@ class Learner:
             "lag/updates": masked.mean(lag, mask),
             "lag/max": Max(tf.reduce_max(masked.safe(lag, mask))),
         }
-        if self._config.histograms:
+        if self.config.histograms:
             found["lag/row_updates"] = histograms.rows(lag, mask)
         return found
 

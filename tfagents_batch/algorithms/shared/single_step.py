@@ -60,7 +60,33 @@ def value_metrics(value: tf.Tensor, target: tf.Tensor, mask: tf.Tensor) -> Metri
     }
 
 
-def ratio_metrics(
+def finish(
+    learner: on_policy.Learner,
+    trajectory: Trajectory,
+    steps: TimeStep,
+    policy: Distribution,
+    log_prob: tf.Tensor,
+    value: tf.Tensor,
+    target: tf.Tensor,
+) -> Metrics:
+    """Finish an update, after its gradient step; return further metrics of it.
+
+    Args:
+      learner: with the weights after the step.
+      trajectory: ``[T, B]``.
+      steps: its steps, with normalized observations.
+      policy: the policy before the step, of the T states with actions.
+      log_prob: f32 ``[T, B]``, ln pi of the actions.
+      value, target: f32 ``[T, B]``, values before the step, and their targets.
+    """
+    rows = learner.config.histograms
+    found = _ratio_metrics(trajectory, log_prob, rows)
+    if rows:
+        found |= _histograms(learner, trajectory, steps, policy, value, target)
+    return found | learner.end(trajectory)
+
+
+def _ratio_metrics(
     trajectory: Trajectory, log_prob: tf.Tensor, keep_rows: bool
 ) -> Metrics:
     """Return the ratios pi / mu of both policies, if an older one may have acted.
@@ -84,7 +110,7 @@ def ratio_metrics(
     return found
 
 
-def update_histograms(
+def _histograms(
     learner: on_policy.Learner,
     trajectory: Trajectory,
     steps: TimeStep,
@@ -92,15 +118,7 @@ def update_histograms(
     value: tf.Tensor,
     target: tf.Tensor,
 ) -> Metrics:
-    """Return histograms of an update.
-
-    Args:
-      learner: with the weights after the update.
-      trajectory: ``[T, B]``.
-      steps: its steps, with normalized observations.
-      policy: the policy that learns, of the T states with actions.
-      value, target: f32 ``[T, B]``, values before the update, and their targets.
-    """
+    """Return histograms of an update; arguments as of ``finish``."""
     behavior = trajectory.behavior
     batch = Batch(
         steps=nest.map(lambda x: x[:-1], steps),
