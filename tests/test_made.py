@@ -206,7 +206,7 @@ def test_options_of_a_failed_resume_are_not_saved(moved_run, monkeypatch):
         raise UserError("it cannot start")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tfagents_batch.training.programs.program.build", fail)
+        patch.setattr("tfagents_batch.programs.program.build", fail)
         with pytest.raises(UserError, match="it cannot start"):
             tfb.train(resume=logdir, env=env, steps=400, compile="full")
     assert (logdir / "config.json").read_text() == before

@@ -14,8 +14,8 @@ from gymnasium import spaces as gs
 from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Policy
-from tfagents_batch.ops import constants
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 

@@ -377,7 +377,7 @@ class Algorithm(Protocol):
         at the end of a call and not in every update.
       several_seeds: bool, false by default; whether several seeds can train as one
         program. Then ``act`` and ``update`` may assign variables only outside of loops
-        and branches, or inside those of ``ops.carried``.
+        and branches, or inside those of ``graph.loops``.
     """
 
     config: Any

@@ -12,9 +12,10 @@ from tests.algorithms.cases import B, T, assert_same, collect, make_ppo, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.graph import chunks, forward
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.nn import networks
-from tfagents_batch.ops import chunks, forward, returns
+from tfagents_batch.ops import returns
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import TimeStep

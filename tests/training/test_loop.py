@@ -21,13 +21,13 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.metrics import Interval, Mean
+from tfagents_batch.programs import program
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation, Evaluator
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.programs import program
 from tfagents_batch.training.record import Record
 
 pytestmark = pytest.mark.usefixtures("linear")

@@ -15,20 +15,13 @@ from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import batches, forward, minibatch
+from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import VERSION, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.nn.adaptive_kl import AdaptiveKL
-from tfagents_batch.ops import (
-    batches,
-    forward,
-    histograms,
-    losses,
-    masked,
-    minibatch,
-    returns,
-)
-from tfagents_batch.ops.batches import Batch
+from tfagents_batch.ops import histograms, losses, masked, returns
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 METRICS = (

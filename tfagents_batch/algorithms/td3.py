@@ -19,13 +19,14 @@ from tfagents_batch.algorithms.shared.actor_critic import (
     of_actor,
 )
 from tfagents_batch.config import option
+from tfagents_batch.graph import loops
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import Deterministic, Exploration
-from tfagents_batch.ops import carried, masked, td, windows
+from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
 
@@ -138,7 +139,7 @@ class TD3(tf.Module):
         metrics |= more
         due = (target.updates.value + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(ACTOR_METRICS, tf.zeros([]))
-        found = carried.when(due, lambda: self._update_actor(batch), nothing)
+        found = loops.when(due, lambda: self._update_actor(batch), nothing)
         made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
         target.update()

@@ -22,7 +22,7 @@ class Adam:
     times as large: 30 times in the first step, 3 times in the hundredth. With PPO's
     1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
     results use the equation above. Keras' class also needs variables; this one works
-    with ``ops.carried``, too.
+    with ``graph.loops``, too.
 
     Args:
       weights: the weights to train.

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
+from tfagents_batch.graph import loops
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.adam import Adam
 from tfagents_batch.nn.rmsprop import RMSProp
-from tfagents_batch.ops import carried
 
 Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
 _RULES = {
@@ -77,13 +77,13 @@ class Optimizer(tf.Module):
         """
         weights = [variable.value for variable in self.trained]
         with tf.GradientTape() as tape:
-            tape.watch(weights)  # they may be tensors, see ops.carried
+            tape.watch(weights)  # they may be tensors, see graph.loops
             value, others = loss()
         gradients = tape.gradient(value, weights)
         if when is True:
             return others, self.apply(gradients)
         nothing = {"grad/norm": tf.zeros([]), "grad/skipped": tf.zeros([])}
-        return others, carried.when(when, lambda: self.apply(gradients), nothing)
+        return others, loops.when(when, lambda: self.apply(gradients), nothing)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
         """Take one step.
@@ -94,7 +94,7 @@ class Optimizer(tf.Module):
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
-        compiled = self.compiled and carried.active() is None
+        compiled = self.compiled and loops.active() is None
         step = self._compiled if compiled else self._step
         return step(
             [
@@ -115,7 +115,7 @@ class Optimizer(tf.Module):
             self.rule.step(gradients, compiled)
             return tf.constant(0.0)
 
-        skipped = carried.when(finite, step, tf.constant(1.0))
+        skipped = loops.when(finite, step, tf.constant(1.0))
         return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
 
     def named_variables(self) -> dict[str, keras.Variable]:

@@ -15,8 +15,8 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.graph import arrays, constants, gradients
 from tfagents_batch.nn.layers import kernels
-from tfagents_batch.ops import arrays, constants, gradients
 from tfagents_batch.types import Nest
 
 

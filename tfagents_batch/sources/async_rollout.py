@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import VERSION, Policy
-from tfagents_batch.ops import arrays
 from tfagents_batch.sources import groups, metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 

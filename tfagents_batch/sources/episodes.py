@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Actor, Env
-from tfagents_batch.ops import arrays
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 

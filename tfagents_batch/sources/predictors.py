@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch.graph import arrays, constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.ops import arrays, constants
-from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.autotune import AutoTuner
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping

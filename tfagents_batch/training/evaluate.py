@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import function
+from tfagents_batch.graph import constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Actor, Env
-from tfagents_batch.ops import constants
-from tfagents_batch.ops.single_call import single_call
+from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
 from tfagents_batch.training.config import LONGEST, Actions
-from tfagents_batch.training.programs.program import Compiled, Plan
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
 _LOG = logging.getLogger("tfagents_batch")

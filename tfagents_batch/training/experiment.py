@@ -17,6 +17,7 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.nn import networks
+from tfagents_batch.programs import program
 from tfagents_batch.training import (
     compilation,
     environments,
@@ -24,7 +25,6 @@ from tfagents_batch.training import (
     replay_saver,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
-from tfagents_batch.training.programs import program
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import (
     compile_cache,

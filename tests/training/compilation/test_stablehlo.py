@@ -14,12 +14,12 @@ import tensorflow as tf
 from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
+from tfagents_batch.programs import program
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.programs import program
 
 RECURRENT = networks.Config(core="gru", hidden=(4,))
 RUNS = {

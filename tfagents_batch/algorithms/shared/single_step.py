@@ -10,12 +10,12 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import option
+from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import VERSION, Distribution, Limit
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import histograms, losses, masked, returns
-from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 

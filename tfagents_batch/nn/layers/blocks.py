@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from tfagents_batch.graph import narrow
 from tfagents_batch.nn.layers import kernels
-from tfagents_batch.ops import narrow
 
 
 class Stack(keras.layers.Layer):

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import constants
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops import constants
 from tfagents_batch.ops.distributions.gaussian import (
     DiagNormal,
     TanhNormal,

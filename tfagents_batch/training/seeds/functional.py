@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfagents_batch.ops import carried
+from tfagents_batch.graph import loops
 
 
 def call(
@@ -26,20 +26,20 @@ def call(
     Args:
       variables: all variables that the function reads or assigns.
       values: the value of each variable.
-      function: it must use loops and branches of ``ops.carried`` around assignments.
+      function: it must use loops and branches of ``graph.loops`` around assignments.
       *args: arguments of the function.
 
     Returns:
       The values after the call, and the result of the call.
     """
     store = _VariableStore(list(variables))
-    with store.holding(values), carried.use(store):
+    with store.holding(values), loops.use(store):
         result = function(*args)
         return store.read(), result
 
 
 class _VariableStore:
-    """Variable store for ``carried.use``, by Keras' stateless scope."""
+    """Variable store for ``loops.use``, by Keras' stateless scope."""
 
     def __init__(self, variables: list[keras.Variable]):
         self._variables = variables

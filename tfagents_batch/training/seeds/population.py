@@ -19,10 +19,10 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.envs.tf.batch import State, TensorBatch
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import RULES, Metrics
-from tfagents_batch.ops import constants
-from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.sources.metrics import collected
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.programs.test_program import PythonInside
 from tests.sources.test_async_rollout import Counting
 from tests.support import growth
-from tests.training.programs.test_program import PythonInside
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping

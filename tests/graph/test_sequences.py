@@ -3,7 +3,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.ops import batches, sequences
+from tfagents_batch.graph import batches, sequences
 from tfagents_batch.types import TimeStep
 
 

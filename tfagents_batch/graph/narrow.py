@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.ops import gradients
+from tfagents_batch.graph import gradients
 
 WIDEST = 8  # columns; for more, the matrix product is as fast
 

@@ -16,12 +16,12 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
+from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.programs import program
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.ops import arrays
+from tfagents_batch.graph import arrays
 from tfagents_batch.types import Nest
 
 # Largest leaf of a chunk, in numbers; a convolution's output is about as large.

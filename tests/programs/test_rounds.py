@@ -17,9 +17,9 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Interval, Max, Mean, Sum
 from tfagents_batch.nn.policies.base import new_version
+from tfagents_batch.programs import program
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training.programs import program
 from tfagents_batch.types import Collected
 
 NEVER = 2**62  # a step that no call reaches

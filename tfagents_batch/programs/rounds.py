@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch.graph import constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Source, Updated
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.ops import constants
-from tfagents_batch.ops.single_call import single_call
 from tfagents_batch.types import Collected, Trajectory
 
 

@@ -11,13 +11,13 @@ import tensorflow as tf
 from tfagents_batch import nest, placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Env, HostSource, Program, Source
 from tfagents_batch.metrics import Result
-from tfagents_batch.ops import constants
-from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.training.programs import refused, rounds
-from tfagents_batch.training.programs.host import HostProgram
-from tfagents_batch.training.programs.overlap import Ahead
+from tfagents_batch.programs import rounds, xla_errors
+from tfagents_batch.programs.host import HostProgram
+from tfagents_batch.programs.overlap import Ahead
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]
@@ -238,7 +238,7 @@ class Compiled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                operation = refused.operation(error)
+                operation = xla_errors.operation(error)
                 if operation is None:
                     raise
                 self._fall_back(operation)
@@ -253,7 +253,7 @@ class Compiled:
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
-            raise refused.user_error(
+            raise xla_errors.user_error(
                 self._setting, self.mode, operation, "--compile=auto or off"
             )
         mode = self._others.pop(0)

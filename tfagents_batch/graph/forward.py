@@ -1,8 +1,8 @@
 """Forward passes of actor-critics, over transitions or through time.
 
 Transitions are evaluated independently; sequences are unrolled through time from a
-state (see ``ops.batches``). Whole trajectories are evaluated in bounded memory, see
-``ops.chunks``.
+state (see ``graph.batches``). Whole trajectories are evaluated in bounded memory, see
+``graph.chunks``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.graph import batches, chunks, sequences
+from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import ActorCriticHeads, Network
-from tfagents_batch.ops import batches, chunks, sequences
-from tfagents_batch.ops.batches import Batch
 from tfagents_batch.types import Nest, TimeStep
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.ops import chunks
+from tfagents_batch.graph import chunks
 from tfagents_batch.training.seeds import functional
 
 

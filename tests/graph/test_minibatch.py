@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.ops import minibatch
+from tfagents_batch.graph import minibatch
 
 
 def visits(

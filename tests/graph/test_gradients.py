@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from tfagents_batch.ops import gradients
+from tfagents_batch.graph import gradients
 
 
 @gradients.custom

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.ops import narrow
+from tfagents_batch.graph import narrow
 
 
 @pytest.mark.parametrize("jit", [False, True])

@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from tfagents_batch import metrics, nest, placement, seeds
 from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.graph import constants
+from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, HostSource
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.ops import constants
-from tfagents_batch.ops.single_call import single_call
-from tfagents_batch.training.programs import refused, rounds
+from tfagents_batch.programs import rounds, xla_errors
 from tfagents_batch.types import Collected, Trajectory
 
 
@@ -75,13 +75,13 @@ class HostProgram:
             try:
                 return self._run(until, rounds)
             except BaseException as error:
-                name = refused.operation(error)
+                name = xla_errors.operation(error)
                 if name is None:
                     raise
                 mode = self.mode
                 if self.reason != "set by the user":
                     mode = f"auto ({mode})"
-                error = refused.user_error("--compile", mode, name, "--compile=off")
+                error = xla_errors.user_error("--compile", mode, name, "--compile=off")
                 raise error from None
 
     def traces(self) -> int:

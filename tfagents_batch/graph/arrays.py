@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.ops import carried
+from tfagents_batch.graph import loops
 from tfagents_batch.types import Nest
 
 
@@ -22,7 +22,7 @@ def empty(size: int, like: Nest) -> Any:
       size: size of the new first axis.
       like: tensors or specs of one entry.
     """
-    if carried.active() is not None:
+    if loops.active() is not None:
         return nest.map(lambda x: tf.zeros([size, *x.shape], x.dtype), like)
     return nest.map(
         lambda x: tf.TensorArray(x.dtype, size, element_shape=x.shape), like

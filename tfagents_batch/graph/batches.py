@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.ops import sequences
+from tfagents_batch.graph import sequences
 from tfagents_batch.types import Nest, TimeStep
 
 

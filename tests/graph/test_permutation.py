@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.ops import permutation
+from tfagents_batch.graph import permutation
 
 
 def order(size, count, seed):

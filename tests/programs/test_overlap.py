@@ -13,11 +13,11 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped
+from tfagents_batch.programs import program
+from tfagents_batch.programs.overlap import VERSION
 from tfagents_batch.sources import on_policy
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.programs import program
-from tfagents_batch.training.programs.overlap import VERSION
 
 SETTINGS = linear.Config()
 BASE = RunConfig(

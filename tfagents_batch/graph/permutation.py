@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.ops import carried
+from tfagents_batch.graph import loops
 
 _ROUNDS = 8  # with 6, orders of a dozen rows were measurably uneven in 200,000 draws
 # Over half of the words are below the count: a longer walk has probability 2^-64.
@@ -48,7 +48,7 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
     position = tf.range(size)
     x = mix(tf.cast(position, tf.uint32))
-    x = carried.repeat(
+    x = loops.repeat(
         lambda _, x: tf.where(outside(x), mix(x), x),
         x,
         most=_WALKS,

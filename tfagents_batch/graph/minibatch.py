@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.ops import carried, permutation
+from tfagents_batch.graph import loops, permutation
 from tfagents_batch.types import Nest
 
 Step = Callable[[Nest, tf.Tensor, Nest], Nest]
@@ -56,7 +56,7 @@ def loop(
     stop = stop or (lambda carry: tf.constant(False))
     if minibatch_size is None:
         valid = tf.reduce_any(mask)
-        return carried.repeat(
+        return loops.repeat(
             lambda _, carry: step(rows, mask, carry),
             carry,
             most=epochs,
@@ -87,9 +87,9 @@ def loop(
         def visit(m, carry):
             return step(nest.gather(shuffled, m), taken[m], carry)
 
-        return carried.repeat(visit, carry, most=most, count=count, go_on=goes_on)
+        return loops.repeat(visit, carry, most=most, count=count, go_on=goes_on)
 
     def goes_on(carry):
         return (count > 0) & ~stop(carry)
 
-    return carried.repeat(epoch, carry, most=epochs, go_on=goes_on)
+    return loops.repeat(epoch, carry, most=epochs, go_on=goes_on)
