@@ -20,7 +20,6 @@ from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Env
 
 _BATCH_OPTIONS = ("on_fault", "finite_check", "info_keys")
 _LOCAL = "which is stepped as a whole in this process"
@@ -113,35 +112,6 @@ def make_env(
             env, make, num_envs, groups, env_kwargs
         )
     return ProcessEnv([make] * num_envs, num_workers, **options)
-
-
-def size(env: Any) -> int | None:
-    """Return the number of environments if ``env`` fixes it, else None.
-
-    Args:
-      env: argument ``env`` of ``make_env``, or an ``Env``.
-
-    Returns:
-      None if any number can be created: for a name, a function, or an environment
-      written in TensorFlow.
-    """
-    if isinstance(env, (list, tuple)):
-        return len(env)
-    if isinstance(env, Env):
-        return env.spec.num_envs
-    if isinstance(env, gymnasium.vector.VectorEnv):
-        return env.num_envs
-    return 1 if is_environment(env) else None
-
-
-def is_existing(env: Any) -> bool:
-    """Return whether ``env`` is an existing object, so no second one can be created."""
-    return size(env) is not None and not isinstance(env, (list, tuple))
-
-
-def is_batch(env: Any) -> bool:
-    """Return whether a name means a batch stepped as a whole, without workers."""
-    return isinstance(env, str) and env.startswith(tuple(registry.RESERVED))
 
 
 def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:

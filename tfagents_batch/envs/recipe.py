@@ -42,12 +42,19 @@ class EnvRecipe:
     @property
     def size(self) -> int | None:
         """Number of environments if it is fixed: of a list, a batch or an instance."""
-        return make.size(self.env)
+        env = self.env
+        if isinstance(env, (list, tuple)):
+            return len(env)
+        if isinstance(env, Env):
+            return env.spec.num_envs
+        if isinstance(env, gymnasium.vector.VectorEnv):
+            return env.num_envs
+        return 1 if is_environment(env) else None
 
     @property
     def exists(self) -> bool:
         """Whether it is an existing object, so that no second one can be created."""
-        return make.is_existing(self.env)
+        return self.size is not None and not isinstance(self.env, (list, tuple))
 
     @property
     def in_graph(self) -> bool:
@@ -62,9 +69,9 @@ class EnvRecipe:
     @property
     def has_workers(self) -> bool:
         """Whether environments are created one by one, as workers require."""
-        if not self.env or self.exists or self.in_graph:
-            return False
-        return not make.is_batch(self.env)  # a name that means a batch
+        if isinstance(self.env, str) and self.env.startswith(tuple(registry.RESERVED)):
+            return False  # a name that means a batch
+        return bool(self.env) and not self.exists and not self.in_graph
 
     @property
     def needs_user_code(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.envs import make, registry
+from tfagents_batch.envs import make, recipe, registry
 from tfagents_batch.envs.adapters.adapt import adapt
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import SaveError, UserError
@@ -67,7 +67,7 @@ class Camera:
         wrappers: named.Wrappers = (),
         **options: Any,
     ):
-        if make.is_existing(env):
+        if recipe.EnvRecipe(env).exists:
             raise UserError(
                 f"cannot record videos: env is one {type(env).__name__} instance, and "
                 "a second instance cannot be created; pass a name or a function that "

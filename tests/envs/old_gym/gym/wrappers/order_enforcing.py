@@ -1,5 +1,0 @@
-from gym.core import Wrapper
-
-
-class OrderEnforcing(Wrapper):
-    pass
