@@ -1,10 +1,9 @@
-"""The installed gym 0.26.2, and a stand-in for gym 0.21 (``old_gym``)."""
+"""gym 0.26.2, its last release, and environments of the older interface."""
 
 from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import subprocess
 import sys
 import warnings
@@ -26,19 +25,16 @@ from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 
 gym = pytest.importorskip("gym")
-OLD = Path(__file__).parents[1] / "old_gym"
+from tests.envs.gym_walk import Walk  # noqa: E402
 
 
 @pytest.fixture
-def old_gym(monkeypatch):
-    """Replace gym by the stand-in for gym 0.21, here and in workers."""
-    mine = [name for name in sys.modules if name.partition(".")[0] == "gym"]
-    for name in mine:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(OLD)
-    yield importlib.import_module("gym")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "gym"]:
-        monkeypatch.delitem(sys.modules, name)
+def walk_id():
+    """Register an environment of the older interface with gym."""
+    entry_point = "tests.envs.gym_walk:Walk"
+    gym.register("Walk-v1", entry_point=entry_point, max_episode_steps=20)
+    yield "gym:Walk-v1"
+    del gym.envs.registration.registry["Walk-v1"]
 
 
 def play(env, steps=30, seed=3):
@@ -189,10 +185,8 @@ def test_a_seed_reaches_the_environment_past_a_wrapper_without_seed():
         ),
     ],
 )
-@pytest.mark.parametrize("version", ["0.21", "0.26"])
-def test_spaces_become_gymnasiums(version, request, old, expected):
-    package = request.getfixturevalue("old_gym") if version == "0.21" else gym
-    assert legacy_gym.convert_space(old(package.spaces), "Mine") == expected
+def test_spaces_become_gymnasiums(old, expected):
+    assert legacy_gym.convert_space(old(gym.spaces), "Mine") == expected
 
 
 def test_other_spaces_are_refused_by_name_and_place():
@@ -201,25 +195,23 @@ def test_other_spaces_are_refused_by_name_and_place():
         legacy_gym.convert_space(space, "Mine")
 
 
-def test_done_becomes_truncated_at_the_time_limit(old_gym):
+def test_done_becomes_truncated_at_the_time_limit(walk_id):
     make = registry.constructor
-    with pytest.warns(UserWarning, match="out of date; the newest is 'Walk-v1'"):
-        make("gym:Walk-v0")
-    with make("gym:Walk-v1", {"end": 100.0})() as env:
-        ends = [step for step in play(env, 60) if len(step) == 5 and any(step[2:4])]
-        assert [step[2:4] for step in ends] == [(False, True)] * 3
-    with make("gym:Walk-v1", {"end": 0.0})() as env:
+    for kwargs, flags in (
+        ({"end": 100.0}, {(False, True)}),  # the limit of the registration
+        ({"end": 100.0, "limit": 4}, {(False, True)}),
+        ({"end": 2.0, "limit": 4}, {(True, False), (False, True)}),
+    ):
+        with make(walk_id, kwargs)() as env:
+            ends = [step[2:4] for step in play(env, 200) if len(step) == 5]
+            assert {end for end in ends if any(end)} == flags
+    with make(walk_id, {"end": 0.0})() as env:
         assert env.reset(seed=1) and env.step(1)[2:4] == (True, False)
-    for inside in (False, True):  # gym's own limit, within a user's wrapper
-        inner = old_gym.wrappers.TimeLimit(old_gym.make("Walk-v1", end=2.0), 4)
-        with adapt(old_gym.Wrapper(inner) if inside else inner) as env:
-            ends = [s[2:4] for s in play(env, 200) if len(s) == 5 and any(s[2:4])]
-            assert {(True, False), (False, True)} <= set(ends)
 
 
-def test_the_interface_of_0_21_is_supported(old_gym):
+def test_the_older_interface_is_supported(walk_id):
     kwargs = {"max_episode_steps": 30, "render_mode": "rgb_array", "end": 50.0}
-    with registry.constructor("gym:Walk-v1", kwargs)() as env:
+    with registry.constructor(walk_id, kwargs)() as env:
         observation, info = env.reset(seed=3)
         assert observation.dtype == np.float32 and info == {}
         assert observation in env.observation_space
@@ -228,7 +220,6 @@ def test_the_interface_of_0_21_is_supported(old_gym):
         assert terminated is False and truncated is False
         assert env.render_mode == "rgb_array" and env.render().shape == (4, 4, 3)
         assert construction.inspect(env)["max_episode_steps"] == 30
-        assert env.env.env.action_space.seeded == 3
         assert_same(play(env), play(env))
         assert (play(env, 1, seed=4)[0][0] != play(env, 1, seed=5)[0][0]).any()
 
@@ -289,8 +280,8 @@ class TestContract(EnvContract):
         return make_env(lambda: gym.make("CartPole-v1"), 3, 0)
 
 
-def test_an_environment_of_the_older_interface_plays_in_workers(old_gym):
-    with make_env("gym:Walk-v1", 2, 2, backend="portable") as batch:
+def test_an_environment_of_the_older_interface_plays_in_workers(walk_id):
+    with make_env(walk_id, 2, 2, backend="portable") as batch:
         assert rollout(batch, 20, 1).ok.all()
 
 
@@ -315,16 +306,10 @@ def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path)
     assert result.episodes == 2 and (result.returns == result.lengths).all()
 
 
-def test_a_done_that_is_not_a_bool_is_a_defect(old_gym):
-    class Odd(old_gym.Env):
-        observation_space = old_gym.spaces.Discrete(2)
-        action_space = old_gym.spaces.Discrete(2)
-
-        def reset(self):
-            return 0
-
+def test_a_done_that_is_not_a_bool_is_a_defect():
+    class Odd(Walk):
         def step(self, action):
-            return 0, 0.0, None, {}
+            return [0.0, 0.0], 0.0, None, {}
 
     with adapt(Odd()) as env, pytest.raises(Defect, match="done is None"):
         env.reset()

@@ -1,4 +1,4 @@
-"""Adapter of the legacy gym package, 0.21 to 0.26, to ``gymnasium.Env``.
+"""Adapter of gym 0.26, the last release of the legacy gym, to ``gymnasium.Env``.
 
 It serves ids such as ``gym:CartPole-v1``, and gym environments that a user's function
 returns. Each call may use the old or the new interface: ``step`` with ``done`` or with
@@ -165,10 +165,8 @@ def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasiu
     gym = _load()
     if module is not None:
         importlib.import_module(module)
-    kwargs = dict(kwargs)
+    kwargs = {"disable_env_checker": True, **kwargs}
     limit = kwargs.pop("max_episode_steps", None)
-    if "disable_env_checker" in _parameters(gym.make):
-        kwargs.setdefault("disable_env_checker", True)
     with warnings.catch_warnings():
         # The learner warns once.
         warnings.filterwarnings("ignore", ".*is out of date")
@@ -204,13 +202,12 @@ def check(name: str, id: str) -> None:
 
 
 def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
-    """Return gym's specs by id; before 0.26 they are an attribute of its registry.
+    """Return gym's specs by id.
 
     Args:
       envs: the module ``gym.envs``; None imports it.
     """
-    registry = (envs or _load().envs).registration.registry
-    return getattr(registry, "env_specs", registry)
+    return (envs or _load().envs).registration.registry
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
