@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import gymnasium
@@ -81,10 +80,9 @@ def _picture(state, goal):
 
     x = float(state[0])
     canvas = drawing.Canvas((LEFT, 0), (RIGHT, 1.2), 600)
-    canvas.below(height(canvas.x), (226, 222, 210))
-    road = [(u, height(u)) for u in np.linspace(LEFT, RIGHT, 60)]
-    for start, end in itertools.pairwise(road):
-        canvas.bar(start, end, 0.006, drawing.BLACK)
+    road = height(canvas.x)
+    canvas.below(road + 0.003, drawing.BLACK)
+    canvas.below(road - 0.003, (226, 222, 210))
     top = height(goal) + 0.17
     canvas.bar((goal, height(goal)), (goal, top), 0.006, drawing.BLACK)
     flag = [(goal, top), (goal, top - 0.05), (goal + 0.08, top - 0.025)]
