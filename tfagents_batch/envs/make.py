@@ -52,8 +52,7 @@ def make_env(
         Gymnasium, the legacy gym or dm_env is a batch of one in this process.
         Vector environments are stepped in this process, by a ``VectorEnv``: a
         ``gymnasium.vector.VectorEnv`` object, such as ``gymnasium.make_vec`` returns,
-        or a name such as ``envpool:CartPole-v1``. (Pass a function that creates a
-        vector environment to ``VectorEnv`` itself.) Environments written in TensorFlow
+        or a name such as ``envpool:CartPole-v1``. Environments written in TensorFlow
         are part of the graph: a name such as ``tf/CartPole-v1``, or a ``TensorEnv``,
         its class or the class's name.
       num_envs: B; by default the length of the list or the size of the batch, else 1.

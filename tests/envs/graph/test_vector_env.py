@@ -368,24 +368,9 @@ def test_compiled_programs_are_refused_with_advice(make):
         tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
 
 
-def test_an_exception_of_a_constructor_is_an_error():
-    def broken():
-        raise KeyError("no such thing")
-
-    with pytest.raises(EnvError, match="in its constructor: 'no such thing'") as caught:
-        VectorEnv(broken)
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
-@pytest.mark.parametrize(
-    "env, text",
-    [
-        (7, "env is of type int; expected a gymnasium.vector.VectorEnv"),
-        (CountingEnv, "the constructor returned CountingEnv; expected a gymnasium.ve"),
-    ],
-)
-def test_only_vector_environments_are_accepted(env, text):
-    with pytest.raises(UserError, match=text):
+@pytest.mark.parametrize("env", [7, CountingEnv, lambda: counting()])
+def test_only_vector_environments_are_accepted(env):
+    with pytest.raises(UserError, match=r"env is of type .*; expected a gymnasium.vec"):
         VectorEnv(env)
 
 
@@ -413,11 +398,9 @@ def test_wrapped_vector_environments_are_supported(make):
     assert steps.reward.tolist() == [[0, 0], [11, 11], [21, 21], [0, 31], [11, 0]]
 
 
-def test_vector_environments_are_accepted_as_objects_and_functions():
+def test_options_reach_a_vector_environment():
     with tfb.make_env(Scripted(), 2, 0, info_keys={"x": "bool"}) as env:
         assert env.spec.info["x"] == "bool"
-    with VectorEnv(lambda: gymnasium.make_vec("CartPole-v1", 2)) as env:
-        assert env.spec.num_envs == 2
 
 
 @pytest.mark.parametrize(
@@ -433,22 +416,3 @@ def test_arguments_that_contradict_a_vector_environment_are_refused(
 ):
     with pytest.raises(UserError, match=text):
         tfb.make_env(Scripted(), *arguments, **options)
-
-
-class Clocks(Scripted):
-    """Rows that observe the time in seconds, as float64."""
-
-    def __init__(self):
-        super().__init__()
-        space = gs.Box(-np.inf, np.inf, (2,), np.float64)
-        self.single_observation_space = space
-        self.observation_space = batch_space(space, 2)
-
-    def _observation(self):
-        return np.full((2, 2), 1.7e9 + self.steps)
-
-
-def test_changes_that_float32_loses_are_logged_once(make, caplog):
-    caplog.set_level("WARNING", "tfagents_batch")
-    rollout(make(Clocks()), 80, seed=1)
-    assert caplog.text.count("observation at [0] is 1700000000 to 17") == 1

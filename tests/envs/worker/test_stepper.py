@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gymnasium
 import gymnasium.spaces as gs
 import numpy as np
 import pytest
@@ -165,31 +164,3 @@ def test_close_closes_every_environment():
     batch, _ = make([Closing(), Closing()])
     found = batch.close()
     assert len(closed) == len(found) == 2
-
-
-class Clock(gymnasium.Env):
-    """Environment that observes the time in seconds, as float64."""
-
-    observation_space = gs.Dict(clock=gs.Box(-np.inf, np.inf, (2,), np.float64))
-    action_space = gs.Discrete(2)
-
-    def __init__(self, start):
-        self.time = start
-
-    def reset(self, *, seed=None, options=None):
-        return self.step(0)[0], {}
-
-    def step(self, action):
-        self.time += 0.5
-        return {"clock": np.array([0, self.time])}, 0.0, False, False, {}
-
-
-@pytest.mark.parametrize(("first_row", "start"), [(0, 1.7e9), (2, 1.7e9), (0, 100.0)])
-def test_the_first_worker_notes_once_which_changes_float32_loses(first_row, start):
-    batch, _ = make([Clock(start), Clock(start)], first_row=first_row)
-    batch.reset(seed=1)
-    for _ in range(80):
-        batch.step()
-    expected = 1 if (first_row, start) == (0, 1.7e9) else 0
-    assert len(batch.notes) == expected
-    assert all("observation['clock'] at [1] is 17" in text for text in batch.notes)

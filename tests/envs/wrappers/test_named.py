@@ -158,14 +158,14 @@ def test_only_wrappers_of_newer_gymnasium_may_be_missing():
 )
 def test_an_error_of_a_wrapper_names_its_place(entry):
     with pytest.raises(UserError, match=rf"wrappers\[1\], {entry['name']}: "):
-        named.wrapped(pendulum, ["CacheSpaces", entry])()
+        named.wrapped(pendulum, ["standard_stack", entry])()
 
 
 @pytest.mark.parametrize(
     ("listed", "message"),
     [
         ("standard_stack", r"wrappers is 'standard_stack'; expected a list"),
-        ({"name": "CacheSpaces"}, r"wrappers is .*; expected a list"),
+        ({"name": "standard_stack"}, r"wrappers is .*; expected a list"),
         (["standard_stak"], r"wrappers\[0\]: unknown wrapper.*'standard_stack'"),
         (["clipaction"], r"did you mean 'ClipAction'"),
         *(
@@ -176,14 +176,20 @@ def test_an_error_of_a_wrapper_names_its_place(entry):
                 *("vector", "importlib", "__getattr__", "./mine.py:Wrapper"),
             )
         ),
-        ([["CacheSpaces"]], r"wrappers\[0\] is \['CacheSpaces'\]; expected a name"),
+        (
+            [["standard_stack"]],
+            r"wrappers\[0\] is \['standard_stack'\]; expected a name",
+        ),
         ([{"amount": 2}], r"wrappers\[0\] is .*; expected a name"),
         (
-            ["CacheSpaces", {"name": "ActionRepeat", "amont": 2}],
+            ["standard_stack", {"name": "ActionRepeat", "amont": 2}],
             r"wrappers\[1\], ActionRepeat: unknown argument 'amont'.*'amount'",
         ),
         (["ActionRepeat"], r"ActionRepeat: the argument 'amount' is missing"),
-        ([{"name": "CacheSpaces", "env": 1}], r"CacheSpaces: unknown argument 'env'"),
+        (
+            [{"name": "standard_stack", "env": 1}],
+            r"standard_stack: unknown argument 'env'",
+        ),
     ],
 )
 def test_invalid_entries_are_found_without_an_environment(listed, message):
@@ -197,7 +203,9 @@ def test_the_environment_is_closed_when_a_wrapper_raises():
     log = []
     make = functools.partial(Closing, log)
     with pytest.raises(UserError, match=r"wrappers\[1\], SelectEntries"):
-        named.wrapped(make, ["CacheSpaces", {"name": "SelectEntries", "indices": []}])()
+        named.wrapped(
+            make, ["standard_stack", {"name": "SelectEntries", "indices": []}]
+        )()
     assert log == ["closed"]
 
 
@@ -205,7 +213,7 @@ def test_an_object_that_is_not_a_gymnasium_env_is_refused():
     with pytest.raises(UserError, match=r"wrappers\[0\], AutoReset: .*Duck"):
         named.wrapped(Duck, ["AutoReset"])()
     with pytest.raises(EnvError, match="the constructor returned int"):
-        tfb.make_env(lambda: 3, 1, 0, wrappers=["CacheSpaces"])
+        tfb.make_env(lambda: 3, 1, 0, wrappers=["standard_stack"])
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -265,8 +273,8 @@ def test_evaluation_and_resuming_wrap_as_the_run_did(run):
     assert set(tfb.evaluate(run.logdir, 2).lengths) == {5}
     assert set(tfb.evaluate(run.logdir, 2, env="CartPole-v1").lengths) == {5}
     assert min(tfb.evaluate(run.logdir, 2, wrappers=[]).lengths) > 5
-    with pytest.raises(UserError, match=r"wrappers is 'CacheSpaces'"):
-        tfb.evaluate(run.logdir, 2, wrappers="CacheSpaces")
+    with pytest.raises(UserError, match=r"wrappers is 'standard_stack'"):
+        tfb.evaluate(run.logdir, 2, wrappers="standard_stack")
     more = tfb.train(resume=run.logdir, steps=200)
     assert read_metrics(more.logdir)[-1]["episode/length_mean"] == 5
 

@@ -175,10 +175,9 @@ def test_an_inner_time_limit_is_reported_in_outer_steps():
     assert layers.time_limit(wrappers.ActionRepeat(numbers(1, 2), 4)) is None
 
 
-@pytest.mark.parametrize("outer", ["CacheSpaces", "standard_stack"])
-def test_a_batch_knows_the_time_limit_in_outer_steps(outer):
+def test_a_batch_knows_the_time_limit_in_outer_steps():
     """The page on wrappers has this example: 200 steps, two for each action."""
-    repeated = [{"name": "ActionRepeat", "amount": 2}, outer]
+    repeated = [{"name": "ActionRepeat", "amount": 2}, "standard_stack"]
     with tfb.make_env("Pendulum-v1", 1, num_workers=0, wrappers=repeated) as env:
         assert env.spec.max_episode_steps == 100
 
@@ -434,13 +433,6 @@ def test_outer_wrappers_report_the_time_limit(limit, expected):
     assert layers.time_limit(bare) == 7
 
 
-def test_wrappers_that_a_batch_makes_unnecessary_change_nothing():
-    env = numbers(1, 2)
-    assert wrappers.CacheSpaces(env) is env
-    assert wrappers.ConvertTo32Bit(env) is env
-    assert wrappers.ConvertTo32Bit(env, finite_check="off") is env
-
-
 def test_gymnasiums_time_limit_also_truncates_terminated_episodes():
     ends = []
     for wrap in (wrappers.LimitDuration, gymnasium.wrappers.TimeLimit):
@@ -504,7 +496,7 @@ def test_the_standard_stack_accepts_any_supported_space(
 
 def test_the_standard_stack_without_scaling_only_clips_actions():
     env = SpaceEnv(box(2, 6, dtype=np.float64), box(-2, 2))
-    env = wrappers.standard_stack(env, normalize_ranges=False, finite_check="off")
+    env = wrappers.standard_stack(env, normalize_ranges=False)
     assert env.observation_space == box(2, 6, dtype=np.float64)
     assert env.action_space == FREE
 

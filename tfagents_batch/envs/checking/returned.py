@@ -37,7 +37,7 @@ class Returned:
         report: Report,
     ):
         self._space = space
-        self._masks = action_masks.rule(space, actions)
+        self._no_action = action_masks.rule(space, actions)
         self._report = report
         self._stored: collections.deque = collections.deque(maxlen=NUM_STORED)
         self._scales = None if space is None else Scales(space)
@@ -97,9 +97,9 @@ class Returned:
                     self._space, observation, observation_rules.leaf_defects
                 )
             )
-            if self._masks is not None and not defects and not terminated:
+            if self._no_action is not None and not defects and not terminated:
                 mask = observation[action_masks.KEY]
-                defects = [action_masks.defect()] if self._masks.broken(mask) else []
+                defects = [action_masks.defect()] if self._no_action(mask) else []
             for defect in defects:
                 self._report.add_defect(defect, place)
             if not defects:

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch import encoding, spaces
+from tfagents_batch.envs.checking.extent import Extent
 from tfagents_batch.envs.checking.findings import HINT, WARNING, Place, Report
 from tfagents_batch.envs.shared import action_masks
-from tfagents_batch.envs.shared.extent import Extent
 
 SMALL = 0.1  # part of its bounds that an observation should use
 LARGE = 1000.0  # magnitude of numbers that should be normalized

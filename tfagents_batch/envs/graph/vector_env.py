@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.shared import arguments, failures, validation
+from tfagents_batch.envs.shared import arguments, validation
 from tfagents_batch.envs.shared.options import OFF, RAISE, RESTART
 from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
@@ -82,7 +82,7 @@ class GymnasiumBatch:
 
 
 def VectorEnv(
-    env: GymnasiumVectorEnv | Callable[[], GymnasiumVectorEnv] | Steppable,
+    env: GymnasiumVectorEnv | Steppable,
     *,
     on_fault: str = RAISE,
     finite_check: str = RAISE,
@@ -105,9 +105,8 @@ def VectorEnv(
     TensorShape([4, 4])
 
     Args:
-      env: a vector environment, a function without arguments that creates one, or
-        another batch with the methods of ``batch_stepper.Steppable``. It is closed
-        together with the returned environment.
+      env: a vector environment, or another batch with the methods of
+        ``batch_stepper.Steppable``. It is closed with the returned environment.
       on_fault: "raise", which fails the whole batch after a failure.
       finite_check: "raise" makes NaN and infinity in observations and rewards a
         failure; "off" accepts them.
@@ -115,13 +114,16 @@ def VectorEnv(
         missing value is NaN, 0 or false.
 
     Raises:
-      EnvError: if the function raises.
       UserError: if it cannot be used, with the reason.
     """
-    if isinstance(env, GymnasiumVectorEnv) or not isinstance(env, Steppable):
-        if not isinstance(env, GymnasiumVectorEnv):
-            env = _construct(env)
+    if isinstance(env, GymnasiumVectorEnv):
         env = GymnasiumBatch(env)
+    elif not isinstance(env, Steppable):
+        raise UserError(
+            f"env is of type {type(env).__name__}; expected a gymnasium.vector."
+            "VectorEnv, such as gymnasium.make_vec returns (single environments are "
+            "for make_env)"
+        )
     try:
         if on_fault == RESTART:
             raise UserError(
@@ -134,26 +136,6 @@ def VectorEnv(
     except BaseException:
         env.close()
         raise
-
-
-def _construct(constructor: Callable[[], GymnasiumVectorEnv]) -> GymnasiumVectorEnv:
-    if not callable(constructor):
-        raise UserError(
-            f"env is of type {type(constructor).__name__}; expected a "
-            "gymnasium.vector.VectorEnv or a function without arguments that builds one"
-        )
-    try:
-        env = constructor()
-    except Exception as error:
-        failure = failures.from_error(error, phase="construct")
-        raise failures.to_exception(failure) from error
-    if isinstance(env, GymnasiumVectorEnv):
-        return env
-    raise UserError(
-        f"the constructor returned {type(env).__name__}; expected a "
-        "gymnasium.vector.VectorEnv, such as gymnasium.make_vec returns (single "
-        "environments are for make_env)"
-    )
 
 
 def _check(env: GymnasiumVectorEnv) -> None:

@@ -14,30 +14,27 @@ from tfagents_batch.envs.shared.failures import Defect
 KEY = "action_mask"
 
 
-class Rule:
-    """Finds masks that allow no action.
+def rule(
+    observation: gymnasium.Space, action: gymnasium.Space
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Return the rule for two spaces; None if there is no mask.
 
-    Args:
-      starts: first entry of each part of a mask; each number of an action has a part.
+    Returns:
+      A function from masks ``[..., entries]`` to bool ``[...]``: where a part of the
+      mask is 0. Each number of an action has a part.
     """
-
-    def __init__(self, starts: np.ndarray):
-        self._starts = starts
-
-    def broken(self, masks: np.ndarray) -> np.ndarray:
-        """Return bool ``[...]``: where a part of a mask ``[..., entries]`` is 0."""
-        possible = np.logical_or.reduceat(np.asarray(masks) != 0, self._starts, -1)
-        return ~possible.all(-1)
-
-
-def rule(observation: gymnasium.Space, action: gymnasium.Space) -> Rule | None:
-    """Return the rule for two spaces; None if there is no mask."""
     if not isinstance(observation, gs.Dict) or KEY not in observation.spaces:
         return None
     parts = sizes(action)
     if parts is None or observation[KEY].shape != (int(parts.sum()),):
         return None
-    return Rule(np.cumsum(parts) - parts)
+    starts = np.cumsum(parts) - parts
+
+    def broken(masks: np.ndarray) -> np.ndarray:
+        possible = np.logical_or.reduceat(np.asarray(masks) != 0, starts, -1)
+        return ~possible.all(-1)
+
+    return broken
 
 
 def rows(
@@ -52,12 +49,12 @@ def rows(
     Returns:
       The function, which reads the arrays when it is called; None if there is no mask.
     """
-    shared_rule = rule(observation, action)
-    if shared_rule is None:
+    broken = rule(observation, action)
+    if broken is None:
         return None
     paths = [leaf.path for leaf in spaces.leaves(observation)]
     masks = arrays[paths.index((KEY,))]
-    return lambda: shared_rule.broken(masks)
+    return lambda: broken(masks)
 
 
 def sizes(action: gymnasium.Space) -> np.ndarray | None:

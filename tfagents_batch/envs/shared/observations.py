@@ -15,7 +15,6 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import observation_rules as rules
-from tfagents_batch.envs.shared.extent import Narrowing
 from tfagents_batch.envs.shared.observation_rules import refuse
 
 
@@ -25,7 +24,6 @@ class ObservationWriter:
     Attributes:
       write: function of row and observation that checks shapes and dtypes, then
         copies; raises Defect.
-      narrowing: examines the inspected observations.
     """
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
@@ -45,7 +43,6 @@ class ObservationWriter:
         # vdot is the only NumPy product that gives no warning.
         flats = [array.reshape(-1) for _, array in self._float]
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
-        self.narrowing = Narrowing(leaves)
 
     def inspect(self, value: Any) -> list[str]:
         """Check the keys, ranges and bounds of one observation.
@@ -67,7 +64,6 @@ class ObservationWriter:
                     outside.append(name)
                 elif defect.kind != "finite":  # ``not_finite`` checks all rows at once
                     raise defect
-        self.narrowing.add(flat)
         return outside
 
     def not_finite(self) -> dict[int, str]:

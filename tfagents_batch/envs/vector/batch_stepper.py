@@ -201,7 +201,6 @@ class BatchStepper:
         """Count observations outside their bounds, at some steps only."""
         count = self._checks
         self._checks = count + 1
-        self.notes += self._observations.writer.narrowing.texts()
         if not validation.is_full_check(count):
             return
         outside = self._observations.outside()
@@ -283,9 +282,6 @@ class ObservationReader:
             for rule in rules:
                 observation_rules.refuse(rule(leaf, value, name, array.shape[:1]))
             array[:] = value
-        if self.writer.narrowing.pending:
-            for row in zip(*flat, strict=True):
-                self.writer.narrowing.add(row)
 
     def outside(self) -> dict[str, int]:
         """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""

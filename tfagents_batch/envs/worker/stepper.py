@@ -250,9 +250,6 @@ class Stepper:
 
     def _inspect(self, row: int, observation: Any) -> None:
         outside = self._observations.inspect(observation)
-        texts = self._observations.narrowing.texts()
-        if self._first_row == 0:  # one worker speaks for all
-            self.notes += texts
         if not outside:
             return
         if self._strict:

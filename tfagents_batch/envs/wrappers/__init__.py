@@ -28,18 +28,12 @@ from tfagents_batch.envs.wrappers.observations import (
     SelectEntries,
 )
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
-from tfagents_batch.envs.wrappers.stack import (
-    CacheSpaces,
-    ConvertTo32Bit,
-    standard_stack,
-)
+from tfagents_batch.envs.wrappers.stack import standard_stack
 
 __all__ = [
     "ActionRepeat",
     "AutoReset",
-    "CacheSpaces",
     "ClipAction",
-    "ConvertTo32Bit",
     "FrameDelta",
     "FrameHistory",
     "LimitDuration",

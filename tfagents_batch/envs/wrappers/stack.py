@@ -1,4 +1,4 @@
-"""Standard stack of wrappers, and BatchPPO wrappers that a batch makes unnecessary."""
+"""Standard stack of wrappers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def standard_stack(
     *,
     max_episode_steps: int | None = None,
     normalize_ranges: bool = True,
-    finite_check: str = "raise",
 ) -> gymnasium.Env:
     """Wrap an environment as BatchPPO does. From the inside out:
 
@@ -41,7 +40,6 @@ def standard_stack(
         unchanged.
       max_episode_steps: limit in steps; None adds no limit.
       normalize_ranges: scale to [-1, 1].
-      finite_check: unused; the ``finite_check`` of the batch handles NaN.
 
     Returns:
       The wrapped environment.
@@ -49,7 +47,6 @@ def standard_stack(
     Raises:
       UserError: for arguments or spaces that cannot be used.
     """
-    del finite_check
     if max_episode_steps is not None:
         env = LimitDuration(env, max_episode_steps)
     if normalize_ranges:
@@ -60,20 +57,4 @@ def standard_stack(
     space = env.action_space
     if isinstance(space, gs.Box) and space.dtype.kind == "f":
         env = ClipAction(env)
-    return env
-
-
-def CacheSpaces(env: gymnasium.Env) -> gymnasium.Env:
-    """Return ``env``: a batch reads its spaces once and stores them."""
-    return env
-
-
-def ConvertTo32Bit(env: gymnasium.Env, finite_check: str = "raise") -> gymnasium.Env:
-    """Return ``env``: a batch converts to 32 bits and checks for NaN and infinity.
-
-    Args:
-      env: environment with any supported spaces.
-      finite_check: unused; the ``finite_check`` of the batch handles NaN.
-    """
-    del finite_check
     return env

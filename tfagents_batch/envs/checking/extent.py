@@ -6,16 +6,10 @@ neighboring numbers are 128 apart there. Normalization comes too late for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-
-from tfagents_batch import spaces
 
 LARGE = 1e4  # smaller numbers are not examined: their changes may be rounding errors
 FEWEST = 16  # float32 numbers that a range should have
-EXAMINED = 100  # observations before ``Narrowing`` has a result
 
 
 class Extent:
@@ -62,43 +56,3 @@ class Extent:
             "subtract an offset in the environment, or by "
             "gymnasium.wrappers.TransformObservation"
         )
-
-
-class Narrowing:
-    """Examiner of the first observations for changes that are lost in float32.
-
-    Args:
-      leaves: leaves of the observation space.
-    """
-
-    def __init__(self, leaves: Sequence[spaces.Leaf]):
-        self._extents = {
-            index: (spaces.field(leaf.path), Extent(leaf.shape))
-            for index, leaf in enumerate(leaves)
-            if leaf.space.dtype == np.float64
-        }
-        self._count = 0
-
-    @property
-    def pending(self) -> bool:
-        """Return whether more observations are needed."""
-        return bool(self._extents)
-
-    def add(self, flat: Sequence[Any]) -> None:
-        """Add the leaves of one observation, before they become float32."""
-        for index, (_, extent) in self._extents.items():
-            extent.add(flat[index])
-        self._count += 1
-
-    def texts(self) -> list[str]:
-        """Return a text on each leaf of which hardly any change is left, once.
-
-        Empty until ``EXAMINED`` observations were added.
-        """
-        if not self._extents or self._count < EXAMINED:
-            return []
-        unresolved = [
-            (name, extent.unresolved()) for name, extent in self._extents.values()
-        ]
-        self._extents = {}
-        return [name + text for name, text in unresolved if text]

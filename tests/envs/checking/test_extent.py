@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfagents_batch.envs.shared.extent import Extent
+from tfagents_batch.envs.checking.extent import Extent
 
 
 def extent(*values):
