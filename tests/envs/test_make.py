@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -76,22 +75,3 @@ def test_invalid_arguments_are_refused_before_a_worker_starts(
     monkeypatch.setattr("tfagents_batch.envs.make.ProcessEnv", None)
     with pytest.raises(UserError, match=message):
         make_env(*arguments)
-
-
-@pytest.mark.any_backend
-@pytest.mark.parametrize("num_workers, expected", [(0, 1.0), (1, 0.0)])
-def test_workers_do_not_import_tensorflow(num_workers, expected):
-    class Loaded(gymnasium.Env):  # local, so it is pickled without this module
-        observation_space = gymnasium.spaces.Box(0, 1, (1,))
-        action_space = gymnasium.spaces.Discrete(2)
-
-        def reset(self, *, seed=None, options=None):
-            import sys
-
-            return np.array(["tensorflow" in sys.modules], np.float32), {}
-
-        def step(self, action):
-            return self.reset()[0], 0.0, False, False, {}
-
-    with make_env(Loaded, 1, num_workers) as env:
-        assert env.init(1)[1].observation[0, 0] == expected

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.support.backends import one_backend
 from tests.support.fault_env import fault_envs
 from tfagents_batch.errors import EnvError
 
@@ -30,6 +31,7 @@ RESET = {
 @pytest.mark.parametrize(
     ("mode", "num_workers"), [*((mode, 0) for mode in STEP), ("shape", 1), ("nan", 1)]
 )
+@one_backend
 def test_an_invalid_result_of_step_is_reported(drive, mode, num_workers):
     error = drive(fault_envs(mode), num_workers)
     assert type(error) is EnvError
@@ -42,6 +44,7 @@ def test_an_invalid_result_of_step_is_reported(drive, mode, num_workers):
 @pytest.mark.parametrize(
     ("mode", "num_workers"), [*((mode, 0) for mode in RESET), ("shape", 1), ("nan", 1)]
 )
+@one_backend
 def test_an_invalid_result_of_reset_is_reported(drive, mode, num_workers):
     error = drive(fault_envs(mode, phase="reset"), num_workers)
     assert (error.env, error.phase, error.episode) == (1, "reset", 0)
@@ -60,6 +63,7 @@ def test_the_learner_never_receives_invalid_values(make_pool, mode, num_workers)
     assert batch.observation[0].tolist() == [[0, 0, 4], [1, 0, 3]]
 
 
+@one_backend
 def test_the_finite_check_can_be_turned_off(make_pool):
     pool = make_pool(fault_envs("inf"), 1, finite_check="off")
     pool.reset(1)
@@ -82,6 +86,7 @@ def test_reused_buffers_give_the_same_transitions(make_pool, num_workers):
     assert found[1][4, 2].tolist() == [2, 0, 4]  # not overwritten
 
 
+@one_backend
 def test_reset_after_the_end_of_an_episode_loses_no_step(make_pool):
     pool = make_pool(fault_envs(None, length=2), 1)
     pool.reset(1)
@@ -97,6 +102,7 @@ def test_reset_after_the_end_of_an_episode_loses_no_step(make_pool):
 @pytest.mark.parametrize(
     ("mode", "last", "reward"), [("nan", [1, 0, 3], 4), ("reward_nan", [1, 0, 4], 0)]
 )
+@one_backend
 def test_non_finite_values_can_be_replaced(make_pool, mode, num_workers, last, reward):
     pool = make_pool(fault_envs(mode), num_workers, finite_check="replace")
     pool.reset(1)
@@ -124,11 +130,13 @@ def test_non_finite_values_can_truncate_the_episode(make_pool, mode, num_workers
     pool.check()
 
 
+@one_backend
 def test_the_indices_of_non_finite_values_are_reported(drive):
     assert "NaN or infinite values at [0], [1], [2]" in str(drive(fault_envs("nan")))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
+@one_backend
 def test_strict_bounds_make_values_outside_a_box_a_failure(make_pool, num_workers):
     pool = make_pool(fault_envs("out_of_bounds"), num_workers, strict_bounds=True)
     pool.reset(1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.backends import on_backends
+from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.worker.construction import env_seed
@@ -36,6 +36,7 @@ def test_the_error_says_where_it_happened(drive, step, episode, target):
     assert texts[0] == texts[1]
 
 
+@one_backend
 def test_the_message_has_the_documented_form_and_the_traceback(drive):
     error = drive(fault_envs("exc", 4))
     first, _, rest = str(error).partition("\n")
@@ -47,6 +48,7 @@ def test_the_message_has_the_documented_form_and_the_traceback(drive):
     assert "stepper.py" not in rest
 
 
+@one_backend
 def test_the_cause_is_the_exception_in_process_and_its_text_from_a_worker(drive):
     assert type(drive(fault_envs("exc"), 0).__cause__) is ValueError
     cause = drive(fault_envs("exc"), 1).__cause__

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.support.backends import one_backend
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
@@ -60,11 +61,13 @@ def test_a_worker_above_its_memory_limit_ends_after_an_episode(make_pool):
             pool.check()
 
 
+@one_backend
 def test_the_size_of_the_largest_worker_is_a_metric(make_pool):
     pool = make_pool([CountingEnv] * 2, 2)
     assert 10 < pool.metrics()["system/worker_mb"] < 100
 
 
+@one_backend
 def test_a_memory_limit_that_is_too_low_is_refused(make_pool):
     with pytest.raises(EnvError, match="but max_worker_mb is 5: use a higher limit"):
         make_pool([CountingEnv], 1, max_worker_mb=5)

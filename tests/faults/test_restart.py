@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.support.backends import on_backends
+from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker.construction import env_seed
@@ -136,6 +136,7 @@ def test_the_other_rows_are_unchanged_by_a_failure(make_pool):
     np.testing.assert_array_equal(run("kill"), run(None))
 
 
+@one_backend
 def test_a_replacement_has_another_seed_than_its_predecessor(make_pool):
     class Seeded(CountingEnv):
         def reset(self, *, seed=None, options=None):
@@ -155,6 +156,7 @@ def test_a_replacement_has_another_seed_than_its_predecessor(make_pool):
     assert batch.observation[0][1, 0] == env_seed(3, 1, 1) % 1000
 
 
+@one_backend
 def test_reset_starts_all_environments_again(make_pool):
     pool = start_pool(make_pool, "exc", steps=3)
     assert lost(act(pool)) == [3]
@@ -216,6 +218,7 @@ def test_a_constructor_that_always_crashes_ends_the_run(make_pool, tmp_path):
         act_and_check(pool)
 
 
+@one_backend
 def test_a_replacement_with_other_spaces_is_refused(make_pool, tmp_path):
     mark = tmp_path / "created"
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.support.backends import on_backends
+from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.testing import CountingEnv
@@ -77,6 +77,7 @@ def test_a_crash_while_idle_is_reported_by_the_next_step(make_pool):
         pool.check()
 
 
+@one_backend
 def test_the_last_lines_of_its_output_are_reported(drive):
     class Talking(CountingEnv):
         def step(self, action):
@@ -92,6 +93,7 @@ def test_the_last_lines_of_its_output_are_reported(drive):
     assert r"last \xff words" in str(error)
 
 
+@one_backend
 def test_lack_of_memory_is_an_error_with_its_text(drive):
     error = drive(fault_envs("oom", phase="reset"))
     assert type(error) is EnvError

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.support.backends import on_backends
+from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import WorkerTimeout
@@ -35,13 +35,13 @@ def test_a_worker_that_hangs_is_killed_and_its_stack_reported(make_pool, hang):
     assert stack in str(error)
 
 
+@one_backend
 def test_a_worker_that_ignores_signals_is_killed(drive):
     class Stubborn(CountingEnv):
         def step(self, action):
             for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            while True:
-                pass
+            time.sleep(3600)
 
     error = drive([lambda: Stubborn()], step_seconds=0.3)
     assert type(error) is WorkerTimeout
@@ -83,6 +83,7 @@ def test_closing_does_not_wait_for_an_environment_that_hangs_in_close(make_pool,
     assert time.monotonic() - started < 2.5
 
 
+@one_backend
 def test_an_error_in_close_is_only_logged(make_pool, caplog):
     pool = make_pool(fault_envs("exc", phase="close"), 1)
     pool.reset(3)

@@ -13,7 +13,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch.encoding import is_image
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
@@ -282,12 +282,3 @@ def test_a_seed_determines_transitions_for_any_number_of_workers():
         np.testing.assert_array_equal(steps.observation, records[0].observation)
         np.testing.assert_array_equal(steps.reward, records[0].reward)
     assert len(sizes) == 2 and max(sizes) < 200  # MiB; TensorFlow alone needs more
-
-
-class TestContract(EnvContract):
-    """Run in this process, because workers only see a ``gymnasium.Env``."""
-
-    steps = 20
-
-    def make_env(self):
-        return make_env("ALE/Pong-v5", 2, 0, env_kwargs={"max_episode_steps": 6})

@@ -6,7 +6,6 @@ import ast
 import functools
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import gymnasium
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces as gs
 
-import tfagents_batch as tfb
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters import legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
@@ -283,27 +281,6 @@ class TestContract(EnvContract):
 def test_an_environment_of_the_older_interface_plays_in_workers(walk_id):
     with make_env(walk_id, 2, 2, backend="portable") as batch:
         assert rollout(batch, 20, 1).ok.all()
-
-
-@pytest.mark.any_backend
-@pytest.mark.usefixtures("linear")
-def test_a_run_trains_and_is_evaluated_without_passing_the_environment(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run = tfb.train(
-            "linear",
-            env="gym:CartPole-v1",
-            steps=128,
-            num_envs=2,
-            num_workers=1,
-            rollout={"length": 32},
-            logdir=tmp_path,
-            eval_every=0,
-            compile="off",
-        )
-    assert run.finished and run.step >= 128
-    result = tfb.evaluate(run.logdir, episodes=2)
-    assert result.episodes == 2 and (result.returns == result.lengths).all()
 
 
 def test_a_done_that_is_not_a_bool_is_a_defect():

@@ -101,7 +101,7 @@ def test_the_library_is_built_once_into_the_cache_folder(
 @pytest.mark.parametrize("part", range(4), ids=["file", "version", "ours", "cache"])
 @pytest.mark.parametrize("exists", [True, False], ids=["loaded", "built"])
 def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
-    cached, caplog, part, exists
+    cached, part, exists
 ):
     shared = [cached, *cached.parents][part if exists else max(part, 1)]
     if exists:
@@ -109,13 +109,19 @@ def test_a_library_that_others_can_write_is_neither_built_nor_loaded(
     shared.chmod(0o777)
     with pytest.raises(build.Unavailable, match=f"{shared} can be written by"):
         build.library()
+    shared.chmod(0o700)
+
+
+@pytest.mark.xla
+def test_a_library_that_is_not_used_is_named_in_one_line(cached, caplog):
+    cached.write_bytes(b"planted")
+    cached.chmod(0o777)
     with ProcessEnv(fault_envs(None), 1) as env:
         assert env.backend == "portable"
     (line,) = caplog.messages
-    assert line.count(str(shared)) == 1 and "\n" not in line
+    assert line.count(str(cached)) == 1 and "\n" not in line
     with pytest.raises(UserError, match="backend='native' is unavailable: "):
         ProcessEnv(fault_envs(None), 1, backend="native")
-    shared.chmod(0o700)
 
 
 @pytest.mark.xla

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.support.backends import one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
 from tfagents_batch.envs.processes import worker_group
 from tfagents_batch.envs.processes.pool import Pool
@@ -24,6 +25,7 @@ def cartpole():
     return gymnasium.make("CartPole-v1")
 
 
+@one_backend
 def test_more_environments_do_not_change_the_first_ones(make_pool):
     few, many = make_pool([cartpole] * 2, 1), make_pool([cartpole] * 4, 1)
     np.testing.assert_array_equal(
@@ -47,6 +49,7 @@ def test_every_batch_owns_its_memory(make_pool):
     assert failed.observation[0].tolist() == [[0, 1], [0, 1]]
 
 
+@one_backend
 def test_a_worker_that_imports_tensorflow_gives_a_warning(make_pool, caplog):
     def constructor():
         sys.modules["tensorflow"] = sys  # importing it would take seconds
@@ -59,6 +62,7 @@ def test_a_worker_that_imports_tensorflow_gives_a_warning(make_pool, caplog):
     ]
 
 
+@one_backend
 def test_a_cartpole_worker_takes_less_than_60_megabytes(make_pool):
     pool = make_pool([cartpole] * 4, 2)
     pool.reset(3)
@@ -68,6 +72,7 @@ def test_a_cartpole_worker_takes_less_than_60_megabytes(make_pool):
     assert max(sizes) < 60
 
 
+@one_backend
 def test_workers_use_one_thread_no_gpu_and_no_tensorflow(make_pool):
     class Probe(CountingEnv):
         def step(self, action):
@@ -89,6 +94,7 @@ def test_workers_use_one_thread_no_gpu_and_no_tensorflow(make_pool):
     assert info["loaded"].tolist() == [False]
 
 
+@one_backend
 def test_workers_run_in_sessions_of_their_own(make_pool):
     pool = make_pool([CountingEnv] * 2, 2)
     assert [os.getsid(pid) for pid in pool.pids] == pool.pids
@@ -121,20 +127,6 @@ def test_observations_outside_their_box_are_counted_and_logged_once(
 def test_wrong_arguments_are_refused(constructors, num_workers, text):
     with pytest.raises(UserError, match=text):
         Pool(constructors, num_workers)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"on_fault": "ignore"},
-        {"finite_check": "maybe"},
-        {"info_keys": {"episode_return": "float32"}},
-        {"info_keys": {"x": "float64"}},
-    ],
-)
-def test_wrong_options_are_refused(option):
-    with pytest.raises(UserError, match=next(iter(option))):
-        Pool([CountingEnv], 0, **option)
 
 
 def test_worker_processes_need_linux(monkeypatch):

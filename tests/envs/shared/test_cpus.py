@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 
+from tests.support.backends import one_backend
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.testing import CountingEnv
 
@@ -29,6 +30,7 @@ def test_the_user_can_choose_pinning():
     assert cpus.choose(3, [4, 7], pin=True).cores == (4, 7, 4)
 
 
+@one_backend
 def test_workers_stay_on_their_cores(make_pool):
     cores = cpus.available()
     pool = make_pool([CountingEnv] * 2, 2, pin_workers=True)
@@ -39,6 +41,7 @@ def test_workers_stay_on_their_cores(make_pool):
     assert os.sched_getaffinity(0) == set(cores)
 
 
+@one_backend
 def test_more_workers_than_cores_give_a_warning_with_both_numbers(make_pool, caplog):
     count = len(cpus.available()) + 1
     make_pool([CountingEnv] * count, count)

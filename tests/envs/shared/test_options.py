@@ -26,6 +26,7 @@ def test_options_of_a_run_are_those_that_are_not_settings_of_it():
         {"step_seconds": "60"},
         {"max_worker_mb": 0},
         {"info_keys": {"x": "float64"}},
+        {"info_keys": {"episode_return": "float32"}},
         {"worker_variables": {"a=b": "c"}},
     ],
 )
