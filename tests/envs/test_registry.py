@@ -14,6 +14,7 @@ import pytest
 
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -54,18 +55,10 @@ def user_file(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def wrappers(env):
-    """Return class names from the outermost wrapper to the environment."""
-    names = []
-    while isinstance(env, gymnasium.Wrapper):
-        names.append(type(env).__name__)
-        env = env.env
-    return [*names, type(env).__name__]
-
-
 def test_an_id_keeps_its_time_limit_and_loses_gymnasiums_checker():
     with registry.constructor("CartPole-v1")() as env:
-        assert wrappers(env) == ["TimeLimit", "OrderEnforcing", "CartPoleEnv"]
+        names = [type(layer).__name__ for layer in layers.walk(env)]
+        assert names == ["TimeLimit", "OrderEnforcing", "CartPoleEnv"]
         assert env.spec.max_episode_steps == 500
 
 

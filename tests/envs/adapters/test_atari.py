@@ -16,6 +16,7 @@ from tfagents_batch.envs import registry
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
 ale_py = pytest.importorskip("ale_py")
@@ -28,11 +29,7 @@ def make(name, **kwargs):
 
 def wrappers(env):
     """Return the class names from the outside in."""
-    names = []
-    while isinstance(env, gymnasium.Wrapper):
-        names.append(type(env).__name__)
-        env = env.env
-    return [*names, type(env).__name__]
+    return [type(layer).__name__ for layer in layers.walk(env)]
 
 
 def frames(env):
@@ -40,9 +37,7 @@ def frames(env):
 
 
 def find(env, kind):
-    while not isinstance(env, kind):
-        env = env.env
-    return env
+    return next(layer for layer in layers.walk(env) if isinstance(layer, kind))
 
 
 def test_an_id_gets_the_standard_preprocessing():

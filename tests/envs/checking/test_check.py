@@ -307,23 +307,12 @@ class Alone(CountingEnv):
         Alone.taken = False
 
 
-class OddObservation(CountingEnv):
-    """Environment with an unsupported observation space, and no info."""
+class OddSpace(CountingEnv):
+    """Environment with an unsupported space, and no info."""
 
-    def __init__(self):
+    def __init__(self, name):
         super().__init__()
-        self.observation_space = gs.Text(4)
-
-    def step(self, action):
-        return (*super().step(action)[:4], None)
-
-
-class OddAction(CountingEnv):
-    """Environment with an unsupported action space, and no info."""
-
-    def __init__(self):
-        super().__init__()
-        self.action_space = gs.Text(4)
+        setattr(self, name, gs.Text(4))
 
     def step(self, action):
         return (*super().step(action)[:4], None)
@@ -418,8 +407,10 @@ MISTAKES = [
     (TimeInInfo, "", ""),
     (lambda: SHARED_ENV, "shared of constructor", ""),
     (Alone, "alone of constructor", "port 4000 is in use; expected any number"),
-    (OddObservation, "unsupported of observation_space, type of info", ""),
-    (OddAction, "unsupported of action_space, type of info", ""),
+    *(
+        (functools.partial(OddSpace, name), f"unsupported of {name}, type of info", "")
+        for name in ("observation_space", "action_space")
+    ),
     (NoSpace, "unsupported of action_space", ""),
     (functools.partial(CountingEnv, 10**9), "never ends of step()", "TimeLimit(env,"),
     (Masked, "", ""),

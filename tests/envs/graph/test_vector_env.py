@@ -100,24 +100,19 @@ def assert_equal(x, y):
 
 
 @pytest.mark.parametrize(
-    "kind", [functools.partial(SyncVectorEnv, copy=False), AsyncVectorEnv]
+    ("kind", "makers"),
+    [
+        (functools.partial(SyncVectorEnv, copy=False), [cartpole] * 3),
+        (AsyncVectorEnv, [cartpole] * 3),
+        (SyncVectorEnv, [functools.partial(CountingEnv, n) for n in (1, 2, 4)]),
+    ],
 )
-def test_transitions_are_those_of_single_environments(make, kind):
-    with ProcessEnv([cartpole] * 3, 0) as single:
+def test_transitions_are_those_of_single_environments(make, kind, makers):
+    with ProcessEnv(makers, 0) as single:
         expected = rollout(single, 60, seed=5).steps
-    env = make(kind([cartpole] * 3))
+    env = make(kind(makers))
     assert_equal(rollout(env, 60, seed=5).steps, expected)
     assert expected.first[1:].any()
-
-
-@pytest.mark.parametrize("copy", [True, False])
-def test_observations_are_not_overwritten_by_later_steps(make, copy):
-    env = make(counting(copy=copy))
-    state, first = env.init(1)
-    before = first.observation.numpy().copy()
-    for _ in range(5):
-        state, _ = env.step(state, [0, 0, 0])
-    np.testing.assert_array_equal(first.observation, before)
 
 
 def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
@@ -128,34 +123,6 @@ def test_an_environment_with_one_generator_is_seeded_as_a_whole(make):
     assert_equal(once, again)
     other = env.init(6)[1].observation.numpy()
     assert not np.array_equal(once.observation[0], other)
-
-
-def table(row, steps=9, **options):
-    """Return episode, step, reward, first and last of one row."""
-    with VectorEnv(counting(**options)) as env:
-        steps = rollout(env, steps, seed=1).steps
-    last = steps.terminated | steps.truncated
-    columns = *np.moveaxis(steps.observation, -1, 0), steps.reward, steps.first, last
-    return [[int(x) for x in column[:, row]] for column in columns]
-
-
-WHOLE = {
-    "number": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
-    "reward": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4],
-    "first": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
-    "last": [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
-}
-
-
-def test_next_step_loses_nothing():
-    assert table(row=2) == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1], *WHOLE.values()]
-
-
-def test_episodes_of_one_step_restart_too():
-    found = table(row=0, steps=8, lengths=(1,))
-    assert found[0] == [t // 2 for t in range(9)]
-    assert found[1] == found[4] == [t % 2 for t in range(9)]
-    assert found[3] == [1, 0] * 4 + [1]
 
 
 def test_action_and_reward_of_a_restarting_row_are_ignored(make):
