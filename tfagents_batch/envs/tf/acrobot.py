@@ -50,18 +50,7 @@ class Acrobot:
         return state, _observation(state), reward, terminated
 
     def render(self, state):
-        upper, lower = state[:2]
-        canvas = drawing.Canvas((-2.2, -2.2), (2.2, 2.2), 500)
-        canvas.bar((-2.2, 1), (2.2, 1), 0.02, drawing.BLACK)
-        elbow = math.sin(upper), -math.cos(upper)
-        tip = (
-            elbow[0] + math.sin(upper + lower),
-            elbow[1] - math.cos(upper + lower),
-        )
-        for start, end in (((0, 0), elbow), (elbow, tip)):
-            canvas.bar(start, end, 0.2, (0, 204, 204))
-            canvas.disc(start, 0.1, (204, 204, 0))
-        return canvas.picture()
+        return drawing.like_gymnasium("Acrobot-v1", state)
 
 
 def _observation(state):

@@ -67,11 +67,4 @@ class CartPole:
         return state, state, reward, terminated
 
     def render(self, state):
-        x, _, angle, _ = state
-        canvas = drawing.Canvas((-FAR, -0.6), (FAR, 1.4), 600)
-        canvas.bar((-FAR, 0), (FAR, 0), 0.01, drawing.BLACK)
-        canvas.bar((x - 0.2, 0), (x + 0.2, 0), 0.24, drawing.BLACK)
-        tip = x + 2 * HALF_POLE * math.sin(angle), 2 * HALF_POLE * math.cos(angle)
-        canvas.bar((x, 0), tip, 0.08, (202, 152, 101))
-        canvas.disc((x, 0), 0.04, (129, 132, 203))
-        return canvas.picture()
+        return drawing.like_gymnasium("CartPole-v1", state)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import gymnasium
 import numpy as np
 import tensorflow as tf
@@ -22,6 +20,7 @@ class MountainCar:
       goal_velocity: least speed at the goal, position per step.
     """
 
+    gymnasium_id = "MountainCar-v0"
     max_episode_steps = 200
     goal = 0.5
     action_space = gymnasium.spaces.Discrete(3)
@@ -44,7 +43,7 @@ class MountainCar:
         return (state[0] >= self.goal) & (state[1] >= self.goal_velocity)
 
     def render(self, state):
-        return _picture(state, self.goal)
+        return drawing.like_gymnasium(self.gymnasium_id, state)
 
 
 class MountainCarContinuous(MountainCar):
@@ -54,6 +53,7 @@ class MountainCarContinuous(MountainCar):
       goal_velocity: least speed at the goal, position per step.
     """
 
+    gymnasium_id = "MountainCarContinuous-v0"
     max_episode_steps = 999
     goal = 0.45
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
@@ -72,27 +72,3 @@ def _move(state, push):
     x = tf.clip_by_value(x + speed, LEFT, RIGHT)
     stopped = (x <= LEFT) & (speed < 0)  # by the wall
     return tf.stack([x, tf.where(stopped, 0.0, speed)])
-
-
-def _picture(state, goal):
-    def height(x):
-        return 0.45 * np.sin(3 * x) + 0.55
-
-    x = float(state[0])
-    canvas = drawing.Canvas((LEFT, 0), (RIGHT, 1.2), 600)
-    road = height(canvas.x)
-    canvas.below(road + 0.003, drawing.BLACK)
-    canvas.below(road - 0.003, (226, 222, 210))
-    top = height(goal) + 0.17
-    canvas.bar((goal, height(goal)), (goal, top), 0.006, drawing.BLACK)
-    flag = [(goal, top), (goal, top - 0.05), (goal + 0.08, top - 0.025)]
-    canvas.polygon(flag, (204, 204, 0))
-
-    slope = math.atan(1.35 * math.cos(3 * x))
-    along = np.array([math.cos(slope), math.sin(slope)])
-    up = np.array([-along[1], along[0]])
-    middle = np.array([x, height(x)]) + 0.05 * up
-    canvas.bar(middle - 0.07 * along, middle + 0.07 * along, 0.06, drawing.BLACK)
-    for side in (-0.04, 0.04):
-        canvas.disc(middle + side * along - 0.03 * up, 0.024, drawing.GRAY)
-    return canvas.picture()

@@ -51,14 +51,7 @@ class Pendulum:
         return state, _observation(state), -cost, tf.constant(False)
 
     def render(self, state):
-        angle = state[0]
-        canvas = drawing.Canvas((-1.3, -1.3), (1.3, 1.3), 500)
-        end = -math.sin(angle), math.cos(angle)
-        canvas.bar((0, 0), end, 0.2, (204, 77, 77))
-        canvas.disc((0, 0), 0.1, (204, 77, 77))
-        canvas.disc(end, 0.1, (204, 77, 77))
-        canvas.disc((0, 0), 0.05, drawing.BLACK)
-        return canvas.picture()
+        return drawing.like_gymnasium("Pendulum-v1", state)
 
 
 def _wrap_angle(angle):
