@@ -27,7 +27,7 @@ def resources():
 
 def open_and_close(count, backend):
     """Open and close pools of one process each, some with a failure."""
-    modes = [None, None, None, "exc", "kill"]
+    modes = [None, "exc", "kill"]
     before = resources()
     for index in range(count):
         pool = Stepped(
@@ -50,7 +50,7 @@ def open_and_close(count, backend):
 
 @pytest.mark.timeout(280)
 def test_opening_and_closing_pools_leaks_nothing(backend):
-    open_and_close(10, backend)  # every mode with and without restarts
+    open_and_close(6, backend)  # every mode with and without restarts
 
 
 @pytest.mark.slow

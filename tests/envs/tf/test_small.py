@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,10 +32,16 @@ def test_a_ball_is_caught_by_a_paddle_below_it():
     assert all(np.all(step.reward == 0) for step in steps[:-1])
 
 
+@functools.cache
+def flappy_program():
+    """Return a batch of one game and its compiled step."""
+    env = tfb.make_env("tf/Flappy-v0", num_envs=1)
+    return env, tf.function(env.step, jit_compile=True)
+
+
 def flappy(actions):
     """Play ``actions(y, gap)``; return the TimeSteps, of one row."""
-    env = tfb.make_env("tf/Flappy-v0", num_envs=1)
-    step = tf.function(env.step, jit_compile=True)
+    env, step = flappy_program()
     state, first = env.init(3)
     steps = [first]
     while not steps[-1].last[0] and len(steps) < 500:

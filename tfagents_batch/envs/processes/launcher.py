@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import connection
 from typing import Any
 
 import cloudpickle
@@ -238,16 +238,11 @@ def end(workers: Sequence[Worker], seconds: float) -> None:
 
 def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
     """Wait until a process has ended; return all that have ended."""
-    poll = select.poll()
-    known = {}
-    for worker in workers:
-        pidfd = worker.pidfd  # another thread may close it
-        if pidfd >= 0:
-            poll.register(pidfd, select.POLLIN)
-            known[pidfd] = worker
+    pairs = [(worker.pidfd, worker) for worker in workers]
+    known = {pidfd: worker for pidfd, worker in pairs if pidfd >= 0}  # others are over
     if not known:
         return list(workers)
-    return [known[fd] for fd, _ in poll.poll(seconds * 1000)]
+    return [known[pidfd] for pidfd in connection.wait(list(known), seconds)]
 
 
 def crash_failure(
