@@ -46,16 +46,12 @@ def _only(text: str, **options: Any) -> Choices:
     return {"": (text, options)}
 
 
-# Our compile modes, and what runs them.
-_MODES: Choices = {
-    end: (f"compile={mode}", {"compile": mode})
-    for end, mode in (("", "auto"), ("_update", "update"), ("_off", "off"))
+# What runs our training besides a plain run.
+_PLAIN: Choices = {
+    "": ("", {}),
+    "_tf": ("environment in TensorFlow", {"in_graph": True}),
 }
-_BFLOAT16: Choices = {
-    end: (f"{text}, bfloat16", {**options, "precision": "mixed_bfloat16"})
-    for end, (text, options) in _MODES.items()
-}
-_IN_GRAPH: Choices = {"_tf": ("environment in TensorFlow", {"in_graph": True})}
+_BFLOAT16: Choices = {"": ("bfloat16", {"precision": "mixed_bfloat16"})}
 # Threads of the peers' libraries, of which TensorFlow has pools.
 _THREADS: Choices = {
     "": ("1 thread", {"threads": 1}),
@@ -74,17 +70,7 @@ _NUMBERS: Choices = {
     "": ("1 environment", {"several": False}),
     "_several": ("several environments", {"several": True}),
 }
-_PROCESSES: Choices = {
-    "": ("one process", {"processes": False}),
-    "_parallel": ("a process per environment", {"processes": True}),
-}
-_ASYNC, _NONE = {"vectorisation": "async"}, _only("")
-_SYNC = _only(SYNC, vectorisation="sync")
-_SF, _ZOO = "sample_factory", _only("preset of rl-baselines3-zoo")
-_LIMITED = "shared memory, max_concurrency = cores"
-_STARTS: Choices = {
-    f"_{name}": (name, {"vectorisation": name}) for name in ("forkserver", "spawn")
-}
+_NONE, _ONE = _only(""), _only("one process")
 
 # Name, peer, module, kinds, settings, interpreter: a contender for each kind in each
 # setting.
@@ -98,47 +84,51 @@ _GROUPS = [
         )
     ),
     *(
-        ("gymnasium_async", GYMNASIUM, "vectors", _only(ASYNC, **_ASYNC), how, "")
-        for how in (
-            _only("shared memory"),
-            {"_limited": (_LIMITED, {"max_concurrency": CORES})},
+        (
+            name,
+            peer,
+            "vectors",
+            _only(kind, vectorisation=how, library=name.partition("_")[0]),
+            _NONE,
+            interpreter,
+        )
+        for name, peer, kind, how, interpreter in (
+            ("gymnasium_async", GYMNASIUM, ASYNC, "async", ""),
+            ("gymnasium_sync", GYMNASIUM, SYNC, "sync", ""),
+            ("sb3_subproc", SB3, SUBPROC, "forkserver", "peers"),
+            ("sb3_dummy", SB3, DUMMY, "dummy", "peers"),
         )
     ),
-    ("gymnasium_sync", GYMNASIUM, "vectors", _SYNC, _NONE, ""),
-    ("sb3", SB3, "vectors", _only(SUBPROC, library="sb3"), _STARTS, "peers"),
-    (
-        "sb3_dummy",
-        SB3,
-        "vectors",
-        {"": _VECTORS[""]},
-        _only("", library="sb3"),
-        "peers",
-    ),
-    (
-        "bare",
-        LIMIT,
-        "bare",
-        _only("bare environments"),
-        _only("a process per core"),
-        "",
-    ),
+    ("bare", LIMIT, "bare", _only("bare environments, a process per core"), _NONE, ""),
     # Training on policy.
-    ("ppo_ours", OURS, "ppo_ours", _only("PPO"), {**_MODES, **_IN_GRAPH}, ""),
+    ("ppo_ours", OURS, "ppo_ours", _only("PPO"), _PLAIN, ""),
     ("ppo_ours_bfloat16", OURS, "ppo_ours", _only("PPO"), _BFLOAT16, ""),
-    ("ppo_ours_preset", OURS, "ppo_ours", _only("PPO"), _MODES, ""),
-    ("a2c_ours", OURS, "ppo_ours", _only("A2C"), _MODES, ""),
+    ("ppo_ours_preset", OURS, "ppo_ours", _only("PPO"), _NONE, ""),
+    ("a2c_ours", OURS, "ppo_ours", _only("A2C"), _NONE, ""),
     ("ppo_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers"),
     ("a2c_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers"),
     ("ppo_sbx", SBX, "sbx", _only(DUMMY), _THREADS, "peers"),
     ("ppo_jax", JAX, "jax_loop", _only("in-graph CartPole"), _THREADS, "peers"),
-    ("ppo_tf_agents", TF_AGENTS, "tf_agents", _PROCESSES, _POOLS, "tf_agents"),
-    ("ppo_batch_ppo", BATCH_PPO, "batch_ppo", _PROCESSES, _POOLS, "batch_ppo"),
-    # Training with a replay.
-    *(
-        (f"{name}_ours", OURS, "off_policy_ours", _only(name.upper()), _MODES, "")
-        for name in ("dqn", "sac", "td3")
+    (
+        "ppo_tf_agents",
+        TF_AGENTS,
+        "tf_agents",
+        _only("one process"),
+        _POOLS,
+        "tf_agents",
     ),
-    ("dqn_ours", OURS, "off_policy_ours", _only("DQN"), _IN_GRAPH, ""),
+    (
+        "ppo_batch_ppo",
+        BATCH_PPO,
+        "batch_ppo",
+        _only("one process"),
+        _POOLS,
+        "batch_ppo",
+    ),
+    # Training with a replay.
+    ("dqn_ours", OURS, "off_policy_ours", _only("DQN"), _PLAIN, ""),
+    ("sac_ours", OURS, "off_policy_ours", _only("SAC"), _NONE, ""),
+    ("td3_ours", OURS, "off_policy_ours", _only("TD3"), _NONE, ""),
     *(
         (f"{name}_{module}", peer, module, _NUMBERS, _THREADS, "peers")
         for name in ("dqn", "sac", "td3")
@@ -154,10 +144,17 @@ _GROUPS = [
             ("a2c_lockstep", LOCKSTEP, "A2C", "lockstep"),
         )
     ),
-    ("appo_sample_factory", SAMPLE_FACTORY, _SF, _only("APPO"), _NONE, _SF),
+    (
+        "appo_sample_factory",
+        SAMPLE_FACTORY,
+        "sample_factory",
+        _only("APPO"),
+        _NONE,
+        "sample_factory",
+    ),
     # Learning up to a threshold.
     ("learn_ours", OURS, "learn_ours", _only("preset"), _NONE, ""),
-    ("learn_sb3", SB3, "learn_sb3", _ZOO, _NONE, "peers"),
+    ("learn_sb3", SB3, "learn_sb3", _VECTORS, _THREADS, "peers"),
 ]
 
 CONTENDERS = {

@@ -35,8 +35,6 @@ class Agent:
 
     Args:
       work: what to train on.
-      processes: use a process for each environment, which is its default; else one
-        thread steps them in turn (``--env_processes=False``).
       threads: threads of TensorFlow's pools; None for its default.
     """
 
@@ -45,7 +43,6 @@ class Agent:
     def __init__(
         self,
         work: PresetTraining,
-        processes: bool = True,
         threads: int | None = None,
     ):
         from agents import tools
@@ -62,9 +59,9 @@ class Agent:
         tf.reset_default_graph()
         tf.set_random_seed(work.seed)
         with tf.device("/cpu:0"):
-            # It starts its processes here, before a session has threads.
+            # Its default, a process per environment, was half as fast.
             self._env = utility.define_batch_env(
-                lambda: train._create_environment(config), work.num_envs, processes
+                lambda: train._create_environment(config), work.num_envs, False
             )
             graph = utility.define_simulation_graph(self._env, config.algorithm, config)
             self._loop = tools.Loop(
@@ -91,7 +88,7 @@ class Agent:
         self._returns: list[float] = []
         changed = [name for name in given if preset.get(name) != given[name]]
         self.own = {
-            "workers": work.num_envs if processes else 0,
+            "workers": 0,
             "threads": threads or "TensorFlow's default",
             "autoreset": "before the next step; no step is lost",
             "preset": "pendulum",

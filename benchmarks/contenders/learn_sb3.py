@@ -92,19 +92,17 @@ class Over(Exception):
     """The watch has ended the run."""
 
 
-def load():
+def load(**_):
     import stable_baselines3  # noqa: F401
 
 
-def train(work, watched):
+def train(work, watched, threads=1, vectorisation="dummy"):
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common import vec_env
     from torch import nn
 
     preset = PRESETS[work.env]
-    threads = work.settings.get("threads", 1)
-    vectorisation = work.settings.get("vectorisation", "dummy")
     torch.set_num_threads(threads)
     network = preset.network
     if network is not None:
@@ -149,7 +147,6 @@ def train(work, watched):
         "num_envs": preset.num_envs,
         "threads": threads,
         "vectorisation": vectorisation,
-        "evaluated_actions": "mode",
     }
     return {"own": own, "versions": versions("stable-baselines3", "torch")}
 

@@ -13,21 +13,18 @@ IN_GRAPH = "its rules are TensorFlow, inside the program"
 _ROUNDS = 2**31 - 1  # of a call, which ends with its steps
 
 
-def start(
-    work: OffPolicy, compile: str = "auto", in_graph: bool = False
-) -> trained.Trained:
+def start(work: OffPolicy, in_graph: bool = False) -> trained.Trained:
     """Return a session.
 
     Args:
       work: what to train on.
-      compile: what XLA compiles, as in ``--compile``.
       in_graph: use the environment of the same name that is written in TensorFlow.
     """
-    run = config(work, compile, in_graph)
+    run = config(work, in_graph)
 
     def same(algorithm: Any) -> dict[str, Any]:
         found = _same(work, algorithm)
-        return found | {"environment": _described(run)} if in_graph else found
+        return found | {"environment": described(run)} if in_graph else found
 
     found = trained.Trained(
         run,
@@ -89,7 +86,7 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
     )
 
 
-def config(work: OffPolicy, compile: str = "auto", in_graph: bool = False) -> Any:
+def config(work: OffPolicy, in_graph: bool = False) -> Any:
     """Return the config of the run; arguments as of ``start``."""
     options: dict[str, Any] = {}
     if in_graph:  # a function of ``work.env`` has the name of the game as an argument
@@ -97,12 +94,7 @@ def config(work: OffPolicy, compile: str = "auto", in_graph: bool = False) -> An
         options = {"env": f"tf/{name}", "env_kwargs": {}, "num_workers": None}
     replay = {"capacity": work.capacity, "steps": work.rollout_steps}
     return trained.config(
-        work,
-        work.algorithm,
-        _settings(work),
-        replay=replay,
-        compile=compile,
-        **options,
+        work, work.algorithm, _settings(work), replay=replay, **options
     )
 
 
@@ -127,7 +119,7 @@ def _settings(work: OffPolicy) -> dict[str, Any]:
     return {name: getattr(work, name) for name in names} | own
 
 
-def _described(run: Any) -> dict[str, Any]:
+def described(run: Any) -> dict[str, Any]:
     """Describe an environment in the graph, as ``works.describe`` does."""
     from tfagents_batch.envs.tf import names
 

@@ -16,7 +16,6 @@ SHUFFLED = "any steps that were collected, as many as the chunks have"
 
 def start(
     work: Training,
-    compile: str = "auto",
     precision: str = "float32",
     in_graph: bool = False,
 ) -> trained.Trained:
@@ -27,13 +26,12 @@ def start(
 
     Args:
       work: what to train on.
-      compile: what XLA compiles, as in ``--compile``.
       precision: precision of convolutions, as in ``--precision``.
       in_graph: use the environment of the same name that is written in TensorFlow.
     """
     from tfagents_batch.envs import registry
 
-    run = config(work, compile, precision, in_graph)
+    run = config(work, precision, in_graph)
     env, kwargs = (work.env, {}) if in_graph else (run.env, run.env_kwargs)
 
     def same(algorithm: Any) -> dict[str, Any]:
@@ -72,9 +70,9 @@ def check(work: Training, transitions: int, metrics: Mapping[str, float]) -> Non
         )
 
 
-def config(work: Training, compile: str, precision: str, in_graph: bool) -> Any:
+def config(work: Training, precision: str, in_graph: bool) -> Any:
     """Return the config of the run; arguments as of ``start``."""
-    options: dict[str, Any] = {"compile": compile, "precision": precision}
+    options: dict[str, Any] = {"precision": precision}
     if in_graph:
         options |= {"env": f"tf/{work.env}", "num_workers": None}
     elif isinstance(work, PresetTraining):
@@ -88,39 +86,23 @@ def config(work: Training, compile: str, precision: str, in_graph: bool) -> Any:
 
 
 def _settings(work: Training) -> dict[str, Any]:
-    hidden = {"mlp": work.hidden, "nature_cnn": None}[work.network]
-    shared = {
-        "gamma": work.gamma,
-        "gae_lambda": work.gae_lambda,
-        "learning_rate": work.learning_rate,
-        "gradient_norm": work.gradient_norm,
-        "network": {"hidden": hidden},
-    }
-    plain = shared | {
-        "entropy_scale": work.entropy_scale,
-        "value_scale": 2 * work.value_scale,  # of half the squared error
-        "normalize_observation": False,
-        "normalize_return": False,
-    }
+    names = ["gamma", "gae_lambda", "learning_rate", "gradient_norm", "entropy_scale"]
+    network: dict[str, Any] = {"hidden": None if work.network != "mlp" else work.hidden}
+    own = {"value_scale": 2 * work.value_scale, "network": network}  # of half the error
     if work.algorithm == "a2c":
-        return plain | {"optimizer_epsilon": work.adam_epsilon}
-    passes = {
-        "adam_epsilon": work.adam_epsilon,
-        "epochs": work.epochs,
-        "minibatch_size": work.minibatch_size,
-    }
+        own["optimizer_epsilon"] = work.adam_epsilon
+    else:
+        names += ["adam_epsilon", "epochs", "minibatch_size"]
     if isinstance(work, PresetTraining):
-        network = {"activation": "relu", "init_std": work.init_std}
-        names = ("target", "cutoff_factor", "cutoff_scale", "init_penalty")
-        return {
-            **shared,
-            **passes,
-            **{f"kl_{name}": getattr(work, f"kl_{name}") for name in names},
-            "objective": "kl",
-            "network": shared["network"] | network,
-        }
-    clipping = {"clip_ratio": work.clip_ratio, "normalize_advantage": True}
-    return plain | passes | clipping
+        names += ["kl_target", "kl_cutoff_factor", "kl_cutoff_scale", "kl_init_penalty"]
+        network |= {"activation": "relu", "init_std": work.init_std}
+        own["objective"] = "kl"
+    else:
+        own |= {"normalize_observation": False, "normalize_return": False}
+        if work.algorithm == "ppo":
+            names.append("clip_ratio")
+            own["normalize_advantage"] = True
+    return {name: getattr(work, name) for name in names} | own
 
 
 if __name__ == "__main__":

@@ -8,76 +8,59 @@ from benchmarks.inside import sb3, session
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Training, versions
 
-_POLICIES = {"mlp": "MlpPolicy", "nature_cnn": "CnnPolicy"}
+_POLICIES = {"mlp": "MlpPolicy", "nature_cnn": "CnnPolicy", "small_cnn": "MlpPolicy"}
 
 
 def load(**_: Any) -> None:
     import stable_baselines3  # noqa: F401
 
 
-def start(work: Training | OffPolicy, threads: int = 1, **options: Any) -> sb3.Learning:
-    """Return a session, with a number of PyTorch's threads."""
+def start(
+    work: Training | OffPolicy,
+    threads: int = 1,
+    vectorisation: str = "dummy",
+    several: bool = True,
+) -> sb3.Learning:
+    """Return a session.
+
+    Args:
+      work: what to train on.
+      threads: number of PyTorch's threads.
+      vectorisation: as in ``sb3.vectorised``.
+      several: use the work's number of environments, else one.
+    """
+    import stable_baselines3
     import torch
 
     torch.set_num_threads(threads)
-    make = _off_policy if isinstance(work, OffPolicy) else _on_policy
-    found = make(work, **options)
-    found.own["threads"] = threads
-    return found
-
-
-def _on_policy(work: Training, vectorisation: str = "dummy") -> sb3.Learning:
-    import stable_baselines3
-
-    arguments = sb3.on_policy_arguments(work)
-    envs = sb3.vectorised(work.constructor(), work.num_envs, vectorisation, True)
-    kind = getattr(stable_baselines3, work.algorithm.upper())
-    model = kind(_POLICIES[work.network], envs, device="cpu", **arguments)
-    policy = model.policy
-    return sb3.on_policy(
-        work,
-        model,
-        lambda: sum(weight.numel() for weight in policy.parameters()),
-        lambda: _steps(policy.optimizer),
-        {"workers": 0 if vectorisation == "dummy" else work.num_envs},
-        versions("stable-baselines3", "torch"),
-    )
-
-
-def _off_policy(work: OffPolicy, several: bool = False) -> sb3.Learning:
-    """Return a session with the work's number of environments, or with one."""
-    import stable_baselines3
-
     count = work.num_envs if several else 1
-    envs = sb3.vectorised(work.constructor(), count, "dummy", True)
-    policy = {
-        "mlp": lambda: {"net_arch": list(work.hidden)},
-        "small_cnn": lambda: {"net_arch": [], "features_extractor_class": _small_cnn()},
-    }[work.network]()
-    policy["optimizer_kwargs"] = {"eps": work.adam_epsilon}
-    arguments = sb3.off_policy_arguments(work, envs) | {"policy_kwargs": policy}
-    target_calls = None
+    envs = sb3.vectorised(work.constructor(), count, vectorisation, True)
+    arguments = sb3.arguments(work, count)
+    if work.network == "small_cnn":
+        features = {"net_arch": [], "features_extractor_class": _small_cnn()}
+        arguments["policy_kwargs"] |= features
     if work.algorithm == "dqn":
         arguments["max_grad_norm"] = work.gradient_norm
     algorithm = getattr(stable_baselines3, work.algorithm.upper())
-    model = algorithm("MlpPolicy", envs, device="cpu", **arguments)
+    model = algorithm(_POLICIES[work.network], envs, **arguments)
+    networks, target_calls = {"values": model.policy}, None
     if work.algorithm == "dqn":
-        optimizers = {"values": model.policy.optimizer}
         target_calls = max(model.target_update_interval // count, 1)
-    else:
+    elif isinstance(work, OffPolicy):
         networks = {"values": model.critic, "actor": model.actor}
-        optimizers = {name: each.optimizer for name, each in networks.items()}
+    optimizers = {name: each.optimizer for name, each in networks.items()}
     parameters = sum(_parameters(each) for each in optimizers.values())
     if work.algorithm == "sac":
         optimizers["temperature"] = model.ent_coef_optimizer
-    return sb3.off_policy(
+    workers = 0 if vectorisation == "dummy" else count
+    return sb3.Learning(
         work,
         model,
         parameters,
         lambda: {name: _steps(each) for name, each in optimizers.items()},
-        target_calls,
-        {},
+        {"workers": workers, "threads": threads},
         versions("stable-baselines3", "torch", "minatar"),
+        target_calls,
     )
 
 

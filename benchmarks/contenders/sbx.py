@@ -19,72 +19,52 @@ def load(threads: int = 1, **_: Any) -> None:
     import sbx  # noqa: F401
 
 
-def start(work: Training | OffPolicy, threads: int = 1, **options: Any) -> sb3.Learning:
-    """Return a session; ``options`` as of ``sb3.start``."""
-    make = _off_policy if isinstance(work, OffPolicy) else _on_policy
-    found = make(work, **options)
-    found.own["threads"] = threads
-    return found
+def start(
+    work: Training | OffPolicy, threads: int = 1, several: bool = True
+) -> sb3.Learning:
+    """Return a session.
 
-
-def _on_policy(work: Training) -> sb3.Learning:
-    import jax
-    import sbx
-
-    if work.network != "mlp":
-        raise ValueError(f"network is {work.network!r}; expected mlp")
-    envs = sb3.vectorised(work.constructor(), work.num_envs, "dummy", True)
-    arguments = sb3.on_policy_arguments(work)
-    model = sbx.PPO("MlpPolicy", envs, device="cpu", **arguments)
-    policy = model.policy
-
-    def parameters() -> int:
-        states = policy.actor_state, policy.vf_state
-        return sum(x.size for each in states for x in jax.tree.leaves(each.params))
-
-    return sb3.on_policy(
-        work,
-        model,
-        parameters,
-        lambda: int(policy.actor_state.step),
-        {"workers": 0, "gradient norm": "clipped for each network by itself"},
-        versions(*_PACKAGES),
-    )
-
-
-def _off_policy(work: OffPolicy, several: bool = False) -> sb3.Learning:
-    """Return a session with the work's number of environments, or with one."""
+    Args:
+      work: what to train on.
+      threads: 1, or any other number for one per core.
+      several: use the work's number of environments, else one.
+    """
     import jax
     import sbx
 
     count = work.num_envs if several else 1
     envs = sb3.vectorised(work.constructor(), count, "dummy", True)
-    kind, network = _network(work)
-    policy = network | {
-        "optimizer_class": _optimizer(work.gradient_norm),
-        "optimizer_kwargs": {"eps": work.adam_epsilon},
-    }
-    td3 = work.algorithm == "td3"
-    algorithm = _td3(work) if td3 else getattr(sbx, work.algorithm.upper())
-    arguments = sb3.off_policy_arguments(work, envs) | {"policy_kwargs": policy}
-    model = algorithm(kind, envs, device="cpu", **arguments)
-    states = {"values": (model.policy, "qf_state")}
-    target_calls = None
-    if work.algorithm == "dqn":
-        target_calls = model.target_update_interval  # it has divided them by ``count``
+    arguments, kind = sb3.arguments(work, count), _policy(work)
+    own: dict[str, Any] = {"threads": threads}
+    algorithm = getattr(sbx, work.algorithm.upper())
+    if isinstance(work, Training):
+        own["gradient norm"] = "clipped for each network by itself"
     else:
-        states["actor"] = (model.policy, "actor_state")
-    trained = [getattr(*each).params for each in states.values()]
-    if work.algorithm == "sac":
-        states["temperature"] = (model, "ent_coef_state")
-    return sb3.off_policy(
+        optimizer = _optimizer(work.gradient_norm)
+        arguments["policy_kwargs"]["optimizer_class"] = optimizer
+    model = (_td3(work) if work.algorithm == "td3" else algorithm)(
+        kind, envs, **arguments
+    )
+    names = {"ppo": ("vf_state", "actor_state"), "dqn": ("qf_state",)}
+    names = names.get(work.algorithm, ("qf_state", "actor_state"))
+    states = dict(zip(("values", "actor"), names, strict=False))
+    trained = [getattr(model.policy, name).params for name in states.values()]
+
+    def updates() -> dict[str, int]:
+        made = {k: int(getattr(model.policy, x).step) for k, x in states.items()}
+        if work.algorithm == "sac":
+            made["temperature"] = int(model.ent_coef_state.step)
+        return made
+
+    return sb3.Learning(
         work,
         model,
         sum(x.size for x in jax.tree.leaves(trained)),
-        lambda: {name: int(getattr(*each).step) for name, each in states.items()},
-        target_calls,
-        {},
+        updates,
+        own,
         versions(*_PACKAGES),
+        # SBX has divided the steps by the number of environments.
+        model.target_update_interval if work.algorithm == "dqn" else None,
     )
 
 
@@ -140,15 +120,13 @@ def _optimizer(norm: float | None) -> Any:
     return make
 
 
-def _network(work: OffPolicy) -> tuple[Any, dict[str, Any]]:
-    """Return the policy, and its arguments for its network."""
+def _policy(work: Training | OffPolicy) -> Any:
     if work.network == "mlp":
-        units = {*work.hidden}
-        if len(units) != 1 or len(work.hidden) != 2:
+        if len(work.hidden) != 2 or len({*work.hidden}) != 1:
             raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
-        return "MlpPolicy", {"net_arch": list(work.hidden)}
+        return "MlpPolicy"
     if work.network == "small_cnn":
-        return _small_cnn(), {}
+        return _small_cnn()
     raise ValueError(f"network is {work.network!r}; expected mlp or small_cnn")
 
 

@@ -42,9 +42,6 @@ class Loop:
         self._carry = (state, timestep.observation, tf.zeros([work.num_envs]))
         self.close = env.close
 
-    def compile(self) -> int:
-        return self.block()
-
     def block(self) -> int:
         self._carry, transitions = self._play(self._carry, self._actions)
         return int(transitions)

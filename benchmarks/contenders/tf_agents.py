@@ -6,7 +6,6 @@ steps the same Gymnasium environments as all contenders, behind TF-Agents' inter
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
@@ -39,15 +38,12 @@ class Agent:
 
     Args:
       work: what to train on.
-      processes: use a process for each environment; else one thread steps them in turn.
       threads: threads of TensorFlow's pools; None for its default.
     """
 
     differs = DIFFERS
 
-    def __init__(
-        self, work: Training, processes: bool = False, threads: int | None = None
-    ):
+    def __init__(self, work: Training, threads: int | None = None):
         import tensorflow as tf
         from tf_agents.drivers import dynamic_step_driver
         from tf_agents.environments import tf_py_environment
@@ -58,7 +54,7 @@ class Agent:
             tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
         self._work = work
-        env = tf_py_environment.TFPyEnvironment(_batched(work, processes))
+        env = tf_py_environment.TFPyEnvironment(_batched(work))
         self.close = env.close
         self._agent = agent = _agent(work, env)
         self._buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
@@ -77,7 +73,7 @@ class Agent:
         self._iterations = 0
         self._samples = 0
         self.own = {
-            "workers": work.num_envs if processes else 0,
+            "workers": 0,
             "threads": threads or "TensorFlow's default",
             "autoreset": "next step; restart rows are masked",
             "cut off": "the value after a time limit is taken to be 0",
@@ -175,17 +171,15 @@ def _agent(work: Training, env: Any) -> Any:
     return agent
 
 
-def _batched(work: Training, processes: bool) -> Any:
-    from tf_agents.environments import batched_py_environment, parallel_py_environment
-    from tf_agents.system import multiprocessing
+def _batched(work: Training) -> Any:
+    """Return environments that one thread steps in turn.
 
-    makers = [functools.partial(_adapted, work, row) for row in range(work.num_envs)]
-    if not processes:
-        return batched_py_environment.BatchedPyEnvironment(
-            [make() for make in makers], multithreading=False
-        )
-    multiprocessing.enable_interactive_mode()
-    return parallel_py_environment.ParallelPyEnvironment(makers)
+    A process for each environment was half as fast.
+    """
+    from tf_agents.environments import batched_py_environment
+
+    envs = [_adapted(work, row) for row in range(work.num_envs)]
+    return batched_py_environment.BatchedPyEnvironment(envs, multithreading=False)
 
 
 def _adapted(work: Training, row: int) -> Any:

@@ -215,10 +215,6 @@ class Loop:
     def returns(self) -> float | None:
         return last_mean(self._returns)
 
-    def compile(self) -> int:
-        self._iterate = self._iterate.lower(self._learner).compile()
-        return 0
-
     def block(self) -> int:
         self._learner, (total, count) = self._iterate(self._learner)
         # Only the sum of an iteration's returns is known, so all count as their mean.

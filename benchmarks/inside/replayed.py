@@ -10,9 +10,16 @@ from typing import Any
 from benchmarks.inside import memory, session, trained
 from benchmarks.work.works import versions
 
-GB = 10**9
+_GB = 10**9
 _WINDOW = 2  # steps of a window: a transition
 _PRIORITIES = 64  # different batches of priorities
+# Operations of each measured part.
+_PARTS = {
+    "source": ("source",),
+    "write": ("write",),
+    "sample": ("sample",),
+    "both": ("write", "sample"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +43,6 @@ class Replaying:
     seconds: float = 0.5  # minimum of measured seconds of each part
     repeats: int = 9  # measurements of each part, whose median counts
 
-    @property
-    def parts(self) -> dict[str, tuple[str, ...]]:
-        """Return the operations of each measured part."""
-        sample = ("sample", "learn") if self.prioritized else ("sample",)
-        return {
-            "source": ("source",),
-            "write": ("write",),
-            "sample": sample,
-            "both": ("write", *sample),
-        }
-
 
 def measure(work: Replaying) -> dict[str, Any]:
     """Measure microseconds of each part, and the memory of a full replay.
@@ -54,7 +50,7 @@ def measure(work: Replaying) -> dict[str, Any]:
     A write includes the source, which makes up steps; its own time is subtracted.
 
     Raises:
-      RuntimeError: if the replay is not full, or a sample has too few transitions.
+      RuntimeError: if the replay is not full.
     """
     import tensorflow as tf
 
@@ -65,16 +61,16 @@ def measure(work: Replaying) -> dict[str, Any]:
     replay = _replay(work)
     repeated = 0
 
-    def run(program: Any, count: int) -> tuple[float, float]:
-        """Repeat operations; return the sampled transitions and the seconds."""
+    def run(program: Callable[[Any, Any], Any], count: int) -> float:
+        """Repeat operations; return the seconds."""
         nonlocal repeated
         first, number = (tf.constant(x, tf.int32) for x in (repeated, count))
         repeated += count  # so that every repetition has other random numbers
         began = time.perf_counter()
-        rows, _ = program(first, number)
-        return float(rows), time.perf_counter() - began
+        program(first, number).numpy()
+        return time.perf_counter() - began
 
-    programs = {name: _program(replay, work, x) for name, x in work.parts.items()}
+    programs = {name: _program(replay, work, x) for name, x in _PARTS.items()}
     # Twice, so that priorities of removed transitions are part of the work too.
     run(programs["write"], 2 * (work.capacity // work.num_envs + 2))
     replay.check()
@@ -84,20 +80,14 @@ def measure(work: Replaying) -> dict[str, Any]:
     after = memory.resident()["learner_rss_mib"]
     times = {}
     for name, program in programs.items():
-        count = 10
-        for _ in range(2):  # the first call compiles
-            _, seconds = run(program, count)
-        count = max(10, round(count * work.seconds / work.repeats / seconds))
-        found = [run(program, count) for _ in range(work.repeats)]
-        rows = {round(rows / count, 3) for rows, _ in found}
-        if "sample" in work.parts[name] and rows != {work.batch_size}:
-            raise RuntimeError(f"samples have {rows} rows, not {work.batch_size}")
-        times[name] = sorted(x / count for _, x in found)[work.repeats // 2] * 1e6
+        run(program, 10)  # compiles
+        count = max(10, round(10 * work.seconds / work.repeats / run(program, 10)))
+        seconds = sorted(run(program, count) for _ in range(work.repeats))
+        times[name] = seconds[work.repeats // 2] / count * 1e6
     return {
         "sample_us": times["sample"],
-        "source_us": times["source"],
         **{f"{x}_us": times[x] - times["source"] for x in ("write", "both")},
-        "memory_gb": (after - before) * memory.MIB / GB,
+        "memory_gb": (after - before) * memory.MIB / _GB,
         "transitions": size,
         "versions": versions("tensorflow", "keras", "gymnasium", "numpy"),
     }
@@ -177,44 +167,41 @@ def _source(work: Replaying) -> Any:
 
 
 def _program(
-    replay: Any, work: Replaying, parts: tuple[str, ...]
+    replay: Any, work: Replaying, operations: tuple[str, ...]
 ) -> Callable[[Any, Any], Any]:
-    """Return a program that repeats operations, and counts the sampled transitions.
+    """Return a program that repeats operations, and returns a number of their results.
 
-    Args:
-      replay: the replay.
-      work: what to measure.
-      parts: operations: "source", "write", "sample", and "learn" for the priorities.
+    A sample by priority also sets the priorities.
     """
     import tensorflow as tf
 
     priorities = tf.random.stateless_uniform([_PRIORITIES, work.batch_size], [1, 1])
 
-    def body(i, end, rows, used):
+    def body(i, end, used):
         step = tf.cast(i, tf.int64) * work.num_envs
-        if "source" in parts:
+        if "source" in operations:
             made = replay.inner.collect(i, step).trajectory
             used += _use(made.steps.observation, work.compiled)
-        if "write" in parts:
+        if "write" in operations:
             replay.collect(i, step)
-        if "sample" in parts:
+        if "sample" in operations:
             drawn = replay.sample((), i, step)
             used += _use(drawn.steps.observation, work.compiled)
             used += tf.reduce_sum(drawn.reward) + tf.reduce_sum(drawn.weight)
             used += tf.cast(tf.reduce_sum(drawn.action), tf.float32)
-            rows += tf.reduce_sum(tf.cast(drawn.mask, tf.float32))
-        if "learn" in parts:
-            replay.feedback(tf.gather(priorities, i % _PRIORITIES))
-        return i + 1, end, rows, used
+            used += tf.reduce_sum(tf.cast(drawn.mask, tf.float32))
+            if work.prioritized:
+                replay.feedback(tf.gather(priorities, i % _PRIORITIES))
+        return i + 1, end, used
 
     @tf.function(jit_compile=work.compiled, autograph=False)
     def run(start, count):
         return tf.while_loop(
-            lambda i, end, *_: i < end,
+            lambda i, end, _: i < end,
             body,
-            (start, start + count, 0.0, 0.0),
+            (start, start + count, 0.0),
             parallel_iterations=1,
-        )[2:]
+        )[2]
 
     return run
 

@@ -7,22 +7,13 @@ import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.works import Training, Work, last_mean
-
-
-class Counted(NamedTuple):
-    """Counts of a model: env steps and updates after the first block, rows in it."""
-
-    steps: int
-    updates: Mapping[str, int]  # by the names in ``OffPolicy.same``
-    rows: list[int]  # of every minibatch that was drawn in the first block
-    first: Mapping[str, int]  # updates of the first block
+from benchmarks.work.works import Training, last_mean
 
 
 class Learning:
@@ -32,150 +23,60 @@ class Learning:
       work: what to train on.
       model: the constructed algorithm; its environments report returns as SB3's
         monitors do.
-      updates: function that reads the number of steps of each optimizer so far.
-      same: function of ``Counted`` that returns what must be equal for all.
+      parameters: number of trainable numbers, without target networks and temperature.
+      updates: function that reads the number of steps of each optimizer so far, by the
+        names in ``OffPolicy.same``; that of PPO and A2C is "values".
       own: properties that may differ between contenders.
       versions: versions of the contender's own packages.
+      target_calls: DQN's calls of the environments between copies to the target
+        network; else target networks move with every step of the actor.
     """
 
     def __init__(
         self,
-        work: Work,
+        work: Training | OffPolicy,
         model: Any,
+        parameters: int,
         updates: Callable[[], Mapping[str, int]],
-        same: Callable[[Counted], dict[str, Any]],
         own: Mapping[str, Any],
         versions: Mapping[str, str],
+        target_calls: int | None = None,
     ):
         from stable_baselines3.common.logger import Logger
 
-        self.own = {"autoreset": "same step", "wrapper": "Monitor", **own}
+        self.own = {"autoreset": "same step", "wrapper": "Monitor", "workers": 0, **own}
         self.versions = dict(versions)
-        self._work, self._model = work, model
-        self._updates, self._same = updates, same
-        self._counted = Counted(0, collections.Counter(), [], {})
+        self._work, self._model, self._parameters = work, model, parameters
+        self._updates, self._target_calls = updates, target_calls
+        # Of the blocks after the first one.
+        self._steps, self._made = 0, collections.Counter[str]()
         model.set_logger(Logger(None, []))
         model.ep_info_buffer = collections.deque()  # of all episodes
         model.ep_success_buffer = collections.deque()
+        if isinstance(work, OffPolicy):
+            self.own["num_envs"] = model.n_envs
+            calls = model.train_freq.frequency
+            self.own["env_steps_between_trainings"] = calls * model.n_envs
+            if work.algorithm == "dqn":
+                # Its own schedule would begin anew in every block.
+                model.exploration_schedule = lambda _: work.exploration(
+                    model.num_timesteps
+                )
 
     @property
     def same(self) -> dict[str, Any]:
-        assert self._counted.steps, "nothing was measured yet"
-        return self._same(self._counted)
-
-    @property
-    def returns(self) -> float | None:
-        episodes = self._model.ep_info_buffer
-        return last_mean([float(episode["r"]) for episode in episodes])
-
-    def block(self) -> int:
-        if not self._model.num_timesteps:
-            return self._first()
-        updates = self._counted.updates
-        updates.subtract(self._updates())
-        steps = self._learn(block_steps(self._work))
-        updates.update(self._updates())
-        self._counted = self._counted._replace(steps=self._counted.steps + steps)
-        return steps
-
-    def close(self) -> None:
-        self._model.get_env().close()
-
-    def _first(self) -> int:
-        """Run the first block, and count the rows of its minibatches."""
-        rows = self._counted.rows
-        if isinstance(self._work, OffPolicy):
-            buffer, method = self._model.replay_buffer, "sample"
-        else:
-            buffer, method = self._model.rollout_buffer, "get"
-        draw = getattr(buffer, method)
-
-        def sample(*args: Any, **kwargs: Any) -> Any:
-            found = draw(*args, **kwargs)
-            rows.append(len(found.rewards))
-            return found
-
-        def get(*args: Any, **kwargs: Any) -> Any:
-            for found in draw(*args, **kwargs):
-                rows.append(len(found.advantages))
-                yield found
-
-        setattr(buffer, method, {"sample": sample, "get": get}[method])
-        try:
-            steps = self._learn(block_steps(self._work, first=True))
-        finally:
-            setattr(buffer, method, draw)
-        self._counted = self._counted._replace(first=dict(self._updates()))
-        return steps
-
-    def _learn(self, steps: int) -> int:
-        """Learn for some environment steps; return how many were made."""
-        before = self._model.num_timesteps
-        self._model.learn(steps, log_interval=None, reset_num_timesteps=False)
-        return self._model.num_timesteps - before
-
-
-def block_steps(work: Training | OffPolicy, first: bool = False) -> int:
-    """Return the environment steps of a block."""
-    if isinstance(work, OffPolicy):
-        return work.first_block if first else work.block
-    return work.batch * work.block
-
-
-def on_policy(
-    work: Training,
-    model: Any,
-    parameters: Callable[[], int],
-    updates: Callable[[], int],
-    own: Mapping[str, Any],
-    versions: Mapping[str, str],
-) -> Learning:
-    """Return a session of PPO or A2C.
-
-    Args:
-      parameters: function that counts the trainable numbers of the networks.
-      updates: function that reads the optimizer's number of steps so far.
-      work, model, own, versions: arguments of ``Learning``.
-    """
-
-    def same(counted: Counted) -> dict[str, Any]:
-        iterations = counted.steps // work.batch
-        steps, rest = divmod(counted.updates["values"], iterations)
-        assert rest == 0, "iterations took different numbers of gradient steps"
-        return work.same(parameters(), steps, max(counted.rows))
-
-    return Learning(work, model, lambda: {"values": updates()}, same, own, versions)
-
-
-def off_policy(
-    work: OffPolicy,
-    model: Any,
-    parameters: int,
-    updates: Callable[[], Mapping[str, int]],
-    target_calls: int | None,
-    own: Mapping[str, Any],
-    versions: Mapping[str, str],
-) -> Learning:
-    """Return a session of DQN, SAC or TD3.
-
-    Args:
-      parameters: number of trainable numbers, as in ``OffPolicy.same``.
-      target_calls: calls of the environments between copies to the target network;
-        None if target networks move with every step of the actor.
-      work, model, updates, own, versions: arguments of ``Learning``.
-    """
-    if work.algorithm == "dqn":
-        # Its own schedule would begin anew in every block.
-        model.exploration_schedule = lambda _: work.exploration(model.num_timesteps)
-
-    def same(counted: Counted) -> dict[str, Any]:
-        steps, made = counted.steps, counted.updates
-        if target_calls is None:
-            target_every = made["values"] / made["actor"]
-        else:
-            target_every = target_calls * model.n_envs * made["values"] / steps
-        samples = sum(counted.rows) / counted.first["values"]
-        used = {
+        assert self._steps, "nothing was measured yet"
+        work, model, steps, made = self._work, self._model, self._steps, self._made
+        if isinstance(work, Training):
+            updates, rest = divmod(made["values"], steps // work.batch)
+            assert rest == 0, "iterations took different numbers of gradient steps"
+            # A2C has no minibatches.
+            rows = getattr(model, "batch_size", model.n_envs * model.n_steps)
+            return work.same(self._parameters, updates, rows)
+        target_every = made["values"] / made["actor"] if made["actor"] else 0
+        if self._target_calls:
+            target_every = self._target_calls * model.n_envs * made["values"] / steps
+        hyperparameters = {
             "learning_rate": model.learning_rate,
             "gamma": model.gamma,
             "target_tau": model.tau,
@@ -183,78 +84,107 @@ def off_policy(
             "n_step": getattr(model, "n_steps", 1),
             "double_q": False,
         }
-        return work.same(parameters, made, steps, samples, target_every, used)
+        return work.same(
+            self._parameters,
+            made,
+            steps,
+            model.batch_size,
+            target_every,
+            hyperparameters,
+        )
 
-    own = {
-        "workers": 0,
-        "num_envs": model.n_envs,
-        "env_steps_between_trainings": model.train_freq.frequency * model.n_envs,
-        **own,
+    @property
+    def returns(self) -> float | None:
+        episodes = self._model.ep_info_buffer
+        return last_mean([float(episode["r"]) for episode in episodes])
+
+    def block(self) -> int:
+        model, work = self._model, self._work
+        before, first = model.num_timesteps, not model.num_timesteps
+        if isinstance(work, OffPolicy):
+            steps = work.first_block if first else work.block
+        else:
+            steps = work.batch * work.block
+        updates = collections.Counter(self._updates())
+        model.learn(steps, log_interval=None, reset_num_timesteps=False)
+        steps = model.num_timesteps - before
+        if not first:
+            self._steps += steps
+            self._made.update(collections.Counter(self._updates()) - updates)
+        return steps
+
+    def close(self) -> None:
+        self._model.get_env().close()
+
+
+def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
+    """Return the arguments that the algorithms of SB3 and SBX share.
+
+    Args:
+      work: what to train on.
+      num_envs: number of the contender's environments.
+    """
+    shared: dict[str, Any] = {
+        "learning_rate": work.learning_rate,
+        "gamma": work.gamma,
+        "seed": work.seed,
+        "device": "cpu",
     }
-    return Learning(work, model, updates, same, own, versions)
-
-
-def on_policy_arguments(work: Training) -> dict[str, Any]:
-    """Return the arguments that SB3 and SBX share, of PPO, or of A2C in SB3."""
-    policy: dict[str, Any] = {}
-    if work.algorithm == "a2c":
-        own = {"rms_prop_eps": work.adam_epsilon, "normalize_advantage": False}
-    else:
-        policy["optimizer_kwargs"] = {"eps": work.adam_epsilon}
-        own = {
+    optimizer = {"eps": work.adam_epsilon}
+    if isinstance(work, Training):
+        policy: dict[str, Any] = {}
+        if work.network == "mlp":
+            policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}
+        shared |= {
+            "n_steps": work.rollout_length,
+            "gae_lambda": work.gae_lambda,
+            "ent_coef": work.entropy_scale,
+            "vf_coef": work.value_scale,
+            "max_grad_norm": work.gradient_norm,
+            "policy_kwargs": policy,
+        }
+        if work.algorithm == "a2c":
+            own = {"rms_prop_eps": work.adam_epsilon, "normalize_advantage": False}
+            return shared | own
+        policy["optimizer_kwargs"] = optimizer
+        return shared | {
             "batch_size": work.minibatch_size,
             "n_epochs": work.epochs,
             "clip_range": work.clip_ratio,
             "normalize_advantage": True,
         }
+    calls = work.calls(num_envs)
+    policy = {"optimizer_kwargs": optimizer}
     if work.network == "mlp":
-        policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}
-    return own | {
-        "learning_rate": work.learning_rate,
-        "n_steps": work.rollout_length,
-        "gamma": work.gamma,
-        "gae_lambda": work.gae_lambda,
-        "ent_coef": work.entropy_scale,
-        "vf_coef": work.value_scale,
-        "max_grad_norm": work.gradient_norm,
-        "policy_kwargs": policy,
-        "seed": work.seed,
-    }
-
-
-def off_policy_arguments(work: OffPolicy, envs: Any) -> dict[str, Any]:
-    """Return the arguments that the algorithms of SB3 and SBX share.
-
-    Args:
-      work: what to train on.
-      envs: the contender's environments.
-    """
-    calls = work.calls(envs.num_envs)
-    found = {
-        "learning_rate": work.learning_rate,
+        policy["net_arch"] = list(work.hidden)
+    shared |= {
         "buffer_size": work.capacity,
         "learning_starts": work.warmup_steps,
         "batch_size": work.batch_size,
-        "gamma": work.gamma,
         "tau": work.target_tau,
         "train_freq": calls.train_freq,
         "gradient_steps": calls.gradient_steps,
-        "seed": work.seed,
+        "policy_kwargs": policy,
     }
     if work.algorithm == "dqn":
         start, end, _ = work.epsilon
-        return found | {
-            "target_update_interval": work.target_steps(envs.num_envs),
+        return shared | {
+            "target_update_interval": work.target_steps(num_envs),
             "exploration_initial_eps": start,
             "exploration_final_eps": end,
         }
     if work.algorithm == "sac":
-        return found | {"target_entropy": work.target_entropy}
+        return shared | {"target_entropy": work.target_entropy}
+    return shared | {"policy_delay": work.policy_delay, "action_noise": _noise(work)}
+
+
+def _noise(work: OffPolicy) -> Any:
     from stable_baselines3.common.noise import NormalActionNoise
 
-    shape = envs.action_space.shape
-    noise = NormalActionNoise(np.zeros(shape), np.full(shape, work.noise))
-    return found | {"policy_delay": work.policy_delay, "action_noise": noise}
+    env = work.constructor()()
+    shape = env.action_space.shape
+    env.close()
+    return NormalActionNoise(np.zeros(shape), np.full(shape, work.noise))
 
 
 def vectorised(

@@ -41,7 +41,6 @@ class Session(Protocol):
 
     These are optional:
 
-      compile: function that compiles, and returns the env steps made meanwhile.
       measure: function that works for given ``seconds``, or for a number of blocks if
         it is not None, and returns ``Measured``; else ``block`` is repeated.
       returns: mean return of the last episodes, None if none ended.
@@ -112,8 +111,6 @@ def run(
     measure = getattr(session, "measure", None)
     measure = measure or functools.partial(repeat, session.block)
     try:
-        with _timed(phases, "compile"):
-            compiled = session.compile() if hasattr(session, "compile") else 0
         warm = measure(0.0, 1)
         steady = measure(work.seconds, work.blocks)
         # Read before a longer measurement, while all contenders have trained equally.
@@ -127,7 +124,7 @@ def run(
     return {
         "value": steady.rate,
         "unit": UNIT,
-        "count": {"compile": compiled, "warm_up": warm.count, "steady": steady.count},
+        "count": {"warm_up": warm.count, "steady": steady.count},
         "phases": phases,
         "same": session.same,
         "own": session.own,

@@ -13,31 +13,28 @@ import gymnasium
 import numpy as np
 
 from benchmarks.inside import session
-from benchmarks.work.thresholds import Learning
-from benchmarks.work.works import described, make
+from benchmarks.work.works import Learning, described, make
 
 Act = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] to actions [n, ...]
 
 
-def main(
-    load: Callable[[], Any], train: Callable[[Learning, Watch], dict[str, Any]]
-) -> None:
+def main(load: Callable[..., Any], train: Callable[..., dict[str, Any]]) -> None:
     """Run a learning contender and print its result as one line of JSON.
 
     Args:
-      load: function that imports large packages.
-      train: function that trains until the watch ends the run, and returns ``own`` and
-        ``versions``.
+      load: function of the contender's options that imports large packages.
+      train: function of the work, the watch and the contender's options that trains
+        until the watch ends the run, and returns ``own`` and ``versions``.
     """
     with session.result_line() as result:
-        work, _ = session.flags(Learning)
+        work, options = session.flags(Learning)
         if work.cache_home:
             os.environ["XDG_CACHE_HOME"] = work.cache_home
         watch = Watch(work)
-        load()
+        load(**options)
         watch.phase("import")
         try:
-            figures = train(work, watch)
+            figures = train(work, watch, **options)
         finally:
             watch.close()
         result.update(watch.result() | figures)
@@ -95,8 +92,7 @@ class Watch:
         if work.seconds is not None:
             return self._end - self._first[1] >= work.seconds
         wall = time.perf_counter() - self._launched
-        late = work.deadline is not None and wall >= work.deadline
-        spent = steps >= work.steps or late
+        spent = steps >= work.steps or wall >= work.deadline
         every = work.eval_every
         if every and (spent or steps // every > before // every):
             self._reached = self._evaluate(act) >= work.threshold
@@ -107,21 +103,24 @@ class Watch:
 
         Returns:
           ``reached``; ``seconds`` and ``steps`` to the threshold or to the end;
-          ``curve`` of (steps, seconds, mean return); ``phases`` in seconds; ``rate``,
-          env steps/s after the first iteration; ``same``, properties that must be equal
-          for all contenders.
+          ``curve`` of (steps, seconds, mean return); ``phases`` in seconds; ``value``,
+          the speed with which the run would take all of its steps; ``same``, properties
+          that must be equal for all contenders.
         """
         if self._first is None:
             raise RuntimeError("training ended before the end of its first iteration")
         first_steps, first_end = self._first
         training = self._end - first_end
+        seconds_per_step = training / max(1, self._steps - first_steps)
+        whole = first_end + seconds_per_step * (self._work.steps - first_steps)
         return {
             "reached": self._reached,
             "seconds": self._end,
             "steps": self._steps,
             "curve": self._curve,
             "phases": self.phases | {"training": training},
-            "rate": (self._steps - first_steps) / training if training else None,
+            "value": self._work.steps / whole,
+            "unit": session.UNIT,
             "same": self._same(),
         }
 
@@ -143,7 +142,7 @@ class Watch:
             functools.partial(make, self._work.env, {}),
             threshold=self._work.threshold,
             eval_every=self._work.eval_every,
-            episode_seeds=self._work.episode_seeds(),
+            episodes=self._work.episodes,
         )
 
 

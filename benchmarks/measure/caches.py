@@ -1,4 +1,4 @@
-"""Cache folders for our contenders: empty, cold or warm."""
+"""Cache folders for our contender: cold or warm."""
 
 from __future__ import annotations
 
@@ -13,46 +13,34 @@ from benchmarks.measure.process import Failure, Result
 from benchmarks.work.machine import ROOT
 from tfagents_batch.errors import UserError
 
-_ENGINE = """
-from benchmarks.inside import hooked
-hooked.load()
-from tfagents_batch.envs.native import build
-build.library()
-"""
-_SECONDS = 400.0  # time limit for building the engine
+_BUILD = (
+    "from tfagents_batch.scripts import app; app.import_tensorflow();"
+    "from tfagents_batch.envs.native import build; build.library()"
+)
+_SECONDS = 400.0  # time limit for building the native backend
 
 
 class Caches:
-    """Context manager that creates folders to use as ``XDG_CACHE_HOME``.
+    """Folders to use as ``XDG_CACHE_HOME``, in a given folder.
 
     The user's own cache is neither read nor written.
     """
 
-    def __init__(self):
-        self._root = tempfile.TemporaryDirectory(prefix="benchmark-caches-")
+    def __init__(self, folder: str):
+        self._folder = folder
         self._built = ""
         self._warm: dict[str, str] = {}
 
-    def __enter__(self) -> Caches:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._root.cleanup()
-
-    def empty(self) -> str:
-        """Create an empty folder: a process also compiles the native engine."""
-        return tempfile.mkdtemp(dir=self._root.name)
-
     def cold(self) -> str:
-        """Create a folder with the native engine, without a compiled program.
+        """Create a folder with the native backend, without a compiled program.
 
         Raises:
-          UserError: if the engine cannot be built here.
+          UserError: if the native backend cannot be built here.
         """
         if not self._built:
-            built = self.empty()
+            built = tempfile.mkdtemp(dir=self._folder)
             done = subprocess.run(
-                [sys.executable, "-c", _ENGINE],
+                [sys.executable, "-c", _BUILD],
                 env=os.environ | {"XDG_CACHE_HOME": built},
                 cwd=ROOT,
                 capture_output=True,
@@ -61,11 +49,10 @@ class Caches:
             )
             if done.returncode:
                 last = (done.stderr.splitlines() or ["no message"])[-1]
-                raise UserError(f"the native engine cannot be built here: {last}")
+                raise UserError(f"the native backend cannot be built here: {last}")
             self._built = built
-        folder = self.empty()
-        shutil.copytree(self._built, folder, dirs_exist_ok=True)
-        return folder
+        folder = tempfile.mkdtemp(dir=self._folder)
+        return shutil.copytree(self._built, folder, dirs_exist_ok=True)
 
     def warm(self, name: str, fill: Callable[[str], Result | Failure]) -> str:
         """Return a folder with the results of an earlier run.
@@ -79,8 +66,8 @@ class Caches:
         """
         if name not in self._warm:
             folder = self.cold()
-            found = fill(folder)
-            if isinstance(found, Failure):
-                raise UserError(f"the run that warms the cache failed: {found}")
+            result = fill(folder)
+            if isinstance(result, Failure):
+                raise UserError(f"the run that warms the cache failed: {result}")
             self._warm[name] = folder
         return self._warm[name]

@@ -3,99 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from benchmarks.contenders import Contender
+from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import process, ratios
-from benchmarks.measure.command import show_result
 from benchmarks.measure.process import Failure, Result, report
 from benchmarks.measure.rows import Row
-from tfagents_batch.config import unknown
-from tfagents_batch.errors import UserError
 
 PROBES = 2  # runs of each setting; the better one counts
-
-Run = Callable[[str, int], Result | Failure]
 
 
 class DifferentWork(Exception):
     """Two contenders did different work, so their figures cannot be compared."""
 
 
-class Probed(NamedTuple):
-    """Result of probing all settings of every peer.
-
-    The row has the best setting of each peer. The subject stays; if another of its
-    peer's settings is best, that one is a rival.
-    """
-
-    row: Row
-    values: dict[str, float]  # of the probed contenders
-    failures: dict[str, Failure]
-
-
-def each(
-    rows: Mapping[str, Any],
-    contenders: Sequence[str],
-    only: str,
-    run: Callable[[str, Any], Result | Failure],
-    play: Callable[[str, Any], bool],
-) -> int:
-    """Measure rows one after the other; a failed row does not affect the others.
-
-    Args:
-      rows: rows by name.
-      contenders: names of the contenders of all rows.
-      only: the only contender to run once, without a record; "" measures.
-      run: function that runs a contender for a row.
-      play: function that records a row and returns whether a contender failed.
-
-    Returns:
-      exit status: 1 if anything failed.
-
-    Raises:
-      KeyboardInterrupt: after the interrupted row was reported.
-    """
-    if only and only not in contenders:
-        raise UserError(unknown("contender", only, contenders))
-    failed = False
-    for name, row in rows.items():
-        try:
-            if only:
-                failed |= show_result(name, only, run(only, row))
-            else:
-                failed |= play(name, row)
-        except DifferentWork as error:
-            report(f"row {name} ends here, incomplete: {error}")
-            failed = True
-        except KeyboardInterrupt:
-            report(f"row {name} ends here, incomplete; those before it are recorded")
-            raise
-    return int(failed)
-
-
 def probe(
-    row: Row,
-    run: Callable[[str], Result | Failure],
-    contenders: Mapping[str, Contender],
-    probes: int = PROBES,
-) -> Probed:
-    """Run every setting of a peer, and select the best.
+    row: Row, run: Callable[[str], Result | Failure]
+) -> tuple[Row, dict[str, float]]:
+    """Run every setting of a peer, and select the fastest.
 
-    The best of its runs counts, because other processes only slow a run down. A peer
+    The better of its runs counts, because other processes only slow a run down. A peer
     with one setting is not probed.
 
     Args:
-      row: row of contenders; those with the same peer are settings of that peer.
+      row: row whose rivals with the same peer are settings of that peer.
       run: function that runs a contender for a short time.
-      contenders: descriptions by name.
-      probes: number of runs of each setting.
+
+    Returns:
+      The row with one setting of each peer, and the speeds of the probed settings that
+      did not fail.
     """
-    groups: dict[str, list[str]] = {}
-    for name in (row.subject, *row.rivals):
-        groups.setdefault(contenders[name].peer, []).append(name)
-    probed = [x for names in groups.values() if len(names) > 1 for x in names]
+    peers: dict[str, list[str]] = {}
+    for name in row.rivals:
+        peers.setdefault(CONTENDERS[name].peer, []).append(name)
 
     def shown(name: str, _: int) -> Result | Failure:
         result = run(name)
@@ -103,19 +44,21 @@ def probe(
             report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
         return result
 
-    found = process.alternate(probed, probes, shown)
+    probed = [name for names in peers.values() if len(names) > 1 for name in names]
+    played = process.alternate(probed, PROBES, shown)
     values = {
         name: max(result["value"] for result in ran)
-        for name, ran in found.results.items()
-        if name not in found.failures
+        for name, ran in played.results.items()
+        if name not in played.failures
     }
     # If all settings failed, the first one is selected and fails again.
-    best = {max(each, key=lambda x: values.get(x, 0.0)) for each in groups.values()}
-    rivals = tuple(name for name in row.rivals if name in best)
-    return Probed(row._replace(rivals=rivals), values, found.failures)
+    best = {max(names, key=lambda x: values.get(x, 0.0)) for names in peers.values()}
+    return row._replace(rivals=tuple(x for x in row.rivals if x in best)), values
 
 
-def play(row: Row, pairs: int, run: Run) -> process.Played:
+def play(
+    row: Row, pairs: int, run: Callable[[str, int], Result | Failure]
+) -> process.Played:
     """Run the rounds of a row, and compare the work of its contenders.
 
     Args:
@@ -134,8 +77,8 @@ def play(row: Row, pairs: int, run: Run) -> process.Played:
             return result
         if not seen:
             report(f"work: {result['same']}")
-        for first in [*seen.values()][:1]:
-            _same(name, first, result)
+        else:
+            _check_same(name, next(iter(seen.values())), result)
         if name not in seen:
             seen[name] = result
             report(f"{name}: {result['own']} {result['versions']}")
@@ -149,65 +92,89 @@ def play(row: Row, pairs: int, run: Run) -> process.Played:
     return process.alternate(names, pairs, compared, needed=row.subject)
 
 
-def lines(
-    name: str,
-    row: Row,
-    played: process.Played,
-    contenders: Mapping[str, Contender],
-    fields: Mapping[str, Any] = {},
-) -> list[Result]:
+def lines(name: str, row: Row, played: process.Played, **fields: Any) -> list[Result]:
     """Return the lines to record: one for each rival, with its figures or a failure.
 
     Args:
       name: name of the row.
       row: measured row.
       played: its results.
-      contenders: descriptions by name.
-      fields: further fields of every line.
+      **fields: further fields of every line.
     """
-    found = []
+    recorded = []
     for rival in row.rivals:
+        contender = CONTENDERS[rival]
         line = {
             "row": name,
             "title": row.title,
             "subject": row.subject,
+            "subject_setting": CONTENDERS[row.subject].setting,
             "rival": rival,
-            **{k: getattr(contenders[rival], k) for k in ("peer", "kind", "setting")},
-            "goal": row.goal(contenders[rival]),
+            **{key: getattr(contender, key) for key in ("peer", "kind", "setting")},
+            "goal": row.goal(contender),
             "config": dataclasses.asdict(row.work),
             **fields,
         }
+        recorded.append(line)
         failure = played.failures.get(row.subject, played.failures.get(rival))
         if failure is not None:
-            found.append({**line, "failed": failure._asdict()})
+            line["failed"] = failure._asdict()
             continue
-        mine, theirs = played.results[row.subject], played.results[rival]
-        values = [[result["value"] for result in each] for each in (mine, theirs)]
+        ours, theirs = played.results[row.subject], played.results[rival]
+        values = [[result["value"] for result in each] for each in (ours, theirs)]
         line |= {
-            "unit": mine[0]["unit"],
-            "pairs": len(mine),
+            "unit": ours[0]["unit"],
+            "pairs": len(ours),
             "ratio": ratios.of_pairs(*values)._asdict(),
-            "work": mine[0]["same"],
-            "differs": _differs(row.subject, mine[0]) | _differs(rival, theirs[0]),
-            **parity(mine, theirs, getattr(row.work, "compare_returns", True)),
+            "work": ours[0]["same"],
+            "differs": _differs(row.subject, ours[0]) | _differs(rival, theirs[0]),
+            **parity(ours, theirs, getattr(row.work, "compare_returns", True)),
         }
-        for side, ran in (("subject", mine), ("rival", theirs)):
-            figures = [result["value"] for result in ran]
+        for side, ran, figures in zip(
+            ("subject", "rival"), (ours, theirs), values, strict=True
+        ):
             line[f"{side}_value"] = ratios.median(figures).median
             line[f"{side}_values"] = figures
             line[f"{side}_phases"] = _phases(ran)
             line[f"{side}_own"] = ran[0]["own"] | {"versions": ran[0]["versions"]}
-        found.append(line)
-    return found
+    return recorded
+
+
+def learned(name: str, row: Row, played: process.Played, cache: str) -> list[Result]:
+    """Return the lines to record of times to a threshold: one for each run.
+
+    Args:
+      name: name of the row.
+      row: measured row.
+      played: its results.
+      cache: "cold" or "warm".
+    """
+    head = {
+        "row": name if cache == "cold" else f"{name}-{cache}",
+        "task": name,
+        "title": row.title,
+        "goal": next(iter(row.goals.values())),
+        "cache": cache,
+    }
+    recorded = []
+    for contender, ran in played.results.items():
+        line = {**head, "contender": contender}
+        for number, result in enumerate(ran, 1):
+            config = dataclasses.replace(row.work, seed=number).config()
+            recorded.append({**line, "round": number, "config": config, **result})
+        if failure := played.failures.get(contender):
+            failed = {"round": len(ran) + 1, "failed": failure._asdict()}
+            recorded.append({**line, **failed})
+    return recorded
 
 
 def parity(
-    mine: Sequence[Result], theirs: Sequence[Result], compare: bool = True
+    ours: Sequence[Result], theirs: Sequence[Result], compare: bool = True
 ) -> Result:
     """Return the learned returns, compared; nothing for work without training.
 
     Args:
-      mine, theirs: results, with ``returns`` if the work is training.
+      ours, theirs: results, with ``returns`` if the work is training.
       compare: whether the returns are meaningful; else they are only recorded.
 
     Returns:
@@ -215,21 +182,21 @@ def parity(
       means with 95 % intervals, ``subject_return`` and ``rival_return``, and
       ``parity``: whether these overlap (None for a single round, without intervals).
     """
-    if not all("returns" in result for result in [*mine, *theirs]):
+    if not all("returns" in result for result in [*ours, *theirs]):
         return {}
-    values = [[result["returns"] for result in each] for each in (mine, theirs)]
-    found = {"subject_returns": values[0], "rival_returns": values[1], "parity": None}
+    values = [[result["returns"] for result in each] for each in (ours, theirs)]
+    fields = {"subject_returns": values[0], "rival_returns": values[1], "parity": None}
     if not compare or None in values[0] or None in values[1]:
-        return found
+        return fields
     means = [ratios.mean(each) for each in values]
-    return found | {
+    return fields | {
         "subject_return": means[0]._asdict(),
         "rival_return": means[1]._asdict(),
         "parity": ratios.overlap(*means),
     }
 
 
-def _same(name: str, first: Result, result: Result) -> None:
+def _check_same(name: str, first: Result, result: Result) -> None:
     """Refuse a result of different work, except for declared differences."""
     expected, got = first["same"], result["same"]
     declared = {*first.get("differs", {}), *result.get("differs", {})}
@@ -245,8 +212,8 @@ def _same(name: str, first: Result, result: Result) -> None:
 def _differs(name: str, result: Result) -> Result:
     """Return ``{contender: {key: value and reason}}`` of the declared differences."""
     declared, same = result.get("differs", {}), result["same"]
-    found = {key: {"is": same.get(key), "why": why} for key, why in declared.items()}
-    return {name: found} if found else {}
+    values = {key: {"is": same.get(key), "why": why} for key, why in declared.items()}
+    return {name: values} if values else {}
 
 
 def _phases(results: Sequence[Result]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,17 +14,24 @@ from benchmarks.contenders import (
     JAX,
     LIMIT,
     LOCKSTEP,
+    OURS,
     SAMPLE_FACTORY,
     SB3,
     SBX,
     SUBPROC,
-    SYNC,
     TF_AGENTS,
     Contender,
     settings,
 )
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.works import Asynchronous, PresetTraining, Stepping, Training, Work
+from benchmarks.work.works import (
+    Asynchronous,
+    Learning,
+    PresetTraining,
+    Stepping,
+    Training,
+    Work,
+)
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -32,56 +40,35 @@ class Row(NamedTuple):
     """One comparison."""
 
     title: str  # in tables
-    work: Work  # of every contender
+    work: Work | Learning  # of every contender
     subject: str  # contender that is compared to the rivals
     rivals: tuple[str, ...]
     goals: Mapping[str, float] = {}  # minimum ratios by the peer or the kind of rivals
+
+    @property
+    def file(self) -> str:
+        """Name of the file of its results."""
+        names = {Stepping: "environments", Learning: "learning"}
+        return names.get(type(self.work), "training")
 
     def goal(self, rival: Contender) -> float | None:
         """Return the minimum ratio to a rival; None if there is no goal."""
         return self.goals.get(rival.kind, self.goals.get(rival.peer))
 
 
-_RIVALS = (
-    *("bare", "portable", "gymnasium_async", "gymnasium_async_limited"),
-    *("gymnasium_sync", "sb3_forkserver", "sb3_spawn", "sb3_dummy"),
-)
+_VECTORS = ("gymnasium_async", "gymnasium_sync", "sb3_subproc", "sb3_dummy")
+
+
+def _stepping(env: str, num_envs: int, goals: Mapping[str, float] = {}) -> Row:
+    """Return a row of environments alone."""
+    rivals = ("bare", "portable", *_VECTORS)
+    return Row(f"{num_envs} {env}", Stepping(env, num_envs), "native", rivals, goals)
+
 
 ENVIRONMENTS = {
-    "cartpole-32": Row(
-        "32 CartPole-v1",
-        Stepping("CartPole-v1", 32),
-        "native",
-        _RIVALS,
-        {ASYNC: 8, SUBPROC: 8, LIMIT: 0.6},
-    ),
-    "cartpole-8": Row("8 CartPole-v1", Stepping("CartPole-v1", 8), "native", _RIVALS),
-    "halfcheetah-8": Row(
-        "8 HalfCheetah-v5",
-        Stepping("HalfCheetah-v5", 8),
-        "native",
-        _RIVALS,
-        {LIMIT: 0.9},
-    ),
-    **{
-        f"slow-30-{kind}": Row(
-            f"30 environments whose steps take 5 ms, {what}",
-            Stepping(
-                "benchmarks.work.environments:Slow",
-                30,
-                env_kwargs={"milliseconds": 5, "busy": kind == "busy"},
-                num_workers=30,
-                block=8,
-            ),
-            "native",
-            ("gymnasium_sync", "gymnasium_async"),
-            {SYNC: goal},
-        )
-        for kind, what, goal in (
-            ("busy", "of a core", 1.8),
-            ("sleeping", "waiting", 15),
-        )
-    },
+    "cartpole-32": _stepping("CartPole-v1", 32, {ASYNC: 8, SUBPROC: 8, LIMIT: 0.6}),
+    "cartpole-8": _stepping("CartPole-v1", 8),
+    "halfcheetah-8": _stepping("HalfCheetah-v5", 8, {LIMIT: 0.9}),
 }
 
 # Regimes of PPO: many updates, few updates, and mostly environment steps.
@@ -93,14 +80,6 @@ REGIMES: dict[str, dict[str, int]] = {
 _LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
 
 
-def _other_modes(subject: str) -> tuple[str, ...]:
-    """Return our other compile modes."""
-    return f"{subject}_update", f"{subject}_off"
-
-
-_PPO_RIVALS = (*_other_modes("ppo_ours"), *settings("ppo_sb3"))
-
-
 def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str, Row]:
     """Return a row for each regime, against Stable-Baselines3."""
     stem = env.partition("-")[0]
@@ -109,7 +88,7 @@ def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str
             f"PPO, {env}, {regime.upper()}",
             Training(env, steps=steps[regime], **REGIMES[regime]),
             "ppo_ours",
-            _PPO_RIVALS,
+            settings("ppo_sb3"),
             {SB3: goal},
         )
         for regime, goal in zip(REGIMES, goals, strict=True)
@@ -133,10 +112,9 @@ _PONG = Training(
 )
 
 
-def _off_policy_rivals(algorithm: str) -> tuple[str, ...]:
-    """Return our other compile modes, and the settings of both peers."""
-    peers = *settings(f"{algorithm}_sb3"), *settings(f"{algorithm}_sbx")
-    return *_other_modes(f"{algorithm}_ours"), *peers
+def _peers(algorithm: str) -> tuple[str, ...]:
+    """Return the settings of both peers that train with a replay."""
+    return *settings(f"{algorithm}_sb3"), *settings(f"{algorithm}_sbx")
 
 
 # In all of them epsilon has reached its end when the measurement begins, because peers
@@ -155,7 +133,7 @@ DQN = {
             epsilon=(1.0, 0.05, 4000),
         ),
         "dqn_ours",
-        _off_policy_rivals("dqn"),
+        _peers("dqn"),
         {SB3: 8},
     ),
     # rl-baselines3-zoo's settings.
@@ -178,7 +156,7 @@ DQN = {
             hidden=(256, 256),
         ),
         "dqn_ours",
-        _off_policy_rivals("dqn"),
+        _peers("dqn"),
         {SB3: 3},
     ),
     # Young and Tian 2019, with Adam.
@@ -201,7 +179,7 @@ DQN = {
             env_kwargs={"game": "MinAtar/Breakout-v1"},
         ),
         "dqn_ours_tf",
-        (*settings("dqn_sb3"), *settings("dqn_sbx")),
+        _peers("dqn"),
         {SB3: 5, SBX: 5},
     ),
 }
@@ -228,7 +206,7 @@ ACTOR_CRITIC = {
             hidden=(256, 256),
         ),
         f"{algorithm}_ours",
-        _off_policy_rivals(algorithm),
+        _peers(algorithm),
         {SB3: 2, SBX: 1.2},
     )
     for algorithm, learning_rate, delay in (("sac", 3e-4, 1), ("td3", 1e-3, 2))
@@ -308,7 +286,7 @@ TRAINING = {
         "PPO, CartPole-v1, P1",
         _CARTPOLE_P1,
         "ppo_ours",
-        (*_other_modes("ppo_ours"), *settings("ppo_sbx"), *settings("ppo_tf_agents")),
+        (*settings("ppo_sbx"), *settings("ppo_tf_agents")),
         {SBX: 6, TF_AGENTS: 5},
     ),
     # TF-Agents' update uses the whole batch; here ours does the same.
@@ -316,7 +294,7 @@ TRAINING = {
         "PPO, CartPole-v1, 8 x 256, ten gradient steps of all of it",
         dataclasses.replace(_CARTPOLE_P1, minibatch_size=_CARTPOLE_P1.batch),
         "ppo_ours",
-        (*_other_modes("ppo_ours"), *settings("ppo_tf_agents")),
+        settings("ppo_tf_agents"),
         {TF_AGENTS: 5},
     ),
     **{
@@ -343,21 +321,21 @@ TRAINING = {
             steps=60_000,
         ),
         "ppo_ours_preset",
-        (*_other_modes("ppo_ours_preset"), *settings("ppo_batch_ppo")),
+        settings("ppo_batch_ppo"),
         {BATCH_PPO: 10},
     ),
     "ppo-pong": Row(
         "PPO, ALE/Pong-v5, Nature CNN",
         _PONG,
         "ppo_ours",
-        _PPO_RIVALS,
+        settings("ppo_sb3"),
         {SB3: 1.5},
     ),
     "ppo-pong-bfloat16": Row(
         "PPO, ALE/Pong-v5, Nature CNN, ours in bfloat16",
         _PONG,
         "ppo_ours_bfloat16",
-        (*_other_modes("ppo_ours_bfloat16"), *settings("ppo_sb3")),
+        settings("ppo_sb3"),
         {SB3: 1.5},
     ),
     # Stable-Baselines3's defaults, with more environments.
@@ -376,7 +354,7 @@ TRAINING = {
             gae_lambda=1.0,
         ),
         "a2c_ours",
-        (*_other_modes("a2c_ours"), *settings("a2c_sb3")),
+        settings("a2c_sb3"),
         {SB3: 8},
     ),
     **DQN,
@@ -384,23 +362,54 @@ TRAINING = {
     **ASYNCHRONOUS,
 }
 
-# Numbers of the goals page, and their rows.
-ALIASES = {
-    "PF-1": tuple(f"ppo-cartpole-{regime}" for regime in REGIMES),
-    "PF-2": tuple(f"ppo-pendulum-{regime}" for regime in REGIMES),
-    "PF-3": tuple(f"ppo-halfcheetah-{regime}" for regime in REGIMES),
-    "PF-4": tuple(f"ppo-tf-cartpole-{regime}" for regime in REGIMES),
-    "PF-5": ("ppo-batch-ppo-pendulum",),
-    "PF-6": ("ppo-cartpole-p1-peers",),
-    "PF-7": ("cartpole-32",),
-    "PF-8": ("cartpole-32", "halfcheetah-8"),
-    "PF-9": ("ppo-pong", "ppo-pong-bfloat16"),
-    "PF-12": ("dqn-cartpole", "dqn-cartpole-zoo"),
-    "PF-13": tuple(ACTOR_CRITIC),
-    "PF-14": ("dqn-breakout-minatar",),
-    "PF-16": tuple(name for name in ASYNCHRONOUS if name.startswith("ga3c")),
-    "PF-17": ("a2c-uneven",),
+# Times until an evaluation has a mean return. Goals are ratios of the peer's time to
+# ours; without a peer, our seconds.
+_ZOO = settings("learn_sb3")
+_CARTPOLE = Learning("CartPole-v1", "cartpole", 475, 200_000, 5_000, 20, deadline=1200)
+LEARNING = {
+    "cartpole-475": Row(
+        "CartPole-v1, mean return 475", _CARTPOLE, "learn_ours", _ZOO, {SB3: 2}
+    ),
+    "pendulum-200": Row(
+        "Pendulum-v1, mean return -200",
+        Learning("Pendulum-v1", "pendulum", -200, 300_000, 10_000, 20, deadline=1800),
+        "learn_ours",
+        _ZOO,
+        {SB3: 2},
+    ),
+    "halfcheetah-2000": Row(
+        "HalfCheetah-v5, mean return 2000",
+        Learning(
+            "HalfCheetah-v5",
+            "halfcheetah",
+            threshold=2000,
+            steps=1_500_000,
+            eval_every=20_000,
+            episodes=5,
+            deadline=7200,
+        ),
+        "learn_ours",
+        ("learn_sb3", "learn_sb3_cores"),  # the peer's preset has one environment
+        {SB3: 4},
+    ),
+    "tf-cartpole-475": Row(
+        "CartPole-v1 in the graph, mean return 475",
+        dataclasses.replace(_CARTPOLE, preset="tf/cartpole"),
+        "learn_ours",
+        (),
+        {OURS: 15},
+    ),
+    # Any return reaches 0, so the run ends with its first iteration.
+    "cartpole-start": Row(
+        "CartPole-v1, first iteration",
+        dataclasses.replace(_CARTPOLE, threshold=0, eval_every=1, episodes=1),
+        "learn_ours",
+        (),
+        {OURS: 12},
+    ),
 }
+
+ROWS = {**ENVIRONMENTS, **TRAINING, **LEARNING}
 
 
 def contenders(rows: Mapping[str, Row]) -> list[str]:
@@ -409,22 +418,16 @@ def contenders(rows: Mapping[str, Row]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def select(
-    names: Sequence[str],
-    rows: Mapping[str, Any],
-    aliases: Mapping[str, Sequence[str]] = ALIASES,
-) -> dict[str, Any]:
-    """Return rows by name or alias, each once and in their order; all without names.
-
-    Aliases of other rows are ignored.
+def select(patterns: Sequence[str], rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows whose names match a pattern such as ``ppo-*``; all without one.
 
     Raises:
-      UserError: for an unknown name.
+      UserError: for a pattern that matches none.
     """
-    aliases = {alias: each for alias, each in aliases.items() if {*each} <= {*rows}}
-    selected = set()
-    for name in names or rows:
-        if name not in rows and name not in aliases:
-            raise UserError(unknown("row", name, [*rows, *aliases]))
-        selected |= set(aliases.get(name, [name]))
-    return {name: row for name, row in rows.items() if name in selected}
+    selected: set[str] = set()
+    for pattern in patterns:
+        matching = fnmatch.filter(rows, pattern)
+        if not matching:
+            raise UserError(unknown("row", pattern, rows))
+        selected.update(matching)
+    return {k: row for k, row in rows.items() if k in selected or not patterns}

@@ -239,6 +239,38 @@ class Asynchronous(Work):
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """Training until greedy episodes have a mean return of ``threshold``.
+
+    Training uses the preset's environment: ``env``, or its version in the graph.
+    Schedules do not depend on ``steps``.
+    """
+
+    env: str  # Gymnasium id for evaluations
+    preset: str  # our preset; the peer has its own for the id
+    threshold: float  # mean return of an evaluation that ends the run
+    steps: int  # env steps that end the run anyway; a preset may have fewer
+    eval_every: int  # env steps between evaluations, after an iteration; 0: none
+    episodes: int  # of an evaluation
+    # Seconds from the launch, with evaluations. The iteration that reaches them is the
+    # last, even if the threshold is not reached.
+    deadline: float
+    seed: int = 1  # of the run and of the evaluations' episodes
+    seconds: float | None = None  # to train after the first iteration, for ``steps``
+    cache_home: str = ""  # folder for our caches; "" for the user's
+    launched: float = 0.0  # ``time.time()`` when the process was launched
+
+    def episode_seeds(self) -> list[int]:
+        """Return the seeds of an evaluation's episodes, different for every run."""
+        return [10_000 * self.seed + i for i in range(self.episodes)]
+
+    def config(self) -> dict[str, Any]:
+        """Return the fields to publish, without those of this machine."""
+        fields = dataclasses.asdict(self)
+        return {k: v for k, v in fields.items() if k not in ("cache_home", "launched")}
+
+
 def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     """Create an environment without Gymnasium's checker, which no contender needs.
 

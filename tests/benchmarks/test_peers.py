@@ -1,6 +1,5 @@
 """Adapters between peers and the work, tested without the peers."""
 
-import dataclasses
 import sys
 import types
 
@@ -11,57 +10,78 @@ import pytest
 from benchmarks.contenders import batch_ppo, tf_agents
 from benchmarks.inside import old_tensorflow, sb3, session
 from benchmarks.measure import rows
-from benchmarks.work.works import Training
+from tests.benchmarks.test_off_policy import TINY as WORK
+from tests.benchmarks.test_training import TINY
 
-PRESET = rows.TRAINING["ppo-batch-ppo-pendulum"].work
-WORK = Training("CartPole-v1", 4, 8, 2, 16, 64, learning_rate=1e-3, hidden=(5, 6))
+PRESET = rows.ROWS["ppo-batch-ppo-pendulum"].work
 
 
 def test_peers_get_the_hyperparameters_of_the_work():
-    given = sb3.on_policy_arguments(WORK)
-    assert given["learning_rate"] == WORK.learning_rate
-    assert (given["n_steps"], given["batch_size"]) == (8, 16)
-    assert given["policy_kwargs"]["net_arch"] == {"pi": [5, 6], "vf": [5, 6]}
-    assert given["policy_kwargs"]["optimizer_kwargs"] == {"eps": WORK.adam_epsilon}
+    given = sb3.arguments(TINY, TINY.num_envs)
+    assert given["learning_rate"] == TINY.learning_rate
+    assert (given["n_steps"], given["batch_size"]) == (32, 16)
+    assert given["policy_kwargs"]["net_arch"] == {"pi": [4], "vf": [4]}
+    assert given["policy_kwargs"]["optimizer_kwargs"] == {"eps": TINY.adam_epsilon}
     assert given["normalize_advantage"] is True
+    assert sb3.arguments(rows.ROWS["dqn-cartpole"].work, 1) == {
+        "device": "cpu",
+        "buffer_size": 1_000_000,  # Stable-Baselines3's defaults
+        "learning_starts": 100,
+        "gamma": 0.99,
+        "gradient_steps": 1,
+        "seed": 1,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "tau": 1.0,
+        "train_freq": 4,
+        "target_update_interval": 10_000,
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.05,
+        "policy_kwargs": {"net_arch": [64, 64], "optimizer_kwargs": {"eps": 1e-8}},
+    }
 
 
 class Model:
-    """Peer without learning, which draws each minibatch of an iteration once."""
+    """Stable-Baselines3's DQN without learning, which counts its updates."""
+
+    n_envs, learning_rate, gamma, tau = 2, 1e-4, 0.99, 1.0
+    batch_size = WORK.batch_size
+    train_freq = types.SimpleNamespace(frequency=2)
+    get_env = staticmethod(lambda: types.SimpleNamespace(close=lambda: None))
+    set_logger = staticmethod(lambda logger: None)
 
     def __init__(self):
         self.num_timesteps = self.updates = 0
-        self.rollout_buffer = types.SimpleNamespace(get=self.get)
-
-    def set_logger(self, logger):
-        pass
-
-    def get_env(self):
-        return types.SimpleNamespace(close=lambda: None)
-
-    def get(self, batch_size=None):
-        yield from [types.SimpleNamespace(advantages=[0.0] * 16)] * 2
+        self.epsilon = []
 
     def learn(self, steps, log_interval, reset_num_timesteps):
-        self.num_timesteps += steps
-        for _ in self.rollout_buffer.get(batch_size=16):
-            self.updates += 1
+        assert log_interval is None and not reset_num_timesteps
+        end = self.num_timesteps + steps
+        while self.num_timesteps < end:
+            self.num_timesteps += 4
+            self.epsilon.append(self.exploration_schedule(None))
+            self.updates += self.num_timesteps > WORK.warmup_steps
         self.ep_info_buffer.append({"r": 1.0})
 
 
-def test_peers_count_their_gradient_steps_and_the_rows_of_each(monkeypatch):
+def test_peers_count_their_updates_in_the_measured_blocks(monkeypatch):
     for part in ("", ".common", ".common.logger"):
         module = types.ModuleType(f"stable_baselines3{part}")
         monkeypatch.setitem(sys.modules, module.__name__, module)
     module.Logger = lambda *_: None
-    work, model = dataclasses.replace(WORK, seconds=0.0, blocks=3), Model()
-    learning = sb3.on_policy(work, model, lambda: 57, lambda: model.updates, {}, {})
-    found = session.run(lambda: None, lambda work: learning, work)
-    assert found["count"] == {"compile": 0, "warm_up": 32, "steady": 96}
-    assert found["same"]["gradient_steps_an_iteration"] == 2
-    assert found["same"]["samples_a_gradient_step"] == 16
-    assert found["same"]["parameters"] == 57
-    assert found["returns"] == 1
+    model = Model()
+    learning = sb3.Learning(
+        WORK, model, 57, lambda: {"values": model.updates}, {}, {}, target_calls=20
+    )
+    result = session.run(lambda: None, lambda work: learning, WORK)
+    assert result["count"] == {"warm_up": 52, "steady": 96}
+    same = result["same"]
+    assert same["updates_per_env_step"] == {"values": "1/4"}
+    assert (same["samples_an_update"], same["parameters"]) == (8, 57)
+    assert same["updates_between_targets"] == 10
+    assert model.epsilon == [WORK.exploration(4 * i) for i in range(1, 38)]
+    assert result["own"]["env_steps_between_trainings"] == 4
+    assert result["returns"] == 1
 
 
 def test_returns_continue_over_rollouts_without_restart_rows():
@@ -94,12 +114,9 @@ def test_the_row_of_batch_ppo_equals_the_published_preset():
         "kl_cutoff_coef": 1000.0,
         "kl_init_penalty": 1.0,
     }
-
-
-def test_chunks_take_as_many_gradient_steps_as_shuffled_rows():
+    # Chunks take as many gradient steps as shuffled rows, also with restart rows.
     chunks = PRESET.episodes * PRESET.rollout_length // PRESET.chunk_length
     assert PRESET.gradient_steps(PRESET.batch) == 25 * chunks // PRESET.chunks == 150
-    # At most one restart row per episode does not reduce the number of steps.
     assert PRESET.gradient_steps(PRESET.batch - PRESET.episodes) == 150
 
 
@@ -119,12 +136,10 @@ class Ending(gymnasium.Env):
         return np.ones(1, np.float32), 2.0, *self.flags, {"key": 3}
 
 
-@pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("truncated", [False, True])
-def test_old_environments_have_one_flag_and_one_observation(terminated, truncated):
-    env = old_tensorflow.OldEnv(Ending(terminated, truncated))
+@pytest.mark.parametrize("flags", [(False, False), (False, True), (True, False)])
+def test_old_environments_have_one_flag_and_one_observation(flags):
+    env = old_tensorflow.OldEnv(Ending(*flags))
     np.testing.assert_array_equal(env.reset(), [0])
     observation, reward, done, info = env.step(0)
     np.testing.assert_array_equal(observation, [1])
-    assert (reward, info) == (2.0, {"key": 3})
-    assert done is (terminated or truncated)
+    assert (reward, done, info) == (2.0, any(flags), {"key": 3})

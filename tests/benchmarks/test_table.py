@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from benchmarks import plots, table
-from benchmarks.measure import curves_plot, results
+from benchmarks.measure import results
 from tfagents_batch.errors import UserError
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/benchmarks.md"
@@ -22,13 +22,12 @@ def test_the_tables_of_the_docs_equal_those_of_the_results(tmp_path):
 
 def test_pictures_show_results_or_an_error_names_their_absence(tmp_path):
     pytest.importorskip("matplotlib")
-    bars, curves, none = (tmp_path / name for name in ("a.png", "b.png", "none.jsonl"))
-    assert plots.main(plots.Command(out=str(bars))) == 0
-    lines = results.read(results.FOLDER / "learning.jsonl")
-    curves_plot.draw(lines[:2], str(curves))
-    for path in (bars, curves):
-        assert path.read_bytes().startswith(b"\x89PNG")
+    flags = plots.Command(folder=str(tmp_path), out=str(tmp_path))
     with pytest.raises(UserError, match="has no results to draw"):
-        plots.main(plots.Command(results=str(none)))
-    with pytest.raises(UserError, match=r"run benchmarks\.learning first"):
-        curves_plot.draw([], str(curves))
+        plots.main(flags)
+    for name in ("training", "learning"):
+        lines = results.read(results.FOLDER / f"{name}.jsonl")
+        results.append(tmp_path / f"{name}.jsonl", {}, lines[:2])
+    assert plots.main(flags) == 0
+    for name in ("benchmarks", "time_to_threshold"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.inside import watch
-from benchmarks.work.thresholds import Learning
+from benchmarks.work.works import Learning
 
-WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3, launched=99.0)
+WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3, 600.0, launched=99.0)
 
 
 class Time:
@@ -53,10 +53,10 @@ def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, eval
     assert not watched.iteration(100, None)  # at 40 s; the evaluation takes 50 more
     time.now += 10
     assert watched.iteration(150, None)  # at 100 s on the wall
-    found = watched.result()
-    assert not found["reached"]
-    assert found["seconds"] == 50  # on its clock, a lower bound of the time
-    assert found["curve"][-1][0] == 150
+    result = watched.result()
+    assert not result["reached"]
+    assert result["seconds"] == 50  # on its clock, a lower bound of the time
+    assert result["curve"][-1][0] == 150
 
 
 def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated):
@@ -68,13 +68,13 @@ def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated
     for steps, ends in ((120, False), (180, False), (240, True)):
         time.now += 1
         assert watched.iteration(steps, None) is ends
-    found = watched.result()
-    assert found["reached"] and found["steps"] == 240
-    assert found["seconds"] == 1 + 3 + 3
-    assert found["curve"] == [(120, 5, 100.0), (240, 7, 475.0)]
-    assert found["phases"] == {"import": 1, "first_iteration": 3, "training": 3}
-    assert found["rate"] == 60
-    assert found["same"]["episode_seeds"] == [10_000, 10_001, 10_002]
+    result = watched.result()
+    assert result["reached"] and result["steps"] == 240
+    assert result["seconds"] == 1 + 3 + 3
+    assert result["curve"] == [(120, 5, 100.0), (240, 7, 475.0)]
+    assert result["phases"] == {"import": 1, "first_iteration": 3, "training": 3}
+    # After 60 steps in 4 s, 60 steps a second: 940 more would take 15.7 s.
+    assert result["value"] == pytest.approx(1000 / (4 + 940 / 60))
     other = dataclasses.replace(WORK, seed=2)
     assert not {*WORK.episode_seeds()} & {*other.episode_seeds()}
 
