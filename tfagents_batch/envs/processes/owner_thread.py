@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -34,7 +35,8 @@ class Owner:
 
     def __init__(self) -> None:
         self._ident = threading.get_ident()
-        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], Any], Future] | None]
+        self._queue = SimpleQueue()
         self._waiting = 0  # programs that it waits for: one may call another
 
     def call(self, function: Callable[[], Any], ending: Callable[[], bool]) -> Any:
@@ -50,18 +52,20 @@ class Owner:
         """
         if self.is_current or not self._waiting:
             return function()
-        call = _Call(function)
-        self._queue.put(call)
-        while not call.over.acquire(timeout=_LOOK_SECONDS):
+        future: Future = Future()
+        self._queue.put((function, future))
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():  # just now, or the function has raised it
+                    return future.result()
             if ending():
                 raise Abandoned
             if not self._waiting:  # it ended its wait before it saw the call
-                if call.begin():
+                if future.cancel():
                     return function()
                 raise Abandoned
-        if call.error is not None:
-            raise call.error
-        return call.result
 
     def run(self, program: Callable[[], Any], interrupted: Callable[[], None]) -> Any:
         """Run a program in a helper thread, and make its calls in this thread.
@@ -76,10 +80,13 @@ class Owner:
           the program's result; its exceptions are raised here.
         """
         context = contextvars.copy_context()
-        work = _Call(lambda: context.run(program))
+        work: Future = Future()
 
         def helper() -> None:
-            work.make()
+            try:
+                work.set_result(context.run(program))
+            except BaseException as error:
+                work.set_exception(error)
             self._queue.put(None)
 
         thread = threading.Thread(target=helper, name="tfagents_batch-program")
@@ -87,10 +94,9 @@ class Owner:
         self._waiting += 1
         try:
             thread.start()
-            while not work.done:
-                call = self._queue.get()
-                if call is not None:
-                    call.make(interruptible=True)
+            while not work.done():
+                if (call := self._queue.get()) is not None:
+                    _make(*call)
         except BaseException:
             interrupted()
             raise
@@ -99,9 +105,7 @@ class Owner:
             if thread.ident is not None:
                 _join(thread)
         self._finish_calls()
-        if work.error is not None:
-            raise work.error
-        return work.result
+        return work.result()
 
     @property
     def is_current(self) -> bool:
@@ -116,45 +120,20 @@ class Owner:
             except Empty:
                 return
             if call is not None:
-                call.make(interruptible=True)
+                _make(*call)
 
 
-class _Call:
-    """A function to be called once; ``over`` is released when it has returned."""
-
-    def __init__(self, function: Callable[[], Any]):
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.over = threading.Lock()
-        self.over.acquire()
-        self._function = function
-        self._claim = threading.Lock()
-
-    def begin(self) -> bool:
-        """Return whether the caller is the one that makes the call."""
-        return self._claim.acquire(blocking=False)
-
-    def make(self, interruptible: bool = False) -> None:
-        """Make the call, unless another thread does.
-
-        Args:
-          interruptible: raise exceptions here that are not errors of the function:
-            signal handlers raise KeyboardInterrupt and others.
-        """
-        if not self.begin():
-            return
-        try:
-            self.result = self._function()
-        except Exception as error:
-            self.error = error
-        except BaseException as error:
-            self.error = Abandoned() if interruptible else error
-            if interruptible:
-                raise
-        finally:
-            self.done = True
-            self.over.release()
+def _make(function: Callable[[], Any], future: Future) -> None:
+    """Make a call, unless its caller does; raise exceptions of signal handlers here."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except Exception as error:
+        future.set_exception(error)
+    except BaseException:
+        future.set_exception(Abandoned())
+        raise
 
 
 def _join(thread: threading.Thread) -> None:
