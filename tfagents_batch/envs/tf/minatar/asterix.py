@@ -67,8 +67,8 @@ def start(drawn):
 
 def advance(state, action, drawn, ramping):
     state = _spawn(state, drawn)
-    x = state.x + _sign(action == grid.RIGHT, action == grid.LEFT)
-    y = state.y + _sign(action == grid.DOWN, action == grid.UP)
+    x = state.x + grid.direction(action, grid.RIGHT, grid.LEFT)
+    y = state.y + grid.direction(action, grid.DOWN, grid.UP)
     x, y = tf.clip_by_value(x, 0, 9), tf.clip_by_value(y, 1, 8)
 
     def touch(present, lane_x):
@@ -139,10 +139,6 @@ def _ramp(state):
         ramps=state.ramps + tf.cast(faster, tf.int32),
         ramp_timer=tf.where(faster, RAMP_STEPS, ramp_timer),
     )
-
-
-def _sign(plus, minus):
-    return tf.cast(plus, tf.int32) - tf.cast(minus, tf.int32)
 
 
 RULES = Rules(CHANNELS, tuple(range(5)), draw, start, advance, picture)

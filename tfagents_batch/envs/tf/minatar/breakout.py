@@ -47,8 +47,7 @@ def start(side):
 
 
 def advance(state, action, drawn, ramping):
-    step = tf.cast(action == grid.RIGHT, tf.int32)
-    step = step - tf.cast(action == grid.LEFT, tf.int32)
+    step = grid.direction(action, grid.RIGHT, grid.LEFT)
     paddle = tf.clip_by_value(state.paddle + step, 0, BOTTOM)
     direction = state.direction
     x = state.x + tf.gather(tf.constant(DX), direction)

@@ -43,6 +43,11 @@ def right(grid: tf.Tensor, columns: int) -> tf.Tensor:
     return _moved(grid, columns, 1)
 
 
+def direction(action: tf.Tensor, plus: int, minus: int) -> tf.Tensor:
+    """Return int32 ``[]``: 1 for the action ``plus``, -1 for ``minus``, else 0."""
+    return tf.cast(action == plus, tf.int32) - tf.cast(action == minus, tf.int32)
+
+
 def count(flags: tf.Tensor) -> tf.Tensor:
     """Return int32 ``[]``, the number of true flags."""
     return tf.reduce_sum(tf.cast(flags, tf.int32))
@@ -56,7 +61,7 @@ def inside(x: tf.Tensor) -> tf.Tensor:
 def _moved(grid: tf.Tensor, by: int, axis: int) -> tf.Tensor:
     padding = [[0, 0], [0, 0]]
     padding[axis] = [max(by, 0), max(-by, 0)]
-    padded = tf.pad(grid, padding)
+    padded = tf.pad(grid, padding)  # tf.roll and a mask take longer
     start = max(-by, 0)
     if axis == 0:
         return padded[start : start + SIZE]

@@ -213,9 +213,8 @@ def _steer(state, action):
     fires = (action == grid.FIRE) & (state.reload == 0)
     left, right = action == grid.LEFT, action == grid.RIGHT
     shot = {"x": state.x, "y": state.y, "right": state.right}
-    x = state.x + tf.cast(right, tf.int32) - tf.cast(left, tf.int32)
-    y = state.y + tf.cast(action == grid.DOWN, tf.int32)
-    y = y - tf.cast(action == grid.UP, tf.int32)
+    x = state.x + grid.direction(action, grid.RIGHT, grid.LEFT)
+    y = state.y + grid.direction(action, grid.DOWN, grid.UP)
     return state._replace(
         bullets=state.bullets.appended(fires, **shot),
         reload=tf.where(fires, RELOAD, state.reload),

@@ -47,8 +47,7 @@ def start(drawn):
 
 def advance(state, action, drawn, ramping):
     fires = (action == grid.FIRE) & (state.reload == 0)
-    step = tf.cast(action == grid.RIGHT, tf.int32)
-    step = step - tf.cast(action == grid.LEFT, tf.int32)
+    step = grid.direction(action, grid.RIGHT, grid.LEFT)
     x = tf.clip_by_value(state.x + step, 0, BOTTOM)
     cannon = grid.cell(tf.constant(BOTTOM), x)
     # The cannon does not move while it fires, so the shot comes from x.
