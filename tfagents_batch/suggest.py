@@ -11,11 +11,15 @@ from typing import Any
 
 def unknown(what: str, got: Any, known: Collection[str]) -> str:
     """Return an error text: ``unknown config 'cartpol'; did you mean 'cartpole'?``"""
-    message = f"unknown {what} {got!r}"
-    close = closest(str(got), known)
+    return f"unknown {what} {got!r}; {hint(str(got), known)}"
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """Return ``did you mean 'cartpole'?``, or the known names if none is similar."""
+    close = closest(name, known)
     if close:
-        return f"{message}; did you mean {close!r}?"
-    return f"{message}; known: {', '.join(sorted(known)) or 'none'}"
+        return f"did you mean {close!r}?"
+    return f"known: {', '.join(sorted(known)) or 'none'}"
 
 
 def closest(name: str, known: Collection[str]) -> str | None:

@@ -293,7 +293,7 @@ def test_an_operation_that_cannot_be_vectorised_is_named():
             {"env": "tf/CartPol-v1"},
             "does not exist; did you mean 'tf/CartPole-v1'",
         ),
-        ({"env": "tf/Nothing"}, "does not exist; expected one of tf/CartPole-v1"),
+        ({"env": "tf/Nothing"}, "does not exist; known: tf/Acrobot-v1, tf/Bandit-v0"),
         ({"num_workers": 2}, "inside the graph; leave out num_workers"),
         ({"step_seconds": 3}, "inside the graph; leave out step_seconds"),
         ({"env_kwargs": {"rowz": 3}}, "do not fit tf/Catch-v0: .*rowz"),

@@ -47,17 +47,6 @@ def test_finished_rows_restart_and_ignore_their_action():
     ]
 
 
-def test_statistics_use_raw_rewards_and_restart_with_the_episode():
-    batch, arrays = make([CountingEnv(length=3)])
-    batch.reset(seed=1)
-    seen = []
-    for _ in range(5):
-        batch.step()
-        info = arrays.info
-        seen.append((info["episode_return"][0], info["episode_length"][0]))
-    assert seen == [(1, 1), (3, 2), (6, 3), (0, 0), (1, 1)]
-
-
 def test_returns_are_summed_in_double_precision():
     class Tenth(CountingEnv):
         def step(self, action):

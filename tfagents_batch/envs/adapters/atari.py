@@ -35,7 +35,7 @@ from gymnasium.wrappers import (
 
 from tfagents_batch.envs.adapters.ga3c_frames import GA3CFrames
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest
+from tfagents_batch.suggest import hint
 
 EXTRA = 'pip install "tfagents_batch[atari]"'
 _CONTROL = ("preprocess", "max_episode_steps", "disable_env_checker")
@@ -186,18 +186,17 @@ def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
     known = {*ale, *_CONTROL, *options} - {"game"}
     for key in kwargs:
         if key not in known:
-            close = closest(key, known)
-            hint = f"did you mean {close!r}?" if close else f"known: {sorted(known)}"
+            fix = hint(key, known)
             if key in _options(True):
                 kind = '"ga3c"' if wanted else "off"
-                hint = f"it belongs to the standard preprocessing; preprocess is {kind}"
+                fix = f"it belongs to the standard preprocessing; preprocess is {kind}"
             elif "reward" in key:
-                hint = (
+                fix = (
                     "rewards stay raw, so that episode returns are scores; the "
                     "algorithm scales them"
                 )
             raise UserError(
-                f"env_kwargs has {key!r}, which {name!r} does not take; {hint}"
+                f"env_kwargs has {key!r}, which {name!r} does not take; {fix}"
             )
     if wanted:
         _check_preprocessed(name, kwargs)

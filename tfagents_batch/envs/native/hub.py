@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -220,8 +219,8 @@ def _arrays(plan: layout.Layout) -> list[int]:
 
 def _leaf(leaf: actions.LeafBounds, offset: int) -> list[int]:
     kinds = {actions.FLOAT_BOX: 0, actions.INT_BOX: 1, actions.RANGE: 2}
-    bounds = np.stack([leaf.low, leaf.high], axis=-1).ravel().tolist()
+    bounds = np.stack([leaf.low, leaf.high], axis=-1).ravel()
     if leaf.kind == actions.FLOAT_BOX:
-        bounds = [struct.unpack("<q", struct.pack("<d", x))[0] for x in bounds]
+        bounds = bounds.astype(np.float64).view(np.int64)
     head = [kinds[leaf.kind], DTYPES[leaf.dtype], offset, leaf.width, leaf.clips]
     return [*map(int, head), *map(int, bounds)]

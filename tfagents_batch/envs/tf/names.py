@@ -26,7 +26,7 @@ from tfagents_batch.envs.tf.mountain_car import MountainCar, MountainCarContinuo
 from tfagents_batch.envs.tf.pendulum import Pendulum
 from tfagents_batch.envs.tf.tmaze import TMaze
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.suggest import closest
+from tfagents_batch.suggest import hint
 
 PREFIX = "tf/"
 _LIMIT = "max_episode_steps"
@@ -65,10 +65,8 @@ def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
     """
     id = name.removeprefix(PREFIX)
     if id not in ENVIRONMENTS:
-        close = closest(id, ENVIRONMENTS)
-        hint = f"did you mean {PREFIX + close!r}?" if close else "expected one of "
-        listed = "" if close else ", ".join(PREFIX + each for each in ENVIRONMENTS)
-        raise UserError(f"environment {name!r} does not exist; {hint}{listed}")
+        known = [PREFIX + known_id for known_id in ENVIRONMENTS]
+        raise UserError(f"environment {name!r} does not exist; {hint(name, known)}")
     return construct(ENVIRONMENTS[id], env_kwargs, name)
 
 

@@ -25,7 +25,7 @@ from tfagents_batch.envs.vector import autoreset
 from tfagents_batch.envs.vector.autoreset import Stepped
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest
+from tfagents_batch.suggest import closest, hint
 
 PREFIX = "envpool:"
 # Arguments of EnvPool that env_kwargs may not set, and what sets them instead.
@@ -153,8 +153,8 @@ def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     known = envpool.list_all_envs()
     if id not in known:
         close = closest(id, known)
-        hint = f"did you mean {PREFIX + close!r}?" if close else "see EnvPool's list"
-        raise UserError(f"environment {name!r} does not exist; {hint}")
+        fix = f"did you mean {PREFIX + close!r}?" if close else "see EnvPool's list"
+        raise UserError(f"environment {name!r} does not exist; {fix}")
     for key in kwargs:
         if key in _RESERVED:
             raise UserError(
@@ -167,9 +167,9 @@ def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     accepted = [field for field in fields if field not in _RESERVED]
     for key in kwargs:
         if key not in fields and not key.startswith(("render_", "from_pixels")):
-            close = closest(key, accepted)
-            hint = f"did you mean {close!r}?" if close else f"known: {accepted}"
-            raise UserError(f"environment {name!r} takes no {key!r}; {hint}")
+            raise UserError(
+                f"environment {name!r} takes no {key!r}; {hint(key, accepted)}"
+            )
     try:
         spec = envpool.make_spec(id, **kwargs)
     except Exception as error:
