@@ -75,8 +75,8 @@ def make_env(
         kind, instead = type(env).__name__, "wrap its environments before you create it"
         named.refuse(wrappers, f"an existing {kind}", instead)
         _check_size(f"a {kind} of {env.num_envs} environments", env.num_envs, num_envs)
-        given = options | {"num_workers": num_workers, "env_kwargs": env_kwargs}
-        _refuse_extra(f"env is a {kind}, {_LOCAL}", given, *_BATCH_OPTIONS)
+        passed = options | {"num_workers": num_workers, "env_kwargs": env_kwargs}
+        _refuse_extra(f"env is a {kind}, {_LOCAL}", passed, *_BATCH_OPTIONS)
         return VectorEnv(env, **options)
     num_envs = 1 if num_envs is None else arguments.batch_size(num_envs)
     if isinstance(env, str) and env.startswith(envpool.PREFIX):
@@ -89,10 +89,10 @@ def make_env(
         name = registry.describe(env)
         named.refuse(wrappers, f"{name}, written in TensorFlow", "leave them out")
         # Any on_fault is accepted, because these environments cannot fail.
-        given = options | {"num_workers": num_workers}
-        _refuse_extra(f"{name} is stepped inside the graph", given, "on_fault")
-        own = isinstance(env, str) and env.startswith(names.PREFIX)
-        return TensorBatch(tensor, num_envs, check=not own)
+        passed = options | {"num_workers": num_workers}
+        _refuse_extra(f"{name} is stepped inside the graph", passed, "on_fault")
+        tested = isinstance(env, str) and env.startswith(names.PREFIX)
+        return TensorBatch(tensor, num_envs, check=not tested)
     make = registry.constructor(env, env_kwargs)
     if is_environment(env):
         if num_envs > 1 or num_workers:
@@ -131,10 +131,10 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
 
 def _refuse_extra(what: str, options: dict[str, Any], *known: str) -> None:
     """Refuse options that only environments in worker processes have."""
-    given = sorted(name for name in set(options) - set(known) if options[name])
-    if given:
+    extra = sorted(name for name in set(options) - set(known) if options[name])
+    if extra:
         raise UserError(
-            f"{what}; leave out {', '.join(given)}, or use environments in worker "
+            f"{what}; leave out {', '.join(extra)}, or use environments in worker "
             "processes"
         )
 

@@ -86,29 +86,29 @@ class EnvRecipe:
         """Return whether it is the environment that had this name before."""
         return isinstance(self.env, str) and registry.is_same(self.env, before)
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of a run with its own ``num_envs``, if it fixes the number.
 
         Args:
-          given: settings that the user gave.
+          settings: settings that the user gave.
 
         Raises:
           UserError: for a setting that cannot be chosen for such environments.
         """
         size = self.size
         if size is None:
-            return dict(given)
+            return dict(settings)
         fixed = ("num_envs",)
         if self.exists:
             fixed += ("num_workers", "envs_per_worker")
             fixed += ("env_kwargs", "env_options", "wrappers")
         for name in fixed:
-            if name in given and (name != "num_envs" or given[name] != size):
+            if name in settings and (name != "num_envs" or settings[name] != size):
                 raise UserError(
                     f"{name} cannot be chosen: env is a {type(self.env).__name__} with "
                     f"{size} environments; leave it out"
                 )
-        return dict(given) | {"num_envs": size}
+        return dict(settings) | {"num_envs": size}
 
     def whole_games(self) -> Self:
         """Return it with whole games as episodes, as for evaluations."""
@@ -125,9 +125,9 @@ class EnvRecipe:
         """
         if isinstance(env, str):
             own = registry.is_same(env, self.describe())
-        found = EnvRecipe(env)
-        kwargs = self.env_kwargs if own and not found.exists else {}
-        wrappers = () if found.exists and not own else self.wrappers
+        exists = EnvRecipe(env).exists
+        kwargs = self.env_kwargs if own and not exists else {}
+        wrappers = () if exists and not own else self.wrappers
         return EnvRecipe(env, kwargs, wrappers)
 
     def part(self, start: int, count: int) -> Self:

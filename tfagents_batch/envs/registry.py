@@ -112,7 +112,7 @@ def describe(env: Any) -> str:
     if isinstance(env, str):
         return env
     if isinstance(env, (list, tuple)):
-        return ", ".join(dict.fromkeys(describe(each) for each in env))
+        return ", ".join(dict.fromkeys(map(describe, env)))
     if isinstance(env, functools.partial):
         return describe(env.func)
     if is_environment(env):

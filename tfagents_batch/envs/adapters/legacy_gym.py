@@ -117,7 +117,7 @@ class LegacyGymEnv(gymnasium.Env):
         self.env.action_space.seed(seed)
         *wrappers, base = _layers(self.env)
         accepted = _parameters(base.reset)
-        forwarded = all({"seed", "**"} & _parameters(each.reset) for each in wrappers)
+        forwarded = all({"seed", "**"} & _parameters(x.reset) for x in wrappers)
         if "seed" in accepted and not forwarded:
             base.reset(seed=seed)  # its generator continues in the next reset
             return {}
@@ -289,6 +289,6 @@ def _parameters(function: Any) -> set[str]:
     except (TypeError, ValueError):
         return set()
     return {
-        "**" if each.kind is inspect.Parameter.VAR_KEYWORD else each.name
-        for each in parameters
+        "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else parameter.name
+        for parameter in parameters
     }

@@ -70,8 +70,8 @@ class Finding:
             return line
         line += f" [{self.place}"
         if sum(self.counts.values()) > 1:
-            each = [f"{call} {count}" for call, count in self.counts.items()]
-            line += f"; times seen: {', '.join(each)}"
+            counts = [f"{call} {count}" for call, count in self.counts.items()]
+            line += f"; times seen: {', '.join(counts)}"
         return f"{line}]"
 
     def full_text(self) -> str:
@@ -95,7 +95,7 @@ class Report:
     """
 
     def __init__(self, env: str = ""):
-        self._found: dict[tuple[str, str], Finding] = {}
+        self._findings: dict[tuple[str, str], Finding] = {}
         self.facts: dict[str, Any] = dict.fromkeys(_FACTS) | {"env": env}
 
     @property
@@ -127,14 +127,14 @@ class Report:
         """Return the facts, and the findings with the tracebacks of exceptions."""
         lines = [self.headline()]
         lines += [f"  {key}: {value}" for key, value in self.facts.items()]
-        return "\n".join([*lines, *(each.full_text() for each in self.findings)])
+        return "\n".join([*lines, *(finding.full_text() for finding in self.findings)])
 
     def headline(self) -> str:
         """Return one line: the environment and the number of findings."""
         counts = [
-            f"{len(found) or 'no'} {level}{'' if len(found) == 1 else 's'}"
-            for level, found in ((level, self._of(level)) for level in LEVELS)
-            if found or level == DEFECT
+            f"{count or 'no'} {level}{'' if count == 1 else 's'}"
+            for level, count in ((level, len(self._of(level))) for level in LEVELS)
+            if count or level == DEFECT
         ]
         return f"environment {self.facts['env']}: {', '.join(counts)}"
 
@@ -150,11 +150,11 @@ class Report:
         """Add a finding, or count a repeated one; the first place is stored."""
         key = kind, field
         text = " ".join(text.split())  # spaces may print several lines
-        if key not in self._found:
-            self._found[key] = Finding(
+        if key not in self._findings:
+            self._findings[key] = Finding(
                 level, kind, field, text, place, {}, traceback_text
             )
-        counts = self._found[key].counts
+        counts = self._findings[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
     def check(self, place: Place, rule: Callable, *args: Any) -> Any:
@@ -195,7 +195,7 @@ class Report:
 
     def _of(self, level: str) -> tuple[Finding, ...]:
         """Return the findings of a level, in order of discovery."""
-        return tuple(each for each in self._found.values() if each.level == level)
+        return tuple(x for x in self._findings.values() if x.level == level)
 
 
 def words(error: BaseException) -> str:

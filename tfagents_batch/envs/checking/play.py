@@ -123,8 +123,8 @@ def has_ended(read: Mapping[str, Any]) -> bool:
 
 def digest(read: Mapping[str, Any]) -> dict[str, int]:
     """Return hashes of ``parts`` by field, one for each leaf of nested values."""
-    flat = [snapshot(part, name) for name, part in read.items() if name != "info"]
-    return {name: hash(content) for each in flat for name, content in each.items()}
+    parts = [snapshot(part, name) for name, part in read.items() if name != "info"]
+    return {name: hash(content) for part in parts for name, content in part.items()}
 
 
 def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:

@@ -44,9 +44,9 @@ def call(envs: Sequence[Any], program: Callable, *args: Any, **kwargs: Any) -> A
     that is no graph, or that a gradient tape of this thread records, runs in this one.
     """
     owner = owner_thread.current()
-    mine = [env for env in envs if getattr(env, "owner", None) is owner]
+    owned = [env for env in envs if getattr(env, "owner", None) is owner]
     here = tf.config.functions_run_eagerly() or not tf.executing_eagerly()
-    if not mine or here or record.could_possibly_record():
+    if not owned or here or record.could_possibly_record():
         return program(*args, **kwargs)
     scope = placement.current()  # device scopes are per thread
 
@@ -55,7 +55,7 @@ def call(envs: Sequence[Any], program: Callable, *args: Any, **kwargs: Any) -> A
             return program(*args, **kwargs)
 
     def interrupted() -> None:
-        for env in mine:
+        for env in owned:
             env.stop()
 
     return owner.run(in_scope, interrupted)

@@ -44,8 +44,8 @@ class GymnasiumBatch:
         self.action_space = env.single_action_space
         self.max_episode_steps = _time_limit(env)
         self._env = env
-        own = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
-        self._one_seed: bool | None = False if own else None  # None: unknown yet
+        several = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
+        self._one_seed: bool | None = False if several else None  # None: unknown yet
         _in_use.add(env.unwrapped)
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -139,7 +139,7 @@ def VectorEnv(
 
 
 def _check(env: GymnasiumVectorEnv) -> None:
-    if any(each.__module__.startswith("envpool.") for each in type(env).__mro__):
+    if any(kind.__module__.startswith("envpool.") for kind in type(env).__mro__):
         raise UserError(
             "an EnvPool object cannot be seeded again; pass its name, such as "
             "make_env('envpool:CartPole-v1', num_envs=8)"

@@ -249,8 +249,8 @@ class Pool:
         words = self._words
         if words:
             self._counted = {
-                "outside": sum(each[layout.OUT_OF_BOUNDS] for each in words),
-                "not_finite": sum(each[layout.NOT_FINITE] for each in words),
+                "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
+                "not_finite": sum(line[layout.NOT_FINITE] for line in words),
                 **self._executor.counters(),
             }
         return self._counted

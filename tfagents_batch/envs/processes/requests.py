@@ -168,9 +168,9 @@ class Requests:
 
         def payload(worker: Worker) -> dict[str, Any]:
             restarts = options["restarts"]
-            own = restarts and restarts[worker.rows.start : worker.rows.stop]
+            counts = restarts and restarts[worker.rows.start : worker.rows.stop]
             which = {"layout": plan.to_json(), "worker": worker.index}
-            return {**options, **which, "restarts": own, "takes_over": takes_over}
+            return {**options, **which, "restarts": counts, "takes_over": takes_over}
 
         limits = dict.fromkeys((worker.index for worker in workers), SEND_SECONDS)
         memories = dict.fromkeys(limits, memory)

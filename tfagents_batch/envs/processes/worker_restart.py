@@ -213,7 +213,7 @@ class Restarter:
             if self._executor.stopping:  # closing the pool ends the worker
                 return
             self._lost.add(worker)
-            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads = [x for x in self._threads if x.is_alive()]
             self._threads.append(thread)
             thread.start()
 

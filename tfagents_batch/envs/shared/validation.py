@@ -180,10 +180,11 @@ def _takes(thing: Any, method: str, count: int) -> bool:
     except (AttributeError, TypeError, ValueError):
         return False
     needed = [
-        each
-        for each in parameters
-        if each.default is each.empty
-        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind
+        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     unbound = isinstance(thing, type) and inspect.isfunction(function)
     return len(needed) == count + unbound

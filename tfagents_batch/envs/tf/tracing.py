@@ -136,15 +136,15 @@ def _fit(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(tensor, dtype)
 
 
-def _check_same(where: str, found: Nest, expected: Nest) -> None:
+def _check_same(where: str, state: Nest, expected: Nest) -> None:
     try:
-        tf.nest.assert_same_structure(found, expected)
+        tf.nest.assert_same_structure(state, expected)
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{where}: the state has another structure than after reset "
             f"({first_line(error)}); expected the same"
         ) from error
-    for x, y in zip(nest.flatten(found), nest.flatten(expected), strict=True):
+    for x, y in zip(nest.flatten(state), nest.flatten(expected), strict=True):
         if (x.dtype, x.shape) != (y.dtype, y.shape):
             raise UserError(
                 f"{where}: a tensor of the state is {x.dtype.name} {x.shape}, but "

@@ -274,8 +274,8 @@ class ObservationReader:
         Raises:
           Defect: for wrong shapes, wrong dtypes and integers out of range.
         """
-        for given, (leaf, name, array) in zip(flat, self._leaves, strict=True):
-            value = np.asanyarray(given)  # masks remain, and are refused
+        for batch, (leaf, name, array) in zip(flat, self._leaves, strict=True):
+            value = np.asanyarray(batch)  # masks remain, and are refused
             rules = [observation_rules.form_defects, observation_rules.fit_defects]
             if not isinstance(leaf.space, gs.Box):  # discrete values must be in range
                 rules.insert(1, observation_rules.bounds_defects)

@@ -65,7 +65,7 @@ def indices(
     """
     try:
         values = list(values)
-        checked = [count(wrapper, f"one of {name}", each, least=0) for each in values]
+        checked = [count(wrapper, f"one of {name}", value, least=0) for value in values]
         if valid(checked):
             return checked
     except TypeError:  # not a list

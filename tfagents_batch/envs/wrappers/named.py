@@ -65,7 +65,7 @@ def check(listed: Wrappers) -> list[Entry]:
         raise UserError(
             f'wrappers is {listed!r}; expected a list, such as ["standard_stack"]'
         )
-    return [_entry(f"wrappers[{index}]", each) for index, each in enumerate(listed)]
+    return [_entry(f"wrappers[{index}]", entry) for index, entry in enumerate(listed)]
 
 
 def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
@@ -95,27 +95,30 @@ def refuse(listed: Wrappers, what: str, instead: str) -> None:
         raise UserError(f"wrappers cannot be put around {what}; {instead}")
 
 
-def _entry(place: str, given: Any) -> Entry:
-    if isinstance(given, str):
-        name, arguments = given, {}
+def _entry(place: str, entry: Any) -> Entry:
+    if isinstance(entry, str):
+        name, arguments = entry, {}
     else:
-        arguments = dict(given) if isinstance(given, Mapping) else {}
+        arguments = dict(entry) if isinstance(entry, Mapping) else {}
         name = arguments.pop("name", None)
     if not isinstance(name, str):
         raise UserError(
-            f'{place} is {given!r}; expected a name, or an object such as {{"name": '
+            f'{place} is {entry!r}; expected a name, or an object such as {{"name": '
             '"ActionRepeat", "amount": 2}'
         )
     if name not in NAMES:
         raise UserError(f"{place}: {unknown('wrapper', name, NAMES)}")
-    _, *taken = inspect.signature(_wrapper(name)).parameters.values()
-    known = {each.name for each in taken}
+    _, *parameters = inspect.signature(_wrapper(name)).parameters.values()
+    known = {parameter.name for parameter in parameters}
     for argument in arguments:
         if argument not in known:
             raise UserError(f"{place}, {name}: {unknown('argument', argument, known)}")
-    for each in taken:
-        if each.default is each.empty and each.name not in arguments:
-            raise UserError(f"{place}, {name}: the argument {each.name!r} is missing")
+    for parameter in parameters:
+        required = parameter.default is parameter.empty
+        if required and parameter.name not in arguments:
+            raise UserError(
+                f"{place}, {name}: the argument {parameter.name!r} is missing"
+            )
     return name, arguments
 
 

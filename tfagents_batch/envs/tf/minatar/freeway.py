@@ -81,7 +81,7 @@ def picture(state):
     planes = [
         grid.cell(state.y, tf.constant(COLUMN)),
         grid.cells(always, tf.constant(LANES), state.x),
-        *(grid.cells(size == each, tf.constant(LANES), back) for each in range(1, 6)),
+        *(grid.cells(size == speed, tf.constant(LANES), back) for speed in range(1, 6)),
     ]
     return tf.stack(planes, -1)
 
