@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import typing
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -14,17 +15,16 @@ from tests.algorithms.cases import (
     KINDS,
     B,
     assert_equal,
-    assert_same,
-    collect,
     experience,
     named,
     update,
 )
-from tests.nn.cases import ACTIONS, make_spec
+from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, interfaces, nest, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.diagnostics import alarms
+from tfagents_batch.types import Trajectory
 
 # Further cases, of another kind of actions or with options that change the update.
 CASES = {
@@ -41,29 +41,43 @@ SHORT = {"ppo": {"epochs": 2}}
 pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])
 
 
+def kinds_of(name):
+    """Return the kinds of actions that an algorithm takes."""
+    return KINDS.get(name.partition("-")[0], ("discrete", "box"))
+
+
+def usual_action(name):
+    given = name.partition("-")[2]
+    return given if given in ACTIONS else kinds_of(name)[0]
+
+
 def make(name, action=None, histograms=False):
-    algorithm, _, given = name.partition("-")
-    usual = given if given in ACTIONS else KINDS.get(algorithm, ("discrete",))[0]
+    algorithm = name.partition("-")[0]
     keras.utils.set_random_seed(0)
-    spec = make_spec(action=ACTIONS[action or usual], num_envs=B)
+    spec = make_spec(action=ACTIONS[action or usual_action(name)], num_envs=B)
     settings = dataclasses.replace(settings_of(name), histograms=histograms)
     return REGISTRY[algorithm][0](settings, spec)
 
 
+class Learned(NamedTuple):
+    """An agent after two updates, the same for all tests, which do not change it."""
+
+    agent: interfaces.Algorithm
+    trajectory: Trajectory
+    start: dict  # copies of its variables at the start, and after each update
+    once: dict
+    twice: dict
+    metrics: dict  # of the second update
+
+
 @functools.cache
-def updated(name):
-    """Return an agent after one update, the same for all tests, which do not change it.
-
-    Also return the trajectory of that update, and a copy of the variables after it.
-    """
-    agent = make(name)
-    trajectory = experience(agent)
+def learned(name, action=None):
+    agent = make(name, action, histograms=True)
+    trajectory, start = experience(agent), named(agent)
     update(agent, trajectory, 1)
-    return agent, trajectory, named(agent)
-
-
-def assert_as_updated(name, agent, **tolerance):
-    assert_equal(named(agent), updated(name)[2], **tolerance)
+    once = named(agent)
+    metrics = update(agent, trajectory, 2, step=100)
+    return Learned(agent, trajectory, start, once, named(agent), metrics)
 
 
 def settings_of(name):
@@ -93,7 +107,7 @@ def test_settings_are_frozen_and_documented_with_valid_defaults(name):
 
 
 def test_it_satisfies_the_protocol(name):
-    agent, *_ = updated(name)
+    agent = learned(name).agent
     assert isinstance(agent, interfaces.Algorithm)
     assert isinstance(agent, tf.Module)
     assert isinstance(agent.compilable, bool)
@@ -105,7 +119,7 @@ def test_it_satisfies_the_protocol(name):
 
 
 def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
-    agent, *_ = updated(name)
+    agent = learned(name).agent
     divides = getattr(agent.config, "normalize_return", False)
     rows = [row for row in agent.alarms if row.name == "small_returns"]
     assert len(rows) == (0 if divides else 1)
@@ -116,8 +130,7 @@ def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
 
 
 def test_a_builder_that_returns_the_same_weights_again_is_refused(name):
-    action = KINDS.get(name.partition("-")[0], ("discrete",))[0]
-    spec = make_spec(action=ACTIONS[action], num_envs=B)
+    spec = make_spec(action=ACTIONS[usual_action(name)], num_envs=B)
     kind, settings = REGISTRY[name.partition("-")[0]][0], settings_of(name)
     layer = keras.layers.Dense(4, name="mine")
     same = keras.Sequential([layer])
@@ -134,47 +147,46 @@ def raised(rows, least, most):
     return any(watch.check(line, step) for step in range(0, 100, 10))
 
 
-@pytest.mark.parametrize("action", ["discrete", "box"])
-def test_an_update_is_finite_and_changes_weights_but_not_the_version(name, action):
-    if action not in KINDS.get(name.partition("-")[0], ACTIONS):
+def other_action(name):
+    """Return a kind of actions that no other test of an algorithm uses."""
+    return "discrete" if usual_action(name) == "box" else "box"
+
+
+@pytest.mark.parametrize("usual", [True, False])
+def test_updates_are_finite_and_change_weights_but_not_the_version(name, usual):
+    action = usual_action(name) if usual else other_action(name)
+    if action not in kinds_of(name):
         with pytest.raises(UserError, match="action space"):
             make(name, action)
         return
-    agent = make(name, action, histograms=True)
-    before = [weight.numpy() for weight in agent.network.trainable_variables]
-    trajectory = experience(agent)
-    update(agent, trajectory, 0)  # the first may leave the policy as it is
-    metrics = update(agent, trajectory, 1)
+    agent, _, start, _, twice, metrics = learned(name, None if usual else action)
     assert all("/" in key for key in metrics)
     for value in nest.flatten(metrics):
         assert value.dtype == tf.float32 and len(value.shape) <= 1
         assert len(value.shape) == 1 or np.isfinite(value)
     assert int(agent.policy.version) == 0  # the program counts it
-    after = agent.network.trainable_variables
-    assert any(np.any(a != b) for a, b in zip(before, after, strict=True))
+    weights = [key for key in start if key.startswith("policy/network/")]
+    assert any(np.any(start[key] != twice[key]) for key in weights)
 
 
 def test_an_update_in_a_program_equals_an_eager_one(name):
-    agent, (_, trajectory, _) = make(name), updated(name)
+    agent, before = make(name), learned(name)
     program = functools.partial(update, agent)
     program = tf.function(program, jit_compile=agent.compilable, autograph=False)
-    program(trajectory, tf.constant(1))
-    assert_as_updated(name, agent, rtol=1e-4, atol=1e-5)
+    program(before.trajectory, tf.constant(1))
+    assert_equal(named(agent), before.once, rtol=1e-4, atol=1e-5)
 
 
 def test_an_agent_with_the_variables_of_another_learns_the_same(name):
-    agent, other = make(name), make(name)
-    _, trajectory, _ = updated(name)
-    update(agent, trajectory, 1)
-    for key, variable in other.named_variables().items():
-        variable.assign(agent.named_variables()[key].value)
-    for each in (agent, other):
-        update(each, trajectory, 2, step=100)
-    assert_same((agent, other))
+    agent, other = make(name), learned(name)
+    for key, variable in agent.named_variables().items():
+        variable.assign(other.once[key])
+    update(agent, other.trajectory, 2, step=100)
+    assert_equal(named(agent), other.twice)
 
 
 def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
-    agent, (_, trajectory, _) = make(name), updated(name)
+    agent, (_, trajectory, _, once, *_) = make(name), learned(name)
     masked = ~trajectory.mask
     assert np.any(masked) and not np.all(masked)
     action = trajectory.action
@@ -185,11 +197,11 @@ def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
     poisoned = tf.where(masked, 1e6, reward[1:])
     steps = trajectory.steps._replace(reward=tf.concat([reward[:1], poisoned], 0))
     update(agent, trajectory._replace(action=action, steps=steps), 1)
-    assert_as_updated(name, agent)
+    assert_equal(named(agent), once)
 
 
 def test_all_state_is_in_its_named_variables(name):
-    agent, *_ = updated(name)
+    agent = learned(name).agent
     held = {id(variable) for variable in agent.named_variables().values()}
     held.add(id(agent.policy.version))  # a run starts it at 0
     everything = [*agent.variables, *agent.network.variables]
@@ -198,7 +210,7 @@ def test_all_state_is_in_its_named_variables(name):
 
 
 def test_the_names_of_variables_begin_with_their_role(name):
-    agent, *_ = updated(name)
+    agent = learned(name).agent
     roles = {key.partition("/")[0] for key in agent.named_variables()}
     assert roles <= {"policy", "statistics", "learner"}
     acting = agent.policy.named_variables()
@@ -208,7 +220,7 @@ def test_the_names_of_variables_begin_with_their_role(name):
 
 
 def test_another_policy_acts_alike_only_after_an_assignment(name):
-    agent, *_ = updated(name)
+    agent = learned(name).agent
     agent.policy.version.assign(3)  # no update depends on it
     other = agent.make_policy()
     mine, its = agent.policy.named_variables(), other.named_variables()
@@ -221,21 +233,23 @@ def test_another_policy_acts_alike_only_after_an_assignment(name):
     assert int(other.version) == 3
 
 
-@pytest.mark.parametrize("action", ["discrete", "box"])
-def test_probabilities_or_densities_are_those_of_actions_taken(name, action):
-    if action not in KINDS.get(name.partition("-")[0], ACTIONS):
+@pytest.mark.parametrize("usual", [True, False])
+def test_probabilities_or_densities_are_those_of_actions_taken(name, usual):
+    action = usual_action(name) if usual else other_action(name)
+    if action not in kinds_of(name):
         return
-    agent = make(name, action)
-    policy, trajectory = agent.policy, collect(agent)
-    step = nest.map(lambda x: x[0], trajectory.steps)
-    taken, behavior = nest.map(lambda x: x[0], (trajectory.action, trajectory.behavior))
+    agent = learned(name, None if usual else action).agent
+    policy, state = agent.policy, agent.policy.initial_state(B)
+    step = nest.map(lambda x: x[0], make_steps(VECTOR, 1, B))
+    noise = nest.map(lambda x: x[0], policy.noise((1, B), 0))
     now = tf.constant(10**6, tf.int64)  # after the warm-up
+    taken, behavior, _ = policy.act(step, state, noise, now, True)
 
     def probabilities():
-        return policy.probabilities(step, trajectory.state, now)
+        return policy.probabilities(step, state, now)
 
     def log_density():
-        return policy.log_density(step, trajectory.state, taken, now)
+        return policy.log_density(step, state, taken, now)
 
     if action == "box":
         log, other = log_density(), probabilities
