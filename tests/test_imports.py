@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tfagents_batch
+from tests import concerned
 from tests.test_layers import is_graph_side
 
 ROOT = Path(tfagents_batch.__file__).parent
@@ -125,3 +126,11 @@ def test_the_check_finds_code_from_data_and_accepts_safe_code():
     ):
         assert len(unsafe(source)) == 1, source
     assert not unsafe("import json\nnp.load(path)\nmodel.compile()\nenv.evaluate()")
+
+
+def test_tests_that_import_a_file_are_listed_from_near_to_far():
+    tests = concerned.tests_of([ROOT / "nn/policies/box.py"])
+    assert tests[0] == "tests/nn/policies/test_box.py"
+    assert "tests/algorithms/test_sac.py" in tests  # through sac.py
+    assert "tests/ops/test_returns.py" not in tests
+    assert len(tests) == len({*tests})

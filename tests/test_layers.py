@@ -11,6 +11,7 @@ import functools
 import graphlib
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,36 +48,41 @@ class Import(NamedTuple):
     module: str | None
 
 
-def modules() -> dict[str, str]:
-    """Return the source of every module of package and benchmarks, by dotted name."""
+def modules(*packages: str) -> dict[str, str]:
+    """Return the source of every module of these packages, by dotted name."""
     found = {}
-    for package in (PACKAGE, BENCHMARKS):
+    for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             found[name.removesuffix(".__init__")] = path.read_text()
     return found
 
 
-SOURCES = modules()
+SOURCES = modules(PACKAGE, BENCHMARKS)
+
+
+def imported_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of all imports of a module, also those in functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            for alias in node.names:
+                yield node.lineno, f"{start}.{alias.name}"
+
+
+def module_of(name: str, sources: Mapping[str, str]) -> str | None:
+    """Return the module that an import of a name reads; None for other packages."""
+    name = name if name in sources else name.rpartition(".")[0]
+    return name if name in sources else None
 
 
 @functools.cache
 def imports(source: str) -> list[Import]:
-    """Return all imports of a module, also those in functions."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            start = "." * node.level + (node.module or "")
-            names = [f"{start}.{alias.name}" for alias in node.names]
-        else:
-            names = []
-        for name in names:
-            module = name if name in SOURCES else name.rpartition(".")[0]
-            module = module if module in SOURCES else None
-            found.append(Import(node.lineno, name, module))
-    return found
+    """Return all imports of a module of package or benchmarks."""
+    rows = imported_names(source)
+    return [Import(line, name, module_of(name, SOURCES)) for line, name in rows]
 
 
 def folder(module: str) -> str | None:
