@@ -8,8 +8,13 @@ import runpy
 
 import pytest
 
+import tfagents_batch as tfb
+from tests.nn.cases import make_spec
 from tfagents_batch import config
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import dqn, ppo, ppo_alarms
+from tfagents_batch.interfaces import Limit
+from tfagents_batch.training.diagnostics import alarms
+from tfagents_batch.training.log.logger import read_events, read_metrics
 
 ROOT = pathlib.Path(__file__).parents[1]
 MARKER = re.compile(r"<!-- table of (tfagents_batch[\w.]+) -->\n\n")
@@ -63,7 +68,8 @@ def test_every_link_has_a_target(page):
 def python_of(page):
     """Return the Python blocks of a page, with less training."""
     found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    small = r"steps=500, eval_every=0, compile='off', settings={'histograms': False}"
+    settings = "settings={'histograms': False, 'epochs': 1}"
+    small = rf"steps=500, eval_every=0, compile='off', {settings}"
     found = [re.sub(r"\bsteps=[\d_]+", small, block) for block in found]
     return [block.replace("LunarLander-v3", "CartPole-v1") for block in found]
 
@@ -96,3 +102,59 @@ def test_every_code_block_is_covered_by_a_test():
     pages = ("README.md", "docs/concepts/groups.md", TENSORS, "docs/running.md")
     pages += ("docs/concepts/wrappers.md",)
     assert [len(python_of(page)) for page in pages] == [3, 1, 2, 2, 1]
+
+
+# ---- docs/watching.md explains metrics, events and alarms
+
+WATCHING = (ROOT / "docs/watching.md").read_text()
+QUICK = {
+    "num_envs": 2,
+    "rollout.length": 64,
+    "steps": 200,  # two iterations
+    "log_every": 1,
+    "eval_every": 100,
+    "eval_episodes": 2,
+    "compile": "off",
+    "compile_cache": False,
+}
+
+
+def explained():
+    """Return the names in the first column of the tables on the page."""
+    rows = re.findall(r"^\| (`.+?`) \|", WATCHING, re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+@pytest.mark.parametrize(
+    ("env", "objective", "options"),
+    [
+        ("CartPole-v1", "clip", {"num_workers": 1}),
+        (
+            "Pendulum-v1",
+            "both",
+            {"num_workers": 0, "overlap": True, "eval_actions": "both"},
+        ),
+    ],
+)
+def test_every_metric_and_event_of_a_run_is_explained(
+    tmp_path, env, objective, options
+):
+    settings = {"epochs": 1, "objective": objective}
+    run = tfb.train(env=env, logdir=tmp_path, settings=settings, **QUICK, **options)
+    lines = read_metrics(run.logdir)
+    assert len(lines) >= 3
+    assert {name for line in lines for name in line} - {"step"} <= {*explained()}
+    assert {event["event"] for event in read_events(run.logdir)} <= {*explained()}
+
+
+def test_every_alarm_is_explained():
+    shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
+    rows = [*ppo_alarms.rows(ppo.Config()), *shared]
+    rows += dqn.DQN(dqn.Config(), make_spec()).alarms
+    section = WATCHING.partition("## Alarms")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
+    assert sorted(row.name for row in rows) == sorted(named)
+
+
+def test_every_name_is_explained_once():
+    assert sorted(explained()) == sorted({*explained()})
