@@ -130,11 +130,10 @@ SLOW = pytest.mark.slow
         ("n-step", True),
         ("stack", True),
         ("long collects", False),
-        ("wide", False),
         ("stack of channels", False),
         *(
             pytest.param(name, False, marks=SLOW)
-            for name in ("plain", "n-step", "stack", "stack of two")
+            for name in ("plain", "wide", "n-step", "stack", "stack of two")
         ),
     ],
 )
