@@ -45,23 +45,15 @@ class Recorder(gymnasium.Wrapper):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, linear):
     """Return a feed-forward run with Discrete actions, a recurrent one with a Box."""
-    logdir = tmp_path_factory.mktemp("logs")
-    settings = {"epochs": 1, "minibatch_size": 50, "histograms": False}
-    box = settings | {"network": GRU}
+    options = SMALL | {"logdir": tmp_path_factory.mktemp("logs")}
+    settings = {"epochs": 1, "minibatch_size": 50, "histograms": False, "network": GRU}
     wrappers = [{"name": "LimitDuration", "max_episode_steps": 20}]
+    box = {"env": "Pendulum-v1", "settings": settings, "wrappers": wrappers}
     return {
-        "CartPole-v1": tfb.train(
-            env="CartPole-v1", logdir=logdir, settings=settings, **SMALL
-        ),
-        "Pendulum-v1": tfb.train(
-            env="Pendulum-v1",
-            logdir=logdir,
-            settings=box,
-            wrappers=wrappers,
-            **SMALL,
-        ),
+        "CartPole-v1": tfb.train(linear, env="CartPole-v1", **options),
+        "Pendulum-v1": tfb.train("ppo", **box, **options),
     }
 
 
@@ -118,9 +110,8 @@ def test_batches_of_any_size_share_programs_and_give_the_same_actions(runs, env)
     assert len(agent._programs) <= 6
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_a_state_that_does_not_fit_is_refused(runs, env):
-    agent = tfb.load(runs[env].logdir)
+def test_a_state_that_does_not_fit_is_refused(runs):
+    agent = tfb.load(runs["Pendulum-v1"].logdir)
     rows = np.zeros((5, *agent.observation_space.shape), np.float32)
     _, state = agent.predict(rows)
     for fewer in (rows[0], rows[:2]):

@@ -310,7 +310,9 @@ def test_worker_variables_of_a_folder_are_ignored_until_passed_again(
         tfb.train(resume=run.logdir, steps=600)
     again = tfb.train(resume=run.logdir, steps=600, env_options={"step_seconds": 9.0})
     assert again.finished
-    tfb.train(resume=run.logdir, steps=900)  # the run has no variables any more
+    data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
+    assert data["user_code"]["worker_variables"] == []
+    assert data["config"]["env_options"] == {"step_seconds": 9.0}
     assert not (tmp_path / "ran").exists()
     tfb.evaluate(run.logdir, 2, env_options=variables)
     assert (tmp_path / "ran").exists()

@@ -15,18 +15,15 @@ WRONG_SPACES = {
 }
 
 ASYNCHRONOUS = {"ga3c"}  # its runs depend on timing
+NAMES = sorted({*REGISTRY} - ASYNCHRONOUS)
 
 
-def algorithms(*quick):
-    """Return all but asynchronous algorithms; those not named are slow tests."""
-    return [
-        pytest.param(name, marks=[] if name in quick else [pytest.mark.slow])
-        for name in sorted({*REGISTRY} - ASYNCHRONOUS)
-    ]
-
-
+# The next two are quick for the linear algorithm in tests/test_api.py, and for a replay
+# and whole episodes in tests/algorithms/test_dqn.py and
+# tests/training/test_whole_episodes.py.
+@pytest.mark.slow
 @pytest.mark.any_backend
-@pytest.mark.parametrize("name", algorithms("ppo"))
+@pytest.mark.parametrize("name", NAMES)
 def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     env = PYTHON[RUNS[name].get("env", "tf/CartPole-v1")]
     options = {"env": env, "steps": 250, "compile": "auto" if name == "ppo" else "off"}
@@ -37,9 +34,8 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-# Quick tests of other sources are in tests/algorithms/test_dqn.py and
-# tests/training/test_whole_episodes.py.
-@pytest.mark.parametrize("name", algorithms("ppo"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600, compile="off")
     stopped = train(name, tmp_path / "stopped", steps=300, compile="off")
