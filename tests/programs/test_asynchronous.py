@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.programs.test_program import PythonInside
-from tests.support import growth
+from tests.support import growth, linear
 from tests.support.counting import Counting
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
@@ -24,15 +24,16 @@ from tfagents_batch.sources.queue import QueueSettings
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
 
+pytestmark = pytest.mark.usefixtures("linear")
 
-def make(env=lambda: Counting(), **options):
+
+def make(env=lambda: Counting(), algorithm="linear", **options):
     """Return an experiment with 4 environments in 4 workers of 2 predictors."""
-    settings = a2c.GA3CConfig(histograms=False)
-    config = RunConfig("ga3c", "counting", settings=settings, num_envs=4, eval_every=0)
-    own = {"predictors": 2, "length": 6, "train_batch": 10, "capacity": 40}
-    own["rollouts_per_call"] = 2
-    options = {"queue": own | options.pop("queue", {}), "compile": "off", **options}
-    config = with_options(config, options)
+    source = QueueSettings(
+        predictors=2, length=6, rollouts_per_call=2, train_batch=10, capacity=40
+    )
+    config = RunConfig(algorithm, "counting", source=source, num_envs=4, eval_every=0)
+    config = with_options(config, {"compile": "off", **options})
     return Experiment(config, config.recipe(env))
 
 
@@ -49,7 +50,7 @@ def alive():
 
 def recording(monkeypatch):
     """Keep every trajectory of an update; returns the list."""
-    kept, update = [], a2c.A2C.update
+    kept, update = [], linear.Linear.update
 
     def keep(observation, action, reward, mask, last):
         kept.append((observation, action, reward, mask, last))
@@ -65,7 +66,7 @@ def recording(monkeypatch):
         total = updated.metrics["loss/total"] + zero
         return updated._replace(metrics=updated.metrics | {"loss/total": total})
 
-    monkeypatch.setattr(a2c.A2C, "update", recorded)
+    monkeypatch.setattr(linear.Linear, "update", recorded)
     return kept
 
 
@@ -167,11 +168,11 @@ class Failing(Counting):
 def test_a_failure_beside_an_evaluation_ends_the_run(tmp_path):
     path = tmp_path / "evaluating"
     options = {"num_envs": 2, "eval_episodes": 1, "eval_every": 100, "compile": "off"}
-    options["settings"] = {"histograms": False}
     begin = time.monotonic()
     with pytest.raises(EnvError, match="during an evaluation"):
         tfb.train(
-            "ga3c",
+            "linear",
+            source=QueueSettings(),
             env=lambda: Failing(path),
             eval_env=lambda: Endless(path),
             steps=10_000,
@@ -237,7 +238,7 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
     run = tfb.train("ga3c", env="CartPole-v1", steps=600, eval_every=300, **options)
     assert run.step >= 600 and run.metrics["eval/return_mean"] > 0
     assert not alive()
-    resumed = tfb.train(resume=run.logdir, steps=1000)
+    resumed = tfb.train(resume=run.logdir, steps=1000, eval_every=0)
     assert resumed.step >= 1000
     metrics = resumed.metrics
     assert metrics["system/traces"] == 1
@@ -252,7 +253,8 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
 @pytest.fixture(scope="class")
 def running():
     """Return an experiment whose predictors have traced all their programs."""
-    with make() as experiment:
+    settings = a2c.GA3CConfig(histograms=False)
+    with make(algorithm="ga3c", settings=settings) as experiment:
         experiment.start(0)
         while len(experiment.source._warm) < 2:
             experiment.program(2**62, 10)

@@ -128,16 +128,15 @@ def test_a_killed_worker_is_replaced_or_named():
         assert acts  # again
 
 
-def test_a_run_learns_from_the_first_environments(tmp_path):
+def test_a_run_learns_from_the_first_environments(tmp_path, linear):
     run = tfb.train(
-        "a2c",
+        linear,
         env=lambda: Counting(),
         steps=400,
         num_envs=4,
         rollout={"length": 16, "wait_for": 3},
         eval_every=0,
         compile="full",
-        settings={"histograms": False, "network": {"hidden": [8]}},
         logdir=tmp_path,
     )
     assert run.step >= 400

@@ -156,9 +156,9 @@ class Produced:
         self._thread.is_alive() and self._thread.join()
 
 
-def test_a_thread_that_produces_rollouts_trains(tmp_path):
+def test_a_thread_that_produces_rollouts_trains(tmp_path, linear):
     run = tfb.train(
-        "a2c", "tf/CartPole-v1", source=Producer(), steps=400, logdir=tmp_path
+        linear, "tf/CartPole-v1", source=Producer(), steps=400, logdir=tmp_path
     )
     assert run.step >= 400 and run.metrics["eval/return_mean"] > 0
     assert (
